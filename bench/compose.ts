@@ -1,16 +1,17 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { parseArgs } from 'node:util';
 import type { Draft, Outgoing } from '../src/mail/outgoing.ts';
 import { sentId, toToken } from '../src/mail/return-address.ts';
 import { createCompose } from '../src/sending/compose/compose.ts';
 import type { ComposeJob } from '../src/sending/types.ts';
+import { readOptions, usually } from './options.ts';
 
 /**
  * Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the
  * others.
  */
-const { values } = parseArgs({
-  options: { messages: { type: 'string', default: '1000' }, rounds: { type: 'string', default: '3' } },
+const values = readOptions('node bench/compose.ts', 'Messages a second that one thread composes.', {
+  messages: usually(1000, 'messages a round'),
+  rounds: usually(3, 'rounds, of which the best counts'),
 });
 const count = Number(values.messages);
 const composeMail = createCompose();

@@ -1,11 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { startZone } from '../test/support/zone.ts';
 import { type Fill, fill } from './growth-fill.ts';
 import { type Figures, measureStarted, type Sink, startSink } from './measure.ts';
 import { compose, createSender } from './messages.ts';
+import { readOptions, usually } from './options.ts';
 import { startPostern } from './peers/postern.ts';
 import { median } from './report.ts';
 
@@ -85,7 +85,7 @@ async function prepare(dir: string, dns: string, sink: Sink, what: Fill): Promis
   const daemon = await startPostern(dir, dns);
   await daemon.call('/inbound/add-domain', { domain: 'in.example' });
   await daemon.stop();
-  await fill(dir, sink.url, what);
+  await fill(dir, sink.urls[0] ?? '', what);
 }
 
 async function measureOne(
@@ -120,14 +120,12 @@ function toSection(measured: readonly { readonly name: string; readonly seen: re
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({
-    options: {
-      quick: { type: 'boolean', default: false },
-      rounds: { type: 'string', default: '3' },
-      scale: { type: 'string' },
-      seconds: { type: 'string' },
-      only: { type: 'string', multiple: true },
-    },
+  const values = readOptions('node bench/growth.ts', 'The cost of a message when more and more waits or is known.', {
+    quick: { type: 'boolean', default: false, help: 'a hundredth of everything, one round, a second of mail' },
+    rounds: usually(3, 'rounds'),
+    scale: { type: 'string', number: true, placeholder: 'SHARE', help: 'of the size of everything; 1' },
+    seconds: { type: 'string', number: true, placeholder: 'S', help: 'of mail in each measurement; 3' },
+    only: { type: 'string', multiple: true, placeholder: 'TEXT', help: 'the worlds with this in their names' },
   });
   const section = await measureGrowth({
     rounds: Number(values.quick ? 1 : values.rounds),

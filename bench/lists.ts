@@ -1,11 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { planFaults, planOf } from '../test/support/plans.ts';
 import type { Usage } from '../test/support/usages.ts';
 import { fillLists } from './lists-fill.ts';
 import { openLists } from './lists-world.ts';
+import { readOptions, usually } from './options.ts';
 
 /**
  * List, search and info of the management API over HTTP, on the embedded store, with a million rejects and a hundred
@@ -13,13 +13,11 @@ import { openLists } from './lists-world.ts';
  * time of client and server together (which a busy machine hardly changes), and how SQLite finds the rows; ends with 1
  * when a query goes without an index or a median is above the limit.
  */
-const { values } = parseArgs({
-  options: {
-    rejects: { type: 'string', default: '1000000' },
-    others: { type: 'string', default: '100000' },
-    calls: { type: 'string', default: '50' },
-    limit: { type: 'string', default: '50' },
-  },
+const values = readOptions('node bench/lists.ts', 'List, search and info of the API over a million rows.', {
+  rejects: usually(1_000_000, 'rejects'),
+  others: usually(100_000, 'templates, tags and senders, each'),
+  calls: usually(50, 'times that each is called'),
+  limit: usually(50, 'milliseconds that a median may take'),
 });
 
 const dir = mkdtempSync(join(tmpdir(), 'postern-lists-'));

@@ -14,7 +14,7 @@ export interface Panel {
 }
 
 // Told apart by people who see few colours, too (Okabe and Ito).
-const COLOURS = ['#0072b2', '#e69f00', '#d55e00', '#009e73', '#cc79a7', '#777777'];
+const COLOURS = ['#0072b2', '#e69f00', '#d55e00', '#009e73', '#cc79a7', '#777777', '#56b4e9', '#f0e442'];
 const WIDTH = 1000;
 const LEFT = 64;
 const RIGHT = 16;
@@ -38,8 +38,8 @@ ${body.join('\n')}
 `;
 }
 
-function toKey(name: string, i: number): string {
-  const x = LEFT + i * 150;
+function toKey(name: string, i: number, { length }: readonly string[]): string {
+  const x = LEFT + i * Math.min(150, (WIDTH - LEFT) / length);
   return `<rect x="${x}" y="18" width="13" height="13" fill="${colour(i)}"/><text x="${x + 19}" y="29">${escape(name)}</text>`;
 }
 

@@ -4,23 +4,34 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 
+const CLOCK = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+
+/** Milliseconds of a clock that all processes of this machine share, and that nobody sets. */
+export const now = (): number => CLOCK + performance.now();
+
 export interface Running {
   readonly pid: number;
   readonly first: any;
   stop(): Promise<void>;
 }
 
-/** Starts a node script and answers when it printed its first JSON line that `ready` accepts. */
+/**
+ * Starts a node script and answers when it printed its first JSON line that `ready` accepts. What it prints from then on
+ * is thrown away unread.
+ */
 export async function start(
   args: readonly string[],
   env: Record<string, string> = {},
   ready = (_line: any) => true,
 ): Promise<Running> {
-  const { child, noise } = launch(process.execPath, args, env);
+  const { child, noise } = launch(process.execPath, args, env, 'pipe');
   const first = await new Promise<any>((resolve, reject) => {
-    createInterface({ input: child.stdout }).on('line', (line) => {
+    const lines = linesOf(child).on('line', (line) => {
       const parsed = line.startsWith('{') ? JSON.parse(line) : undefined;
-      if (parsed && ready(parsed)) resolve(parsed);
+      if (!parsed || !ready(parsed)) return;
+      resolve(parsed);
+      lines.close();
+      child.stdout?.resume();
     });
     child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code}: ${noise()}`)));
   });
@@ -29,7 +40,7 @@ export async function start(
 
 /**
  * Starts any program as a session of its own and answers when it listens on that port of 127.0.0.1. Its children end
- * with it.
+ * with it. What it prints goes to /dev/null: whoever read it would do so on the processors that are measured.
  */
 export async function startListener(
   program: string,
@@ -37,32 +48,34 @@ export async function startListener(
   port: number,
   env: Record<string, string> = {},
 ): Promise<Omit<Running, 'first'>> {
-  const { child, noise } = launch(program, args, env, true);
-  let said = '';
-  child.stdout.on('data', (chunk) => {
-    said = (said + String(chunk)).slice(-2000);
-  });
+  watchSignals();
+  const { child, noise } = launch(program, args, env, 'ignore');
   for (let tries = 0; !(await answers(port)); tries++) {
-    if (child.exitCode !== null || tries > 200) {
+    if (child.exitCode !== null || tries > 1000) {
       await stop(child, true);
-      throw new Error(`${program} ${args.join(' ')} does not listen (${child.exitCode}): ${noise()}${said}`);
+      throw new Error(`${program} ${args.join(' ')} does not listen (${child.exitCode}): ${noise()}`);
     }
-    await wait(50);
+    await wait(10);
   }
   return { pid: child.pid ?? 0, stop: () => stop(child, true) };
 }
 
-function launch(program: string, args: readonly string[], env: Record<string, string>, detached = false) {
+function launch(program: string, args: readonly string[], env: Record<string, string>, out: 'pipe' | 'ignore') {
   const child = spawn(program, [...args], {
-    detached,
-    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: out === 'ignore',
+    stdio: ['ignore', out, 'pipe'],
     env: { ...process.env, ...env },
   });
   let noise = '';
-  child.stderr.on('data', (chunk) => {
+  child.stderr?.on('data', (chunk) => {
     noise = (noise + String(chunk)).slice(-4000);
   });
   return { child, noise: () => noise };
+}
+
+function linesOf({ stdout }: ChildProcess) {
+  if (!stdout) throw new Error('its output goes elsewhere');
+  return createInterface({ input: stdout });
 }
 
 function answers(port: number): Promise<boolean> {
@@ -84,16 +97,40 @@ function stop(child: ChildProcess, group = false): Promise<void> {
   });
 }
 
-/** Runs a node script to its end and answers its last line of JSON. */
-export async function run(args: readonly string[]): Promise<any> {
-  const { child, noise } = launch(process.execPath, args, {});
-  let out = '';
-  child.stdout.on('data', (chunk) => {
-    out += String(chunk);
+/** Scripts that run to their end. */
+const scripts = new Set<ChildProcess>();
+let signal: NodeJS.Signals | undefined;
+
+/** The signal that is to end this process. */
+export const interrupted = (): NodeJS.Signals | undefined => signal;
+
+/**
+ * From now on a signal ends the scripts, and no further one begins: whoever waits for one hears of a fault, and stops
+ * what it has started, which a signal does not reach.
+ */
+function watchSignals(): void {
+  const hear = (heard: NodeJS.Signals) => {
+    signal = heard;
+    for (const child of scripts) child.kill();
+  };
+  if (process.listenerCount('SIGTERM') === 0) process.on('SIGINT', hear).on('SIGTERM', hear);
+}
+
+/** Runs a node script to its end and answers its last line of JSON; `each` hears all lines. */
+export async function run(args: readonly string[], each = (_line: any): void => {}): Promise<any> {
+  watchSignals();
+  if (signal) throw new Error(`ended by ${signal}`);
+  const { child, noise } = launch(process.execPath, args, {}, 'pipe');
+  scripts.add(child);
+  let last: any;
+  linesOf(child).on('line', (line) => {
+    last = JSON.parse(line);
+    each(last);
   });
   const code = await new Promise((resolve) => child.once('close', resolve));
+  scripts.delete(child);
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${noise()}`);
-  return JSON.parse(out.trim().split('\n').at(-1) ?? '');
+  return last;
 }
 
 /**

@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { freePort } from '../test/support/free-port.ts';
 import { startPostfix, whyNoPostfix } from '../test/support/postfix.ts';
+import { readOptions, usually } from './options.ts';
 import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
 
 /**
@@ -11,12 +11,10 @@ import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
  * second, and processor time, against Debian's postfix with the same mail, the same sink and the same client, round by
  * round.
  */
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    messages: { type: 'string', default: '3000' },
-    connections: { type: 'string', default: '50' },
-  },
+const values = readOptions('node bench/sending.ts', 'Mail handed over by submission and delivered, beside postfix.', {
+  rounds: usually(3, 'interleaved rounds'),
+  messages: usually(3000, 'messages a round'),
+  connections: usually(50, 'connections'),
 });
 const messages = Number(values.messages);
 

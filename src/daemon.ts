@@ -13,6 +13,7 @@ import {
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
+  sessionThreads,
   submissionSettings,
   taskSchedules,
   taskSettings,
@@ -136,7 +137,14 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const scheduler = createScheduler(tasks, taskSchedules(settings), { leases, clock, log, metrics });
 
   // What the world reaches: SMTP for inbound mail, SMTP with a login, HTTP.
-  const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
+  const listener = createListener(listenerSettings(settings, deps), {
+    ...inbound,
+    spool,
+    threads: sessionThreads(settings),
+    clock,
+    log,
+    metrics,
+  });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
     ...storage,
     submitting,

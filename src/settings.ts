@@ -96,6 +96,7 @@ export const schema = z.strictObject({
     bare_newline: oneOf('reject', 'normalize'),
     postmaster: z.string().refine((value) => value === '' || isMailAddress(value), 'must be an email address'),
     max_backlog_per_account: count(1),
+    threads: count(0, 64).nullable(),
     max_loop_lag_ms: count(10),
     proxy_protocol: list(network),
     tls: z.strictObject({ cert: text, key: text, min_version: oneOf('TLSv1.2', 'TLSv1.3') }),

@@ -23,11 +23,11 @@ export const aiosmtpd: Peer = {
     if (there()) return undefined;
     return install ? installDebian('python3-aiosmtpd') : 'python3-aiosmtpd is not installed';
   },
-  async start(sink) {
+  async start({ urls: [url = ''] }) {
     const port = await freePort();
     const { pid, stop } = await startListener(
       PYTHON,
-      [join(import.meta.dirname, 'by_hand.py'), String(port), sink],
+      [join(import.meta.dirname, 'by_hand.py'), String(port), url],
       port,
     );
     return { port, cpu: () => cpuSeconds(pid), memory: () => memoryMb(pid), stop };

@@ -35,20 +35,21 @@ export const haraka: Peer = {
     posted: 'the raw bytes, tried once',
   },
   missing: async (install) => missing(install),
-  async start(sink, dir) {
+  async start({ urls: [url = ''], dir, certificate }) {
     const port = await freePort();
     for (const folder of ['config', 'plugins']) mkdirSync(join(dir, folder));
     cpSync(join(HERE, 'post.cjs'), join(dir, 'plugins/post.js'));
     cpSync(join(dirname(PROGRAM), 'config/connection.ini'), join(dir, 'config/connection.ini'));
     const config = {
-      plugins: 'rcpt_to.in_host_list\npost\n',
+      plugins: `${certificate ? 'tls\n' : ''}rcpt_to.in_host_list\npost\n`,
+      ...(certificate && { 'tls.ini': `key=${certificate.key}\ncert=${certificate.cert}\n` }),
       host_list: 'in.example\n',
       'smtp.ini': `listen=127.0.0.1:${port}\nnodes=cpus\n`,
       'log.ini': '[main]\nlevel=error\n',
       me: 'mx.haraka.test\n',
     };
     for (const [name, text] of Object.entries(config)) writeFileSync(join(dir, 'config', name), text);
-    const { pid, stop } = await startListener(process.execPath, [PROGRAM], port, { HARAKA: dir, SINK: sink });
+    const { pid, stop } = await startListener(process.execPath, [PROGRAM], port, { HARAKA: dir, SINK: url });
     const now = () => sessionMb(pid);
     return { port, cpu: () => sessionSeconds(pid), memory: () => ({ peak: now(), now: now() }), stop };
   },

@@ -1,3 +1,5 @@
+import type { Certificate } from '../certificates.ts';
+
 /** A contestant as it runs. */
 export interface Started {
   /** Of 127.0.0.1, where it takes mail for in.example. */
@@ -6,9 +8,21 @@ export interface Started {
   cpu(): number;
   /** Resident memory of all its processes in MB; `peak` as far as the kernel knows it. */
   memory(): { readonly peak: number; readonly now: number };
-  /** Messages it holds; only who does not post them has this. */
-  held?(): number;
+  /** Messages that it has taken and not posted. Who has none loses what cannot be posted at once. */
+  held?(): number | Promise<number>;
   stop(): Promise<void>;
+}
+
+/** What a contestant is started with. */
+export interface World {
+  /** Where to post; with several, mail for bench-N goes to the Nth. */
+  readonly urls: readonly string[];
+  /** An empty folder of its own, gone afterwards. */
+  readonly dir: string;
+  /** STARTTLS is offered with it. */
+  readonly certificate?: Certificate;
+  /** The name server answers after so many milliseconds, and knows that many sender domains. */
+  readonly dns?: { readonly ms: number; readonly domains: number };
 }
 
 /** Something that takes mail. */
@@ -23,8 +37,9 @@ export interface Peer {
     readonly parsed: string;
     readonly posted: string;
   };
+  /** It takes mail and keeps it, and never posts. */
+  readonly acceptsOnly?: true;
   /** Why it cannot run here, if it cannot. Installs what a registry has, unless `install` is false. */
   missing(install: boolean): Promise<string | undefined>;
-  /** `sink` takes posts; `dir` is an empty folder of its own, gone afterwards. */
-  start(sink: string, dir: string): Promise<Started>;
+  start(world: World): Promise<Started>;
 }

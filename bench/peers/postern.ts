@@ -1,7 +1,9 @@
 import { basename, join } from 'node:path';
-import { startZone } from '../../test/support/zone.ts';
+import { freePort } from '../../test/support/free-port.ts';
+import { startZone, type ZoneRecords } from '../../test/support/zone.ts';
+import type { Certificate } from '../certificates.ts';
 import type { Sender } from '../messages.ts';
-import { cpuSeconds, memoryMb, type Running, start } from '../processes.ts';
+import { cpuSeconds, memoryMb, startListener } from '../processes.ts';
 import type { Peer, Started } from './peer.ts';
 
 /** This tree. */
@@ -9,15 +11,18 @@ const ROOT = join(import.meta.dirname, '../..');
 const KEY = 'a-key-for-the-bench-22';
 
 /**
- * Posts at one time to the one sink, as many as the pool of the one by hand has connections. The default of 8 spares a
- * webhook that is small.
+ * What is not as it ships. One client with all sessions and one account with all mail would meet limits that many never
+ * meet together, and the disk of a test machine may be full; all else is what an installation does.
  */
-const POSTS = 50;
+const WIDER = {
+  POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
+  POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
+  POSTERN_SMTP__MAX_BACKLOG_PER_ACCOUNT: '2000000',
+  POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+  POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+};
 
-/**
- * A daemon of ours, with everything on that it ships with; only limits that one client of many sessions, or one
- * endpoint for all mail, would meet are wider.
- */
+/** A daemon of ours with its default settings. */
 export interface Postern extends Started {
   readonly pid: number;
   /** Calls an operation; throws unless it answers 200. */
@@ -25,37 +30,38 @@ export interface Postern extends Started {
 }
 
 /** Starts the daemon of a tree on `dir`, whatever is in there. `dns` is the name server it asks. */
-export async function startPostern(dir: string, dns: string, root = ROOT): Promise<Postern> {
-  const daemon = await start(
-    [join(root, 'src/main.ts'), 'serve'],
-    {
-      POSTERN_DATA_DIR: dir,
-      POSTERN_SMTP__LISTEN: '127.0.0.1:0',
-      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-      POSTERN_BOOTSTRAP__API_KEY: KEY,
-      POSTERN_DNS__SERVERS: dns,
-      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
-      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-      POSTERN_SMTP__MAX_BACKLOG_PER_ACCOUNT: '2000000',
-      POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
-      POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
-      POSTERN_LOG__LEVEL: 'info',
-      NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/postern'), // as the unit and `npm start` have it
-      POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(POSTS),
-    },
-    (line) => line.event === 'daemon.ready',
-  );
+export async function startPostern(
+  dir: string,
+  dns: string,
+  { root = ROOT, certificate }: { root?: string; certificate?: Certificate | undefined } = {},
+): Promise<Postern> {
+  const [port, http] = [await freePort(), await freePort()];
+  const { pid, stop } = await startListener(process.execPath, [join(root, 'src/main.ts'), 'serve'], port, {
+    POSTERN_DATA_DIR: dir,
+    POSTERN_SMTP__LISTEN: `127.0.0.1:${port}`,
+    POSTERN_HTTP__LISTEN: `127.0.0.1:${http}`,
+    POSTERN_BOOTSTRAP__API_KEY: KEY,
+    POSTERN_DNS__SERVERS: dns,
+    NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/postern'), // as the unit and `npm start` have it
+    ...WIDER,
+    ...(certificate && { POSTERN_SMTP__TLS__CERT: certificate.cert, POSTERN_SMTP__TLS__KEY: certificate.key }),
+  });
+  const base = `http://127.0.0.1:${http}`;
   return {
-    ...daemon,
-    port: portOf(daemon),
-    cpu: () => cpuSeconds(daemon.pid),
-    memory: () => memoryMb(daemon.pid),
-    call: createCall(`http://${daemon.first.http}/api/1.0`),
+    pid,
+    port,
+    cpu: () => cpuSeconds(pid),
+    memory: () => memoryMb(pid),
+    held: async () => sumOf('postern_spool_waiting', await (await fetch(`${base}/metrics`)).text()),
+    call: createCall(`${base}/api/1.0`),
+    stop,
   };
 }
 
-function portOf({ first }: Running): number {
-  return Number(String(first.smtp[0]).split(':').at(-1));
+/** All values of a metric together. */
+function sumOf(name: string, text: string): number {
+  const values = [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})? (\\S+)$`, 'gm'))];
+  return values.reduce((sum, [, value]) => sum + Number(value), 0);
 }
 
 function createCall(api: string): Postern['call'] {
@@ -66,23 +72,35 @@ function createCall(api: string): Postern['call'] {
   };
 }
 
-/** Postern, with a name server that knows the sender. `root`: of another tree, which gives it its name. */
-export function createPostern(sender: Sender, root = ROOT): Peer {
+export interface PosternOptions {
+  readonly name?: string;
+  /** Of another tree, which gives it its name. */
+  readonly root?: string;
+  /** Further parameters of its routes. */
+  readonly route?: object;
+}
+
+/** Postern, with a name server that knows the sender. */
+export function createPostern(sender: Sender, { root = ROOT, name, route = {} }: PosternOptions = {}): Peer {
   return {
-    name: root === ROOT ? 'postern' : `postern of ${basename(root)}`,
+    name: name ?? (root === ROOT ? 'postern' : `postern of ${basename(root)}`),
     does: {
       before250: 'written to the queue and synced',
       durable: 'yes',
       verdicts: 'SPF, DKIM, DMARC, ARC',
       parsed: 'yes',
-      posted: `yes, signed, tried again for days; up to ${POSTS} at a time`,
+      posted: 'yes, signed, tried again for days',
     },
     missing: async () => undefined,
-    async start(sink, dir) {
-      const zone = await startZone(sender.zone);
-      const daemon = await startPostern(dir, zone.server, root);
+    async start({ urls, dir, certificate, dns }) {
+      const zone = await startZone({ ...sender.zone, ...domainsOf(dns?.domains ?? 0) });
+      if (dns) zone.behave({ lateMs: dns.ms });
+      const daemon = await startPostern(dir, zone.server, { root, certificate });
       await daemon.call('/inbound/add-domain', { domain: 'in.example' });
-      await daemon.call('/inbound/add-route', { domain: 'in.example', pattern: '*', url: sink });
+      for (const [n, url] of urls.entries()) {
+        const pattern = urls.length === 1 ? '*' : `bench-${n}`;
+        await daemon.call('/inbound/add-route', { domain: 'in.example', pattern, url, ...route });
+      }
       return {
         ...daemon,
         async stop() {
@@ -93,3 +111,9 @@ export function createPostern(sender: Sender, root = ROOT): Peer {
     },
   };
 }
+
+/** Domains below the sender's, each with a policy of its own. */
+const domainsOf = (count: number): ZoneRecords =>
+  Object.fromEntries(
+    Array.from({ length: count }, (_, n) => [`n${n}.sender.example`, { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] }]),
+  );

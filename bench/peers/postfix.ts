@@ -29,13 +29,19 @@ export const postfix: Peer = {
     parsed: 'no',
     posted: 'no: it stays in the queue',
   },
+  acceptsOnly: true,
   async missing(install) {
     const why = whyNoPostfix();
     return why === 'postfix is not installed' && install ? (installDebian('postfix') ?? whyNoPostfix()) : why;
   },
-  async start(_sink, dir) {
+  async start({ dir, certificate }) {
     const port = await freePort();
-    const { pid, stop } = await startPostfix(dir, { port, next: port, main: MAIN });
+    const { pid, stop } = await startPostfix(dir, {
+      port,
+      next: port,
+      main: MAIN,
+      ...(certificate && { tls: certificate }),
+    });
     const now = () => sessionMb(pid);
     return {
       port,

@@ -6,32 +6,32 @@ import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
 import { invalid, tooMany } from './errors.ts';
 
-/** What one account may have and do, so that no key can take what is there for all. */
+/** What one account may store and do, so that no key can use up shared capacity. */
 export interface AccountLimitSettings {
   /** Rows of each kind. */
   readonly rows: Readonly<Record<LimitedKind, number>>;
   /** Bytes of all rows. */
   readonly bytes: number;
-  /** Calls a second on this host, in the long run; ten seconds' worth may come at once. */
+  /** Sustained calls per second on this host; bursts of ten seconds' worth are allowed. */
   readonly callsPerSecond: number;
 }
 
 export interface AccountLimits {
-  /** Counts a call. Throws RequestLimitExceeded. */
+  /** Counts a call. Throws RequestLimitExceeded if the account is over its rate. */
   call(account: string): void;
-  /** Whether the account may have more; `kind` when a row of that kind is to be added. Throws ValidationError. */
+  /** Checks the storage limit and, if `kind` is given, the limit on rows of that kind. Throws ValidationError. */
   check(account: string, kind?: LimitedKind): Promise<void>;
-  /** The store of an account, in which nothing is added beyond its limits. */
+  /** Wraps the store of an account so that it enforces the limits on inserts and large patches. */
   limited(store: AccountStore): AccountStore;
 }
 
 const BURST_S = 10;
 const SECOND_MS = 1000;
-/** Accounts whose calls are remembered; one that called least recently is forgotten first. */
+/** Accounts that the rate limiter keeps; the least recently used is dropped first. */
 const MAX_REMEMBERED = 10_000;
-/** A patch that is larger makes a row grow. */
+/** Patches longer than this (characters of JSON) are checked against the storage limit. */
 const LARGE_PATCH = 4096;
-/** How the kinds are called where a person reads of them. */
+/** Names of the kinds in error messages. */
 const WORDS: Readonly<Record<LimitedKind, string>> = {
   tracking_domains: 'tracking domains',
   inbound_domains: 'inbound domains',
@@ -62,8 +62,12 @@ export function createAccountLimits(
     throw invalid({ account: `The account has ${settings.rows[kind]} ${WORDS[kind]}, which is its limit` });
   }
 
-  /** The collection, with a look at the limits before anything is added, and before a row is made much larger. */
-  function held<R extends OwnedRow>(account: string, rows: BoundCollection<R>, kind?: LimitedKind): BoundCollection<R> {
+  /** Wraps a collection: checks the limits before inserts and before large patches. */
+  function withLimits<R extends OwnedRow>(
+    account: string,
+    rows: BoundCollection<R>,
+    kind?: LimitedKind,
+  ): BoundCollection<R> {
     return frozen<BoundCollection<R>>({
       ...rows,
       async insert(row) {
@@ -85,20 +89,20 @@ export function createAccountLimits(
     limited: (store) =>
       Object.freeze<AccountStore>({
         ...store,
-        inboundDomains: held(store.account, store.inboundDomains, 'inbound_domains'),
-        inboundRoutes: held(store.account, store.inboundRoutes, 'inbound_routes'),
-        subaccounts: held(store.account, store.subaccounts, 'subaccounts'),
-        templates: held(store.account, store.templates, 'templates'),
-        templateLabels: held(store.account, store.templateLabels),
-        webhooks: held(store.account, store.webhooks, 'webhooks'),
-        pools: held(store.account, store.pools, 'pools'),
-        exportJobs: held(store.account, store.exportJobs),
-        metadataFields: held(store.account, store.metadataFields),
+        inboundDomains: withLimits(store.account, store.inboundDomains, 'inbound_domains'),
+        inboundRoutes: withLimits(store.account, store.inboundRoutes, 'inbound_routes'),
+        subaccounts: withLimits(store.account, store.subaccounts, 'subaccounts'),
+        templates: withLimits(store.account, store.templates, 'templates'),
+        templateLabels: withLimits(store.account, store.templateLabels),
+        webhooks: withLimits(store.account, store.webhooks, 'webhooks'),
+        pools: withLimits(store.account, store.pools, 'pools'),
+        exportJobs: withLimits(store.account, store.exportJobs),
+        metadataFields: withLimits(store.account, store.metadataFields),
       }),
   });
 }
 
-/** A bucket for each name: it fills with so many tokens a second, and holds ten seconds' worth. */
+/** A token bucket for each name: it refills at `perSecond` and holds ten seconds' worth. */
 function createRate(perSecond: number, clock: Clock) {
   const buckets = createMemory<{ readonly tokens: number; readonly at: number }>({ most: MAX_REMEMBERED });
   const most = perSecond * BURST_S;

@@ -20,7 +20,7 @@ interface QueueDeps {
 }
 
 const CHUNK_BYTES = 65_536;
-/** Of inbound mail: batches of events are asked for by `webhooks`. */
+/** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
 /** Inbound mail of one account on this host's queue. */
@@ -33,7 +33,7 @@ export function bindQueue(deps: QueueDeps, account: string) {
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
     replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
-    /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
+    /** Redirects queued deliveries of a route to another URL. The route must come from the account's store. */
     async redirect(route: { readonly id: string; readonly account: string }, url: string) {
       if (route.account === account) await spool.redirect(route.id, url);
     },
@@ -69,14 +69,14 @@ export interface MessageDeps {
   readonly spool: Pick<Spool, 'delivery' | 'message'>;
 }
 
-/** What a message was made of. */
+/** A queued message with its delivery and its bytes. */
 export interface MessageContent {
   readonly delivery: QueuedDelivery;
   readonly message: Message;
   readonly bytes: Buffer;
 }
 
-/** Mail that one account sends. A row that is handed over must have been found in the account's store. */
+/** Mail that one account sends. Rows passed in must come from the account's store. */
 export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string) {
   return {
     async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
@@ -84,7 +84,7 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
       return submitting.submit({ ...submission, account });
     },
     /**
-     * What a message was made of, while this host's queue has it; undefined when it is gone, or larger than `maxBytes`.
+     * The content of a message that is still on this host's queue; undefined if it is gone or larger than `maxBytes`.
      */
     async content(id: string, maxBytes: number): Promise<MessageContent | undefined> {
       const delivery = await spool.delivery(id);
@@ -96,9 +96,9 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
     },
     cancel: (row: ScheduledRow) => scheduling.cancel(row),
     move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),
-    /** Lets no mail of a subaccount leave that was paused. */
+    /** Holds the mail of a paused subaccount. */
     hold: (subaccount: string) => releasing.hold(account, subaccount),
-    /** Lets mail of a subaccount leave that this host held back. */
+    /** Releases the mail of a subaccount that this host held back. */
     async release(subaccount: string) {
       await releasing.release(account, subaccount);
     },
@@ -111,7 +111,7 @@ function sizeOf(
   return body.kind === 'blob' ? body.size : body.bytes.byteLength;
 }
 
-/** Undefined when it was forgotten in this moment. */
+/** Undefined if the file was deleted meanwhile. */
 async function readBlob(path: string): Promise<Buffer | undefined> {
   try {
     return await readFile(path);
@@ -124,38 +124,36 @@ async function readBlob(path: string): Promise<Buffer | undefined> {
 export interface WebhookDeps {
   readonly store: Pick<Store, 'revisions' | 'webhookTallies'>;
   readonly spool: Spool;
-  /** What remembers the webhooks of accounts. */
+  /** Caches the webhooks of accounts. */
   readonly outbox: { forget(account: string): void };
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
 }
 
-/**
- * The webhooks of one account beside their rows. A row that is handed over must have been found in the account's store.
- */
+/** What belongs to one account's webhooks besides their rows. Rows passed in must come from the account's store. */
 export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; readonly number: number }) {
   const { store, spool, outbox, clock, ids, log } = deps;
   return {
-    /** A number that was never given out. */
+    /** Returns a new webhook number; numbers are never reused. */
     async newNumber() {
       return webhookNumber(
         account.number,
         (await store.revisions.add(`webhooks:${account.id}`, { count: 1 }, { count: 0 })).count,
       );
     },
-    /** Events go by what the store says from now on. */
+    /** Drops the cached webhooks, so that new events see the changed rows. */
     changed: () => outbox.forget(account.id),
-    /** What waits for it goes to its present URL. */
+    /** Redirects its queued batches to its current URL. */
     moved: ({ id, url }: WebhookRow) => spool.events.redirect(id, url),
-    /** What waits for it is dropped, and what was counted for it is forgotten. */
+    /** Drops its queued events and deletes its tallies. */
     async deleted({ id }: WebhookRow) {
       await spool.events.forget(id, clock.now());
       while (await store.webhookTallies.remove({ account: account.id, webhook: id }));
     },
     /**
-     * Puts a batch of events, JSON texts each, onto the queue and answers its delivery's id; undefined when the queue
-     * cannot take it now.
+     * Queues a batch of events (each a JSON text) and returns the id of its delivery; undefined if the queue cannot
+     * accept it now.
      */
     async send({ id, url }: WebhookRow, events: readonly string[]) {
       const wanted = { hook: { id, account: account.id, url }, events: events.map((body) => ({ id: '', body })) };
@@ -166,7 +164,7 @@ export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; 
         return undefined;
       }
     },
-    /** Batches of events, the newest first. */
+    /** Lists batches of events, newest first. */
     batches: (selection: Omit<Selection, 'account' | 'kinds'>, limit: number) =>
       spool.list({ ...selection, account: account.id, kinds: ['events'] }, limit),
   };

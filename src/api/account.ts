@@ -19,61 +19,60 @@ import type { AccountStore, Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
 
-/** Everything an operation can reach, bound to one account: no handler can name another. */
+/** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export interface AccountParts {
   readonly account: AccountRow;
-  /** `id` of the key that the call was made with. */
+  /** `id` of the API key of the call; null without one (command line). */
   readonly apiKey: string | null;
-  /** Its rows; nothing is added beyond its limits. */
+  /** Its rows, with its limits enforced. */
   readonly store: AccountStore;
   /** Its inbound domains, claims included, and their routes. */
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
-  /** The keys that sign what is posted to its URLs. */
+  /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
   /** Its rejection list and its allow list. */
   readonly lists: ReturnType<typeof bindLists>;
-  /** Its numbers, as far as calls change them. */
+  /** Its statistics, as far as calls change them. */
   readonly numbers: ReturnType<typeof bindNumbers>;
   /** Its sender domains, by their A-labels. */
   readonly senderDomains: ReturnType<typeof bindSenderDomains>;
   /** Its tracking domains, by their A-labels. */
   readonly trackingDomains: ReturnType<typeof bindTrackingDomains>;
-  /** Its webhooks, beside their rows. */
+  /** Its webhooks, apart from their rows. */
   readonly webhooks: ReturnType<typeof bindWebhooks>;
   /** Mail that it sends. */
   readonly messages: ReturnType<typeof bindMessages>;
   /**
-   * Runs what the account does under that name one after the other in this process, for rows that several calls would
-   * rewrite at once.
+   * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would rewrite.
    */
   inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
 
-  // What is the same for all accounts:
+  // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
-  /** A token of 128 random bits that nobody can guess. */
+  /** Returns a token of 128 random bits. */
   newToken(): string;
-  /** Why nothing answers at a webhook URL, in words for the caller; undefined when something does. */
+  /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
   urlFault(url: string): Promise<string | undefined>;
-  /** Has a task of this host run now, because there is something to do for it. */
+  /** Wakes a task of this host, because there is work for it. */
   poke(task: string): void;
 }
 
 export interface OperationSettings {
   readonly hostname: string;
-  /** What an MX may name beside our hostname. */
+  /** Host names that an MX record may have besides `hostname`. */
   readonly mxHosts: readonly string[];
   readonly maxMessageBytes: number;
-  /** Export jobs that an account may start in 24 hours: each is an archive on our disk. */
+  /** Export jobs that an account may start in 24 hours; each takes disk space for its archive. */
   readonly exports: { readonly perDay: number };
-  /** What is tracked of a message that does not say. */
+  /** Tracking of messages that do not set it themselves. */
   readonly tracking: { readonly opens: boolean; readonly clicks: ClickTracking };
-  /** Dedicated addresses: whether they can be asked for, and from which reputation on. */
+  /** Dedicated addresses: whether they can be requested, and the minimum reputation. */
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
@@ -90,7 +89,8 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly resolver: Resolver;
   readonly urlFault: (url: string) => Promise<string | undefined>;
   /**
-   * The payload of a sample message to `address`, hitting this route, as JSON would hold it: an array with one event.
+   * Builds the payload of a sample message to `address` that matches this route: an array with one event, as parsed
+   * JSON.
    */
   readonly sample: (args: {
     readonly account: string;
@@ -152,28 +152,28 @@ function bindInbound(
     },
     settle: (row: InboundDomainRow) => ownership.settle(row),
     remove: (name: string) => ownership.remove(account, name),
-    /** A route id that was never given out: `<account number>.<sequence>`. */
+    /** Returns a new route id, `<account number>.<sequence>`; ids are never reused. */
     async newRouteId() {
       return `${number}.${(await store.revisions.add(`routes:${account}`, { count: 1 }, { count: 0 })).count}`;
     },
-    /** Tells this host at once, and the others by the revision, that a domain or its routes changed. */
+    /** Announces that a domain or its routes changed: to this host immediately, to the others by the revision. */
     routingChanged: (domain: string) => routing.changed(domain),
-    /** As `Routing.lookup`; what belongs to another account is not ours. */
+    /** As `Routing.lookup`, but a match of another account is `not-ours`. */
     lookup(mailbox: string, domain: string): Lookup {
       const found = routing.lookup(mailbox, domain);
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
-    /** The payload that a message to the address would be posted as. */
+    /** The payload that would be posted for a message to the address. */
     sample: (address: string, match: Match) => sample({ account, address, match }),
   };
 }
 
 function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string) {
   return {
-    /** undefined: the store is away and the key was never seen. */
+    /** Undefined if the store is unavailable and the key is not cached. */
     of: async (url: string) => (await signingKeys.keysFor(account, url))?.[0],
     rotate: (url: string) => signingKeys.rotate(account, url),
-    /** A URL that changes keeps its key, unless the new one has a key already. */
+    /** When a URL changes, keeps its key, unless the new URL already has one. */
     carryOver: (from: string, to: string) => signingKeys.carryOver(account, from, to),
   };
 }
@@ -195,15 +195,13 @@ function bindLists({ lists, limits }: Bound<'lists' | 'limits'>, account: string
 
 function bindNumbers(deps: Bound<'numbers' | 'lists' | 'store' | 'clock'>, account: string) {
   return {
-    /**
-     * Counts that an entry which events had made was taken off the rejection list; '' for that of the whole account.
-     */
+    /** Counts the removal of a rejection list entry that events had created; '' is the list of the whole account. */
     countReset: (subaccount: string) => countReset(deps, account, subaccount),
-    /** Removes the numbers and the rejection list of a subaccount. */
+    /** Deletes the statistics and the rejection list of a subaccount. */
     forgetSubaccount: (slug: string) => forgetSubaccount(deps, account, slug),
-    /** Deletes the numbers of something that is deleted. */
+    /** Deletes the statistics of a deleted template or subaccount. */
     forget: (kind: 'template' | 'subaccount', key: string) => deps.numbers.forget(account, kind, key),
-    /** Deletes the numbers of a tag and takes it off messages that were sent. */
+    /** Deletes the statistics of a tag and removes it from sent messages. */
     removeTag: (tag: string) => deps.numbers.removeTag(account, tag),
   };
 }
@@ -212,7 +210,7 @@ function bindSenderDomains(
   { senderDomains, limits, store }: Bound<'senderDomains' | 'limits' | 'store'>,
   account: string,
 ) {
-  /** Each of these makes the row of a domain that was not there. */
+  /** `add`, `check` and `verify` create the row of a domain that has none. */
   const checkLimit = async (domain: string) => {
     if (!(await store.of(account).senderDomains.one({ domain }))) await limits.check(account, 'sender_domains');
   };

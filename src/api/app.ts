@@ -15,7 +15,7 @@ import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
 import type { Operation } from './operation.ts';
 import { answerPages } from './whole-lists.ts';
 
-// The way of every request: the pages, then the operations; whatever is thrown becomes the answer.
+// The path of every request: pages, then operations; thrown errors become the answer.
 
 interface AppDeps {
   readonly operations: readonly Operation[];
@@ -24,14 +24,14 @@ interface AppDeps {
   readonly clientAddress: (req: IncomingMessage) => string;
   /** `apiKey` is the `id` of the key's row. */
   readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
-  /** /docs, /healthz and whatever else is no operation. */
+  /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-// Open to every page, as the public ancestor is: the key is the credential, never a cookie.
+// Open to all origins, like Mandrill's API: the credential is the key, never a cookie.
 const CORS = {
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Allow-Methods': 'POST, GET, OPTIONS',
@@ -48,7 +48,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
   for (const operation of operations) router.post(routeOf(operation), (ctx) => call(ctx, operation));
 
   const app = new Koa();
-  // Errors are answered below; what gets here is a connection that broke while the answer was written.
+  // Errors are answered below; only connections that break during the response get here.
   app.on('error', (error: unknown) => log.debug('api.fault', { part: 'response', error }));
   app.use(async (ctx, next) => {
     ctx.set('X-Content-Type-Options', 'nosniff');
@@ -70,7 +70,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
   app.use(router.routes());
   app.use((ctx) => {
     if (router.match(ctx.path, 'POST').route) {
-      // GET was advertised by the ancestor and used by nobody; a key in a URL would end in the logs of every proxy.
+      // Mandrill advertised GET, but nobody used it; a key in a URL would end up in the logs of every proxy.
       ctx.set('Allow', 'POST, OPTIONS');
       throw refusal('MethodNotAllowed');
     }
@@ -80,18 +80,18 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
   return app;
 }
 
-/** The paths of an operation: the versions that official clients send are one and the same thing. */
+/** The paths of an operation; all versions that official clients send are equivalent. */
 function routeOf({ path }: Operation): RegExp {
   return new RegExp(String.raw`^(?:/api)?/1\.[0-4]${path}(?:\.json)?$`);
 }
 
-/** Runs the calls of operations: reads the body, finds the account, answers; counts and logs each. */
+/** Handles calls: reads the body, finds the account, runs the operation, answers; counts and logs each. */
 function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMeters, deps: AppDeps) {
   const { clock, log } = deps;
   const body = createBodyReader(settings, deps);
   const keys = createKeyCheck(settings, deps);
 
-  /** A key that was revoked and one that never was are the same. */
+  /** Revoked and unknown keys get the same answer. */
   async function authenticate(key: unknown, address: string) {
     if (key === undefined) throw missing('key');
     const found = await keys.check(key, address);
@@ -133,12 +133,12 @@ function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMet
   };
 }
 
-/** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), which is where generated clients put a credential. */
+/** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), where generated clients send credentials. */
 function bearerToken(header: string): string | undefined {
   return /^Bearer +([\w~+/.-]+=*)$/i.exec(header)?.[1];
 }
 
-/** What was thrown, as what we answer. A fault of ours is logged once, here, and answered without its words. */
+/** Maps a thrown error to the answer. Internal errors are logged once, here, and answered without details. */
 function toRefusal(error: unknown, path: string, log: Log): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof StoreAway) return refusal('ServiceUnavailable');
@@ -152,12 +152,12 @@ function json(ctx: Context, value: unknown): void {
   ctx.body = JSON.stringify(value);
 }
 
-/** A path that was meant as a call, right or wrong. */
+/** Paths that look like a call, valid or not. */
 const MEANT_AS_CALL = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
 const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
 const WHERE = 'operations are at /api/1.0/<group>/<operation>.json and described at /docs';
 
-/** A sentence that helps whoever got here by a mistake. */
+/** Tells the caller what is wrong with the path. */
 function hint(path: string, operations: readonly Operation[]): string {
   if (OTHER_FORMAT.test(path)) return 'Only JSON is supported; use the .json path, see /docs';
   if (!MEANT_AS_CALL.test(path)) return `No such path; ${WHERE}`;
@@ -168,14 +168,14 @@ function hint(path: string, operations: readonly Operation[]): string {
   return `No such operation${known.length > 0 ? `; this group has ${known.join(', ')}` : ''}; ${WHERE}`;
 }
 
-/** What is counted of calls. */
+/** Metrics of calls. */
 interface CallMeters {
   call(operation: string, status: number, ms: number): void;
-  /** A call of an operation that does not exist. */
+  /** Counts a call of an operation that does not exist. */
   unknown(): void;
 }
 
-/** Labels have the paths of `operations` as their values, and no other. */
+/** Label values are the paths of `operations`, besides `unknown`. */
 function createCallMeters(operations: readonly Operation[], metrics: Metrics): CallMeters {
   const groupOf = (path: string) => path.split('/')[1] ?? '';
   const groups = new Set(operations.map(({ path }) => groupOf(path)));

@@ -10,54 +10,51 @@ import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
 import { MAX_DEPTH, type Params, paramsOfBody, parseForm, UnreadableForm } from './parameters.ts';
 
-// koa-bodyparser reads JSON and forms and holds them to their size. In front of it stands a stream of our own, for what
-// has to be known before anything is parsed: room and speed, the encoding, the nesting, and how the body begins.
+// koa-bodyparser parses JSON and forms and limits their size. A stream in front of it checks what must be known before
+// parsing: room and speed, the encoding, the nesting, and how the body begins.
 
 export interface BodySettings {
   readonly maxBodyBytes: number;
   readonly maxMessageBytes: number;
-  /** The slowest that a body may arrive: bytes a second over any ten seconds. */
+  /** Minimum speed of a body: bytes per second over any ten seconds. */
   readonly minBodyRate: number;
 }
 
-/** Reads bodies within their limits of size, time, speed and number. */
+/** Reads bodies within limits on size, time, speed and number. */
 interface BodyReader {
   /**
-   * The parameters of a call. `large`: a message or a template may be inside. `client` is its address. Throws refusals
-   * only.
+   * Reads the parameters of a call. `large`: the body may hold a message or a template. `client`: the client's address.
+   * Throws only `Refusal`.
    */
   read(ctx: Context, large: boolean, client: string): Promise<Params>;
 }
 
-/** JSON writes a line end or a quote as two bytes and a control character as six; mail has few of them. */
+/**
+ * Size of a message in JSON relative to its raw size: line ends and quotes take two bytes and control characters six,
+ * but mail has few of them.
+ */
 const MESSAGE_IN_JSON = 1.4;
 const SLACK_BYTES = 65_536;
 /**
- * Bodies are held in memory before anybody knows whose they are, for the key is inside. What is counted is what has
- * arrived: a header that promises megabytes takes room from nobody. So many bytes of every body are free, so that a
- * small call is never refused for room; what all connections (server.ts) could hold of them is 128 MiB.
+ * Bodies are buffered before the caller is known, because the key is inside. Bytes count when they arrive; a large
+ * Content-Length alone reserves nothing. This many bytes of every body are not counted, so that small calls are never
+ * refused for lack of room; over all connections (server.ts), they add up to at most 128 MiB.
  */
 const FREE_BYTES = 65_536;
-/** Beyond them there is room for so many of the largest bodies in all, and for so many of one address. */
+/** Beyond that, there is room for this many bodies of maximum size: in total, and per address. */
 const LARGE = { all: 8, each: 2 };
-/**
- * The same for operations that carry no message: theirs is room of its own, because small calls must not wait for large
- * ones.
- */
+/** The same for operations that carry no message: a separate pool, so that small calls do not wait for large ones. */
 const SMALL = { all: 64, each: 16 };
-/** How long a body may take to arrive, absolutely: milliseconds. */
+/** Deadline for a whole body, in milliseconds. */
 const BODY_MS = 30_000;
 const LARGE_BODY_MS = 120_000;
-/**
- * The window of the floor of speed, in seconds. That of SMTP is longer, because mail servers queue and HTTP clients do
- * not.
- */
+/** Window of the minimum speed, in seconds. SMTP's is longer, because mail servers queue and HTTP clients do not. */
 const RATE_WINDOW_S = 10;
 const SECOND_MS = 1000;
-/** How long the rest of a refused body is read and thrown away, so that the client gets to read the refusal. */
+/** How long the rest of a refused body is read and discarded, so that the client can read the answer. */
 const LINGER_MS = 5_000;
 
-/** What bodies of one size are held to. */
+/** Limits of bodies of one size class. */
 interface SizeClass {
   readonly limit: number;
   readonly room: Shares;
@@ -73,12 +70,12 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     deadlineMs,
   });
   const small = classOf(settings.maxBodyBytes, SMALL, BODY_MS);
-  // Where messages are small a template may still be as large as its own limits say.
+  // Even where messages must be small, templates may be as large as their own limits allow.
   const largest = Math.max(settings.maxMessageBytes, MAX_CODE_BYTES + MAX_TEXT_BYTES);
   const large = classOf(Math.ceil(largest * MESSAGE_IN_JSON) + SLACK_BYTES, LARGE, LARGE_BODY_MS);
   const floor = { rate: settings.minBodyRate, seconds: RATE_WINDOW_S };
 
-  /** Rejects when the deadline has passed, or the body comes too slowly. */
+  /** `late` rejects when the deadline has passed or the body arrives too slowly. */
   function watch({ req }: Context, deadlineMs: number) {
     const { promise, reject } = Promise.withResolvers<never>();
     let arrived = 0;
@@ -108,7 +105,7 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     const watched = watch(ctx, size.deadlineMs);
     const parse = async () => {
       ctx.state.opening = await opening;
-      // The parser reads `ctx.req`; what it gets here is the same body, decoded and checked.
+      // The parser reads `ctx.req`; here it gets the same body, decoded and checked.
       const checked: Context = Object.create(ctx, { req: { value: body } });
       await size.parse(checked, () => Promise.resolve());
       return paramsOfBody(ctx.request.body);
@@ -137,8 +134,8 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
       const { headers, httpVersion } = ctx.req;
       try {
         if (Number(headers['content-length'] ?? 0) > size.limit) throw overLimit(size.limit);
-        // A client that asks before it sends (RFC 9110 section 10.1.1) may. Who gets no such word is refused, and Node
-        // ends the connection.
+        // Answer `Expect: 100-continue` (RFC 9110 section 10.1.1). If the call is refused instead, Node closes the
+        // connection.
         if (headers.expect !== undefined && httpVersion === '1.1') ctx.res.writeContinue();
         return await within(ctx, size, client);
       } catch (error) {
@@ -153,8 +150,8 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
 const JSON_OPENING = /^[[{]$/;
 
 /**
- * JSON is what looks like JSON, because callers forget the type or name the wrong one; what has no type at all can be
- * nothing else.
+ * A body that looks like JSON is JSON, because callers omit Content-Type or send the wrong one; so is a body without
+ * Content-Type.
  */
 function createParser(limit: number): Middleware {
   const options = {
@@ -164,8 +161,8 @@ function createParser(limit: number): Middleware {
     formLimit: String(limit),
     // Parameters are looked up by name in a Map, where `__proto__` is a name like any other.
     onProtoPoisoning: 'ignore',
-    // Instead of the package qs: it reads the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`) as
-    // one.
+    // Replaces the package qs, which merges the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`)
+    // into one.
     qs: { parse: parseForm },
   };
   return bodyParser(options);
@@ -178,15 +175,15 @@ const DECODERS = new Map<string, () => Transform>([
 ]);
 
 interface OpenBody {
-  /** Decoded, and without headers: those of the request are about what travels. */
+  /** Decoded; without headers, because those of the request describe the encoded body. */
   readonly body: Readable & { readonly headers: object };
-  /** The first character that is not space; '' when there is none. Rejects when the body fails before. */
+  /** The first character that is not space; '' if there is none. Rejects if the body fails first. */
   readonly opening: Promise<string>;
 }
 
 /**
- * The body of a request, decoded here and not by the parser, because what it becomes is what takes room: from when it
- * arrives until the call has been answered. Space in front of it is thrown away.
+ * The body of a request, decoded here and not by the parser, because the decoded size counts as room taken, from
+ * arrival until the call is answered. Discards leading space.
  */
 function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string): OpenBody {
   const encoding = (req.headers['content-encoding'] ?? 'identity').toLowerCase();
@@ -231,7 +228,7 @@ function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string
   });
   const fail = (error: Error) => checked.destroy(error);
   checked.on('error', reject);
-  // Not `pipeline`: that would end the connection with the body, and the client would never read why.
+  // Not `pipeline`: it would close the connection with the body, before the client reads the error.
   req.once('error', fail);
   req.once('close', () => {
     if (!req.complete) fail(new Error('the request was cut off'));
@@ -242,19 +239,19 @@ function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string
   return { body: Object.assign(checked, { headers: {} }), opening };
 }
 
-/** What JSON has between its values. */
+/** Whitespace between JSON values. */
 function isSpace(byte: number): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Looks at the text of a body as it comes by. The parser would read broken UTF-8 as U+FFFD, and any depth. */
+/** Checks the text of a body as it streams by: the parser would turn invalid UTF-8 into U+FFFD and accept any depth. */
 function createTextCheck() {
   const utf8 = new TextDecoder('utf-8', { fatal: true });
   const isTooDeep = createDepthCheck(MAX_DEPTH);
   let opening = '';
   return {
     opening: () => opening,
-    /** What is wrong with the next chunk, or with the end. */
+    /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
     faultOf(chunk: Buffer | undefined): Refusal | null {
       try {
         const text = utf8.decode(chunk, { stream: chunk !== undefined });
@@ -270,14 +267,13 @@ function createTextCheck() {
 }
 
 /**
- * Counts the levels of JSON before it is parsed: JSON.parse takes 200,000 of them, and what touches the result
- * afterwards dies of it. Strings are passed over by a search for bytes, so that a message of megabytes costs next to
- * nothing.
+ * Counts nesting levels before JSON is parsed: JSON.parse accepts 200,000 of them, and code that walks the result would
+ * overflow the stack. Strings are skipped by byte search, so a message of megabytes costs next to nothing.
  */
 function createDepthCheck(limit: number): (chunk: Buffer) => boolean {
   let depth = 0;
   let inString = false;
-  /** The chunk before ended in a string, with a backslash for what comes first in this one. */
+  /** The previous chunk ended in a string, with a backslash that escapes the first byte of this one. */
   let escaped = false;
   return (chunk) => {
     for (let at = 0; at < chunk.length; at++) {
@@ -307,8 +303,8 @@ function overLimit(limit: number): Refusal {
 }
 
 /**
- * Whatever goes wrong while a body is read is the client's doing. The words of a parser would echo the body, and with
- * it the key.
+ * Errors while reading a body are the client's fault. A parser's message is not passed on: it would echo the body, and
+ * with it the key.
  */
 function toRefusal(error: unknown, limit: number): Refusal {
   if (error instanceof Refusal) return error;

@@ -8,7 +8,7 @@ import { createShares } from '../base/shares.ts';
 import { refusal, toEnvelope } from './errors.ts';
 
 export interface DoorSettings {
-  /** Connections of one address at one time; behind a trusted proxy, calls in progress of one client. */
+  /** Concurrent connections from one address; behind a trusted proxy, concurrent calls of one client. */
   readonly maxConnectionsPerAddress: number;
   readonly trustedProxies: readonly string[];
 }
@@ -19,19 +19,19 @@ interface DoorDeps {
   readonly log: Log;
 }
 
-/** Turns away who has too much open already, so that one address cannot have all connections of the server. */
+/** Refuses clients that have too much open already, so that one address cannot use up all connections of the server. */
 interface Door {
   /** Counts a connection. */
   knock(socket: Socket): void;
-  /** Whether a request may go on; one that may not has been answered. */
+  /** Whether a request may proceed; if not, it has been answered. */
   admits(req: IncomingMessage, res: ServerResponse): boolean;
 }
 
-/** Connections over the cap that wait for their request, to be told why; those beyond are closed without a word. */
-const TOLD = { all: 100, each: 10 };
-/** How long such a connection may take to ask. */
-const FAREWELL_MS = 2_000;
-/** Clients turned away are logged once in this time. */
+/** Excess connections kept open until their request is answered with 429; those beyond are closed without an answer. */
+const EXCESS = { all: 100, each: 10 };
+/** How long such a connection may take to send its request. */
+const EXCESS_MS = 2_000;
+/** Refused connections are logged at most once in this time. */
 const QUIET_MS = 1_000;
 
 export function createDoor(settings: DoorSettings, { clientAddress, clock, log }: DoorDeps): Door {
@@ -39,7 +39,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
   const perAddress = { all: Number.MAX_SAFE_INTEGER, each: settings.maxConnectionsPerAddress };
   const connections = createShares(perAddress);
   const calls = createShares(perAddress);
-  const told = createShares(TOLD);
+  const excess = createShares(EXCESS);
   const refused = new WeakSet<Socket>();
   let loggedAt = -Infinity;
 
@@ -56,12 +56,12 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
       const who = networkOf(peer);
       if (connections.take(who, 1) === 'taken') return void socket.once('close', () => connections.give(who, 1));
       note(peer);
-      if (told.take(who, 1) !== 'taken') return void socket.destroy();
+      if (excess.take(who, 1) !== 'taken') return void socket.destroy();
       refused.add(socket);
-      const cancel = clock.after(FAREWELL_MS, () => socket.destroy());
+      const cancel = clock.after(EXCESS_MS, () => socket.destroy());
       socket.once('close', () => {
         cancel();
-        told.give(who, 1);
+        excess.give(who, 1);
       });
     },
     admits(req, res) {
@@ -90,11 +90,12 @@ function turnAway(res: ServerResponse): false {
   return false;
 }
 
-/** Addresses in front of the one that counts; more are not looked at. */
+/** Addresses read from X-Forwarded-For, counted from its end. */
 const MAX_HOPS = 20;
 
 /**
- * Says who really calls: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not trusted.
+ * Finds the client's address: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not
+ * trusted.
  */
 export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
   const isTrusted = createAddressList(trustedProxies);
@@ -108,7 +109,7 @@ export function createClientAddress(trustedProxies: readonly string[]): (req: In
       .map((hop) => normalizeAddress(hop.trim()));
     let client = peer;
     for (const hop of hops.reverse()) {
-      // Whoever wrote something else than an address is not to be believed about those further out.
+      // A hop that wrote something other than an address cannot be trusted about the hops before it.
       if (hop === undefined) return client;
       client = hop;
       if (!isTrusted(hop)) return client;

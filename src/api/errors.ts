@@ -1,7 +1,7 @@
 /**
- * Every error of the API: its code, its HTTP status and what it says. Names, codes and texts are those that clients of
- * the public ancestor know; the statuses say what went wrong, so that monitoring can tell a client's fault from ours.
- * Errors that are ours alone have their status as their code.
+ * Every error of the API: its code, HTTP status and text. Names, codes and texts are those that Mandrill's clients
+ * know; the statuses tell client errors from server errors, for monitoring. Errors that Mandrill does not have use
+ * their status as code.
  */
 export const ERRORS = {
   Invalid_Key: { code: -1, status: 401, when: 'the API key is not valid', message: () => 'Invalid API key' },
@@ -218,10 +218,10 @@ export const ERRORS = {
 export type ErrorName = keyof typeof ERRORS;
 /** What is wrong with an input: field to text. */
 export type Faults = Readonly<Record<string, string>>;
-/** What the message of an error has to be told. */
+/** Arguments of an error's message. */
 export type About<N extends ErrorName> = Parameters<(typeof ERRORS)[N]['message']>;
 
-/** What any operation may answer, whatever it declares. */
+/** Errors that every operation may answer, whatever it declares. */
 export const COMMON_ERRORS = [
   'Invalid_Key',
   'ValidationError',
@@ -232,19 +232,19 @@ export const COMMON_ERRORS = [
 
 export type CommonError = (typeof COMMON_ERRORS)[number];
 
-/** What may be answered before a call is a call. */
+/** Errors that may occur before a call reaches its operation. */
 export const TRANSPORT_ERRORS = [
   'Unknown_Operation',
   'MethodNotAllowed',
   'RequestTimeout',
 ] as const satisfies readonly ErrorName[];
 
-/** An error that we chose to answer. */
+/** An error meant for the client. */
 export class Refusal extends Error {
   override readonly name: ErrorName;
   readonly code: number;
   readonly status: number;
-  /** With 429: seconds after which it is worth another try. */
+  /** With 429: seconds to wait before the next attempt. */
   readonly retryAfterS: number;
 
   constructor(
@@ -262,30 +262,30 @@ export class Refusal extends Error {
   }
 }
 
-/** Makes a refusal from its name and what its message has to be told. */
+/** Creates a refusal from its name and the arguments of its message. */
 export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refusal {
   // TypeScript cannot relate the arguments to one member of a union of functions; `About<N>` is exactly theirs.
   const message = ERRORS[name].message as (...about: About<N>) => string;
   return new Refusal(name, message(...about));
 }
 
-/** A rule that failed: code -2. */
+/** A ValidationError for invalid parameters: code -2. */
 export function invalid(faults: Faults, status: number = ERRORS.ValidationError.status): Refusal {
   return new Refusal('ValidationError', ERRORS.ValidationError.message(faults), ERRORS.ValidationError.code, status);
 }
 
-/** A required parameter that is not there: code -1, as the public ancestor answers it. */
+/** A ValidationError for a missing parameter: code -1, as Mandrill answers. */
 export function missing(parameter: string): Refusal {
   return new Refusal('ValidationError', `You must specify a ${parameter} value`, -1);
 }
 
-/** Too many calls: RequestLimitExceeded, worth another try after so many seconds. */
+/** A RequestLimitExceeded with the seconds to wait before the next attempt. */
 export function tooMany(retryAfterS: number): Refusal {
   const { code, status, message } = ERRORS.RequestLimitExceeded;
   return new Refusal('RequestLimitExceeded', message(), code, status, retryAfterS);
 }
 
-/** The error as it goes out. */
+/** The error as the API answers it. */
 export function toEnvelope({ code, name, message }: Refusal) {
   return { status: 'error' as const, code, name, message: message.toWellFormed() };
 }

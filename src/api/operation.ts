@@ -14,17 +14,15 @@ import {
 import { type Params, parseMeant } from './parameters.ts';
 import type { Pages } from './whole-lists.ts';
 
-/** What a handler is given: everything of one account, and the words to refuse with. */
+/** What a handler receives: the parts of one account, and how to refuse. */
 export interface Call<E extends ErrorName> extends AccountParts {
-  /**
-   * Makes an error that the operation declares, or one that any may answer; the compiler refuses the others. Throw it.
-   */
+  /** Creates an error that the operation declares, or a common one; the compiler rejects others. Throw it. */
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
-  /** Makes a ValidationError for one field. Throw it. */
+  /** Creates a ValidationError for one field. Throw it. */
   invalid(field: string, text: string): Refusal;
 }
 
-/** A call that a test runs and the reference shows. */
+/** An example call: the reference shows it, and a test runs it. */
 interface Example {
   readonly params: Readonly<Record<string, unknown>>;
   readonly answer: unknown;
@@ -35,9 +33,9 @@ export type Path = `/${string}/${string}`;
 interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
   readonly path: Path;
   readonly summary: string;
-  /** What a person should know beside the summary. */
+  /** What a reader should know besides the summary. */
   readonly notes?: string;
-  /** Beyond the documented interface of the public ancestor. */
+  /** Not part of Mandrill's documented API. */
   readonly extension?: boolean;
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
@@ -56,7 +54,7 @@ interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extend
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
 }
 
-/** What came of a call: a record, or the records of a list that is answered whole. */
+/** The result of a call: a record, or the records of a list that is answered whole. */
 type Answer = { readonly record: unknown } | { readonly pages: Pages };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
@@ -70,11 +68,14 @@ export interface Operation {
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
   readonly example: Example;
-  /** Reads the parameters, naming all faults at once, and answers. Throws refusals; so do pages while they are read. */
+  /**
+   * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
+   * they are read.
+   */
   run(params: Params, parts: AccountParts): Promise<Answer>;
 }
 
-/** Declares an operation. Validation, types, routing, OpenAPI and the reference are read from it. */
+/** Declares an operation. Validation, types, routing, OpenAPI and the reference are derived from it. */
 export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
   declaration: Declaration<P, R, E>,
 ): Operation {
@@ -113,7 +114,8 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
 }
 
 /**
- * A missing parameter comes first, because its error has another code; else every faulty field with its first fault.
+ * A missing parameter is reported alone, because its error has another code; otherwise every faulty field with its
+ * first fault.
  */
 function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: readonly string[]): Refusal {
   const faulty = new Set(issues.map((issue) => String(issue.path[0])));
@@ -124,7 +126,7 @@ function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: re
   return invalid(faults satisfies Faults);
 }
 
-/** Where inside a parameter: `[3]: ` or `[0].name: `. */
+/** The position inside a parameter: `[3]: ` or `[0].name: `. */
 function place([, ...inner]: readonly PropertyKey[]): string {
   if (inner.length === 0) return '';
   return inner.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`)).join('') + ': ';

@@ -2,26 +2,26 @@ import type { z } from 'zod';
 import { words } from '../base/schema.ts';
 import { invalid } from './errors.ts';
 
-/** More than any parameter needs; beyond it, code that walks values by recursion would run out of stack. */
+/** More than any parameter needs; deeper values would overflow the stack of recursive code. */
 export const MAX_DEPTH = 32;
-/** A message to as many recipients as are allowed, each with a name, a type and some merge variables. */
+/** Enough for a message to the maximum number of recipients, each with a name, a type and some merge variables. */
 const MAX_FORM_FIELDS = 20_000;
 
-/** The parameters of a call, as they came. Null is absent. */
+/** The parameters of a call, not yet validated. Null counts as absent. */
 export interface Params {
   get(name: string): unknown;
-  /** The named ones that are there, in an object without prototype. */
+  /** The named ones that are present, in an object without prototype. Throws a refusal for NUL and lone surrogates. */
   of(names: readonly string[]): Record<string, unknown>;
-  /** They came as a form, which knows only text. */
+  /** Whether they came as a form, in which every value is text. */
   readonly textOnly: boolean;
 }
 
-/** Parameters that no request carried: those of a caller in this process. */
+/** Parameters from an object: a parsed JSON body, or those of a caller in this process. */
 export function paramsOf(values: object): Params {
   return toParams(new Map(Object.entries(values)), false);
 }
 
-/** The parameters in a body that was parsed: a form is a Map (`parseForm`). Throws a refusal for what is no struct. */
+/** The parameters in a parsed body; a form is a Map (`parseForm`). Throws a refusal if the body is not an object. */
 export function paramsOfBody(body: unknown): Params {
   if (body instanceof Map) return toParams(body, true);
   if (typeof body !== 'object' || body === null || Array.isArray(body))
@@ -29,29 +29,26 @@ export function paramsOfBody(body: unknown): Params {
   return paramsOf(body);
 }
 
-/** A form that no parameters are read from; its message says why. */
+/** The form cannot be read; the message says why. */
 export class UnreadableForm extends Error {}
 
-/** What a form holds under one name: a text, or what its brackets name. */
+/** The value of a form field: a text, or the fields that its brackets name. */
 type FormValue = string | FormNode;
 
 interface FormNode {
   readonly values: Map<string, FormValue>;
-  /** The number that `[]` stands for, as PHP counts: one above the largest. */
+  /** The index that `[]` stands for, as in PHP: one above the largest. */
   next: number;
 }
 
-/**
- * Brackets are looked for in names of so many characters: a pattern that repeats would run out of stack in one of
- * megabytes.
- */
+/** Longer field names are not searched for brackets: on megabytes, the repeating pattern would overflow the stack. */
 const LONGEST_FIELD = 4096;
-/** The name of a field and its brackets; what is written otherwise is a name as a whole. */
+/** The name of a field and its brackets; any other form is a plain name. */
 const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
 
 /**
- * Lists and structs are written as PHP and jQuery do it (`to[0][email]=a`), and as Ruby does
- * (`to[][email]=a&to[][name]=A`).
+ * Parses a form. Lists and structs are written as in PHP and jQuery (`to[0][email]=a`) or as in Ruby
+ * (`to[][email]=a&to[][name]=A`). Throws UnreadableForm.
  */
 export function parseForm(text: string): Map<string, unknown> {
   const form: FormNode = { values: new Map(), next: 0 };
@@ -80,15 +77,15 @@ function put(node: FormNode, [name = '', ...inner]: readonly string[], value: st
 }
 
 /**
- * Where `[]` puts a value: behind the last one, or into that one, when it is a struct that has no field of this name
- * yet.
+ * The index at which `[]` puts a value: after the last item, or that item if it is a struct without a field of this
+ * name.
  */
 function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): number {
   const last = values.get(String(next - 1));
   return typeof last === 'object' && field !== '' && !last.values.has(field) ? next - 1 : next;
 }
 
-/** A list when it is numbered from 0 without a gap, as PHP would say; else a struct. */
+/** A list if it is numbered from 0 without a gap, as in PHP; otherwise a struct. */
 function toValue(value: FormValue): unknown {
   if (typeof value === 'string') return value;
   const fields = [...value.values].map(([name, inner]) => [name, toValue(inner)] as const);
@@ -119,7 +116,7 @@ function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Para
   };
 }
 
-/** Null means absent everywhere: official clients send it for every parameter that is left out. */
+/** Null means absent everywhere: official clients send it for every omitted parameter. */
 function withoutNulls(value: unknown): unknown {
   if (value === null) return undefined;
   if (Array.isArray(value)) return value.map((item: unknown) => (item === null ? null : withoutNulls(item)));
@@ -129,25 +126,23 @@ function withoutNulls(value: unknown): unknown {
   return clean;
 }
 
-/** Neither would survive the way through a database and back. */
+/** Rejects NUL and lone surrogates, which do not survive a round trip through a database. */
 function isCleanText(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed() && !value.includes('\0');
   if (typeof value !== 'object' || value === null) return true;
   return Object.entries(value).every(([name, item]) => isCleanText(name) && isCleanText(item));
 }
 
-/**
- * Reads parameters by their schema, and what it refuses by what clients mean: a form knows only text and no empty
- * list, PHP writes an empty struct as a list, and many clients send an empty text for what was not given. What the
- * schema takes is never read in another way.
- */
-
-/** A struct in a list in a struct in the message, each of which may have to be read anew. */
+/** Enough for a struct in a list in a struct in the message, each of which may need another round. */
 const MOST_ROUNDS = 6;
 
 type Holder = Record<PropertyKey, unknown>;
 
-/** What parsing answers; the values are changed in place. */
+/**
+ * Parses parameters by their schema, and reads values that it refuses as what clients mean: a form has only text and no
+ * empty list, PHP writes an empty struct as a list, and many clients send an empty text for an omitted value. Values
+ * that the schema accepts are never reinterpreted. Changes `values` in place.
+ */
 export function parseMeant<S extends z.ZodObject>(
   schema: S,
   values: Holder,
@@ -159,7 +154,7 @@ export function parseMeant<S extends z.ZodObject>(
   }
 }
 
-/** Whether anything could be read in another way. */
+/** Reinterprets refused values in place; returns whether any of them changed. */
 function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boolean): boolean {
   const emptied = new Set<unknown[]>();
   let mended = false;
@@ -194,17 +189,17 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
 }
 
 /**
- * Whether a parameter is a list without items: in a form such a list leaves no trace, and the samples of official
- * clients have an empty struct in it.
+ * Whether a parameter is an empty list: in a form such a list sends no field, and the samples of official clients have
+ * an empty struct in it.
  */
 function isWithoutItems(value: unknown, issue: z.core.$ZodIssue, fromForm: boolean): boolean {
   if (value === undefined) return fromForm && issue.path.length === 1 && wantedBy(issue).has('array');
-  // A field is missed in a struct of the list, which has no other.
+  // The issue is a missing field in the only struct of the list.
   if (issue.path.length !== 3 || !Array.isArray(value) || value.length !== 1) return false;
   return isStruct(value[0]) && Object.keys(value[0]).length === 0;
 }
 
-/** Types that would do instead. */
+/** The types that the schema expects here. */
 function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
   if (issue.code === 'invalid_type') return new Set([issue.expected]);
   if (issue.code !== 'invalid_union') return new Set();
@@ -215,7 +210,7 @@ function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
   );
 }
 
-/** The value as one of the types that are wanted; itself when it cannot be meant so. */
+/** The value as one of the expected types; unchanged if it cannot be meant so. */
 function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean, isItem: boolean): unknown {
   if (wanted.has('boolean'))
     return (
@@ -226,7 +221,7 @@ function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolea
     return typeof value === 'string' && NUMBER.test(value) ? Number(value) : value;
   if (wanted.has('array') && isHolder(value) && isNumbered(Object.keys(value))) return Object.values(value);
   if (wanted.has('array') && fromForm && typeof value === 'string') return [value];
-  // gochimp has a list of structs for metadata; one says as much.
+  // gochimp sends metadata as a list of structs; merge them.
   if (wanted.has('record') && Array.isArray(value) && value.length > 0 && value.every(isStruct))
     return Object.fromEntries(value.flatMap((struct) => Object.entries(struct)));
   const isList = Array.isArray(value) && (fromForm || (value.length === 0 && !isItem));
@@ -246,7 +241,7 @@ const TRUTH: ReadonlyMap<string, boolean> = new Map([
 ]);
 const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/;
 
-/** A list of PHP that lost some of its items. */
+/** Whether these are the keys of a PHP list that may have gaps. */
 function isNumbered(names: readonly string[]): boolean {
   return names.length > 0 && names.every((name) => /^\d{1,15}$/.test(name));
 }

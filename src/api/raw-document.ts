@@ -1,12 +1,12 @@
 import { parseAddressList } from '../mail/address-list.ts';
 
-// Messages as callers hand them over, headers and all. The header block is read once and each list once: no input takes
-// longer than its length.
+// Raw messages from callers, headers included. The header block and each address list are read once, so the time is
+// linear in the length.
 
-/** As much header as mail is allowed anywhere here; what lies beyond is not looked at. */
+/** The limit for headers of all mail here; anything beyond it is ignored. */
 const MAX_HEADER_CHARS = 262_144;
 
-/** A field of the header block: its lower-case name, its lines as they stand, and its value unfolded. */
+/** A header field: its lower-case name, its lines unchanged, and its unfolded value. */
 interface Field {
   readonly name: string;
   readonly lines: string;
@@ -14,8 +14,8 @@ interface Field {
 }
 
 /**
- * The recipients that a document names itself, the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3) in their order;
- * of what is none the text, for who tells the caller. At most `max` of them.
+ * The recipients in a document's own header: the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3) in order, and the
+ * text of any that cannot be parsed, so that the caller can be told. At most `max` of them.
  */
 export function headerRecipients(document: string, max: number): string[] {
   const found: string[] = [];
@@ -39,12 +39,12 @@ export function withoutBcc(document: string): string {
   return kept + document.slice(header.length);
 }
 
-/** The document with CRLF for line ends of every kind, as on the wire. Large messages mostly are so already. */
+/** The document with all line ends as CRLF, as on the wire. Most large messages are like that already. */
 export function withCrlf(document: string): string {
   return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
 }
 
-/** Up to the empty line, line ends included. Line ends are CRLF. */
+/** The header block up to the empty line, including its line ends, which must be CRLF. */
 function headerOf(document: string): string {
   if (document.startsWith('\r\n')) return '';
   const end = document.slice(0, MAX_HEADER_CHARS).indexOf('\r\n\r\n');

@@ -16,39 +16,39 @@ import { createPages, type PageDeps, type PageSettings } from './pages/index.ts'
 import { paramsOf } from './parameters.ts';
 
 export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeyCheckSettings, PageSettings {
-  /** Where to listen, or a socket that was handed over (systemd). */
+  /** Where to listen, or a socket passed in by systemd. */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
 }
 
 export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
-  /** What accounts have in the store. */
+  /** What accounts use in the store. */
   readonly meter: UsageMeter;
   readonly metrics: Metrics & Exposition;
 }
 
-/** The HTTP side: the API, its reference and the health checks. */
+/** The HTTP server: the API, its reference and the health checks. */
 export interface Api extends Service {
   /** Where it listens. Throws before `start`. */
   address(): { readonly host: string; readonly port: number };
   readonly handler: RequestListener;
   /**
-   * Runs an operation for an account without a key and without HTTP, as an operator does on the command line, by the
-   * same rules. Answers the record, or the whole of a list; throws `Refusal`.
+   * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
+   * Returns the record, or the whole list. Throws `Refusal`.
    */
   run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
 }
 
-// Slow clients: none of these limits is met by a client that works.
+// Limits against slow clients; working clients never reach them.
 const HEADERS_MS = 10_000;
-/** How often the server looks who is too slow. */
+/** How often the server checks for slow clients. */
 const CHECK_MS = 2_000;
-/** Above the deadlines for bodies (body.ts), which answer with words; this one cuts off what slipped past them. */
+/** Longer than the deadlines for bodies (body.ts), which answer with an error; this one catches what they missed. */
 const REQUEST_MS = 180_000;
 const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
 const MAX_HEADER_BYTES = 16_384;
 const MAX_CONNECTIONS = 2_000;
-/** How long calls in progress may take to end once we stop. */
+/** How long calls in progress may take to finish after `stop`. */
 const STOP_MS = 10_000;
 const SWEEP_MS = 20;
 
@@ -72,7 +72,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   };
   const server = createBoundedServer(handler);
   server.on('connection', door.knock);
-  // Clients that ask before they send (Expect: 100-continue) are told to go on by the reader of bodies.
+  // The body reader answers `Expect: 100-continue`.
   server.on('checkContinue', handler);
 
   return frozen({
@@ -110,7 +110,10 @@ function createBoundedServer(handler: RequestListener): Server {
   return server;
 }
 
-/** The path and query of a request target. A proxy's absolute form may hold a host that URL parsers throw at. */
+/**
+ * The path and query of a request target. The absolute form that proxies send may hold a host on which URL parsers
+ * throw.
+ */
 function originForm(target: string): string {
   const path = target.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
   return path.startsWith('/') ? path : `/${path}`;
@@ -137,9 +140,9 @@ async function stop(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => {
     server.close(() => resolve());
   });
-  // Not the clock of the parts: ending must not depend on time that a test has stopped.
+  // Not the injected clock: stopping must not depend on time that a test has stopped.
   const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
-  // A connection that is kept alive becomes idle when its call ends, and nobody would tell it to close.
+  // A keep-alive connection becomes idle only when its call ends, and then must be closed here.
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   await closed;
   clearTimeout(force);

@@ -2,18 +2,18 @@ import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 
-// Lists that are answered whole, however long they are: read from the store in pages, and written as fast as the client
-// reads. No more than a page or two is held in memory.
+// Lists that are answered whole, whatever their length: read from the store in pages, and written as fast as the client
+// reads. At most two pages are held in memory.
 
 /** Records of a list, page by page; pages may be empty. */
 export type Pages<R = unknown> = AsyncIterable<readonly R[]>;
 
-/** Rows of a page: few enough that a page neither holds the event loop nor fills the memory. */
+/** Rows per page: few enough not to block the event loop or fill the memory. */
 const PAGE = 500;
 /** How long a client may read nothing before it counts as gone, in milliseconds. */
 const STALL_MS = 60_000;
 
-/** Reads rows in the order of a key that no two of them share. `read` answers the first `limit` rows behind a key. */
+/** Reads rows in the order of a unique key. `read` returns the first `limit` rows after a key. */
 export async function* pagesByKey<R, K>(
   after: K,
   keyOf: (row: R) => K,
@@ -33,15 +33,15 @@ type Moment =
   | { readonly time: { readonly range: { readonly gt: Date } } }
   | { readonly time: Date; readonly id: { readonly range: { readonly gt: string } } };
 
-/** A place in a list by time: behind what has this time and this id. */
+/** A position in a list ordered by time: after the row with this time and this id. */
 export interface Place {
   readonly time: Date;
   readonly id: string;
 }
 
 /**
- * Reads rows in the order of a time that many may share, the ids deciding among those. The store has no cursors: behind
- * a page comes the rest of its last moment. Without an id it begins behind the whole moment.
+ * Reads rows in the order of a time, and by id among rows of the same time. The store has no cursors, so after each
+ * page the rest of its last time is read. Without an id, starts after all rows of that time.
  */
 export async function* pagesByTime<R>(
   after: Place | { readonly time: Date },
@@ -65,7 +65,7 @@ export async function* pagesByTime<R>(
   }
 }
 
-/** Pages with each record made into another; of a page at once, so that what they need is asked for together. */
+/** Converts the records of each page, all of a page together, so that what they need is queried together. */
 export async function* mapPages<R, T>(
   pages: Pages<R>,
   toRecords: (page: readonly R[]) => Promise<readonly T[]> | readonly T[],
@@ -74,9 +74,9 @@ export async function* mapPages<R, T>(
 }
 
 /**
- * Answers pages as one JSON array. What goes wrong before the first byte throws, and is answered in words; after it the
- * connection is cut, because half a list must not look like a whole one: the array has no end, and the body is shorter
- * than it said.
+ * Answers pages as one JSON array. Errors before the first byte are thrown and answered as usual. After it the
+ * connection is cut, because half a list must not look like a whole one: the array has no end, and the body is
+ * incomplete.
  */
 export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Promise<void> {
   const iterator = pages[Symbol.asyncIterator]();
@@ -117,7 +117,7 @@ function toItems(page: readonly unknown[]): string {
   return page.map((record) => JSON.stringify(record)).join(',');
 }
 
-/** Resolves when the client has read; false when it is gone, or counts as gone. */
+/** Resolves to true when the client has read; to false when it has disconnected or stalled. */
 async function drained(res: ServerResponse, clock: Clock): Promise<boolean> {
   if (res.destroyed) return false;
   const { promise, resolve } = Promise.withResolvers<boolean>();

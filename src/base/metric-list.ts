@@ -41,6 +41,10 @@ export const METRICS = {
     help: 'SMTP refusals sent, by reply code: 4xx is temporary, 5xx permanent.',
     labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts' },
   },
+  postern_smtp_threads_died_total: {
+    kind: 'counter',
+    help: 'Threads with SMTP sessions that died; another one took the place of each.',
+  },
   postern_smtp_logins_total: {
     kind: 'counter',
     help: 'SMTP logins for submission.',

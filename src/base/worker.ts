@@ -157,8 +157,8 @@ export function startThread<P extends Protocol>(
   });
 }
 
-/** The calls that a thread has not replied to, and those that have not left yet. */
-function createCalls<Kind extends string>(
+/** The calls of one end that the other has not replied to, and those that have not left yet. */
+export function createCalls<Kind extends string>(
   gather: ThreadOptions<unknown>['gather'],
   post: (batch: readonly Call[], transfer: readonly Transferable[]) => void,
 ) {
@@ -212,8 +212,8 @@ function createCalls<Kind extends string>(
       if (transfer) transfers.push(...transfer);
       return enter(name, args, false, settle);
     },
-    tell(name: string, args: readonly unknown[]) {
-      if (ended === undefined) add([0, name, args], false);
+    tell(name: string, args: readonly unknown[], patient = false) {
+      if (ended === undefined) add([0, name, args], patient);
     },
     settle(replies: readonly Reply<Kind>[]) {
       for (const [n, kind, value] of replies) {

@@ -1,4 +1,4 @@
-import { availableParallelism } from 'node:os';
+import { availableParallelism, platform } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
@@ -11,6 +11,7 @@ import type { PoolSettings } from '../base/worker-pool.ts';
 import type { Settings } from '../settings.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
+import type { SmtpThreadData } from './smtp-thread.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -242,6 +243,21 @@ export function accountLimits({ accounts }: Settings) {
 /** Sockets of that name that systemd opened for us; they win over the settings. */
 function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
+}
+
+/** Threads for SMTP sessions. They share their sockets, which only Linux does as we need it. */
+export function sessionThreads(settings: Settings) {
+  const data: SmtpThreadData = { spoolDir: spoolDir(settings) };
+  return {
+    count: platform() === 'linux' ? (settings.smtp.threads ?? defaultThreads(availableParallelism())) : 0,
+    script: new URL('./smtp-thread.ts', import.meta.url),
+    own: data,
+  };
+}
+
+/** By the figures of decision 0032: on two processors they cost more than they bring, and four keep the main thread busy. */
+function defaultThreads(cores: number): number {
+  return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }
 
 export function listenerSettings(settings: Settings, deps: DaemonDeps) {

@@ -10,11 +10,11 @@ import { createCounting, createOnce, createUrlCounting } from './counting.ts';
 
 import type { Lists } from './lists.ts';
 
-/** Where events leave the store: onto the spool, for every webhook of the account that asked for them. */
+/** Takes events from the store to the spool, for every subscribed webhook of the account. */
 export interface Outbox {
   /**
-   * Resolves when they are durable on the spool (or no webhook wants them); then the row may forget them. Throws when
-   * they are not.
+   * Resolves when they are durable on the spool (or no webhook wants them); the row may then drop them. Otherwise
+   * throws.
    */
   publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
 }
@@ -27,16 +27,13 @@ export interface ApplyDeps {
   readonly log: Log;
 }
 
-/**
- * Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not
- * done again.
- */
+/** Applies a recorded event. Throws if the store is unavailable; completed steps are not repeated. */
 type Apply = (event: MessageEventRow) => Promise<void>;
 
 /**
- * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`).
- * Cut off between any two of these, the event is applied again as a whole: the message and the counters know that they
- * have it (counting.ts), the list knows its last event, and webhooks get the same event under the same id once more.
+ * Updates the message, the rejection list, the counters and the webhooks, and only then marks the event as applied
+ * (`appliedAt`). After an interruption the whole event is applied again: message and counters have a mark of it
+ * (counting.ts), the list its last event, and webhooks get it again under the same id.
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
@@ -46,7 +43,7 @@ export function createApply(deps: ApplyDeps): Apply {
 
   async function spread(event: MessageEventRow, message: SentMessageRow): Promise<void> {
     const { account, subaccount } = message;
-    // A subaccount that is deleted gets neither numbers nor rejects again, because another may be made with its id.
+    // A deleted subaccount gets no numbers or rejects, because its id may be reused.
     const deleted = subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) }));
     if (!deleted) {
       await suppress(deps, event, message);
@@ -62,7 +59,7 @@ export function createApply(deps: ApplyDeps): Apply {
       event: event.id,
       toPatch: (row) => outcomeOf(event, row),
     });
-    // Gone: the account's messages were purged meanwhile, and there is nothing left that it could be counted of.
+    // Missing: the account's messages were purged meanwhile, and there is nothing to count.
     if (message) await spread(event, message);
     const sent = await publish(deps, event);
     await store.messageEvents.change(
@@ -96,7 +93,7 @@ async function markFirstSend(
   await store.subaccounts.change({ id: subaccountId(account, subaccount), firstSentAt: null }, { firstSentAt: at });
 }
 
-/** False: the spool did not take it, so the row keeps it and the sweep of the outbox sends it. */
+/** False: the spool refused them, so the row keeps them and the outbox sweep sends them. */
 async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: MessageEventRow): Promise<boolean> {
   try {
     if (unsent)
@@ -111,10 +108,10 @@ async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: Me
   }
 }
 
-/** Opens and clicks that are kept with a message one by one; the numbers count all. */
+/** Opens and clicks kept individually with a message; the numbers count all. */
 const MOST_DETAILS = 100;
 
-/** What an event makes of a message; an open or a click leaves its state alone. */
+/** The new state of a message by event; opens and clicks do not change it. */
 const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
   send: 'sent',
   deferral: 'deferred',
@@ -126,8 +123,8 @@ const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
 };
 
 /**
- * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these
- * that the message ever had, whatever came first.
+ * Events arrive in any order, and interrupted ones minutes late, so the state is the last in this order that the
+ * message ever had.
  */
 const ORDER: readonly SentState[] = [
   'queued',
@@ -140,7 +137,7 @@ const ORDER: readonly SentState[] = [
   'spam',
 ];
 
-/** Why an event puts the recipient on the rejection list. */
+/** The reason for which an event puts the recipient on the rejection list. */
 const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
   hard_bounce: 'hard-bounce',
   soft_bounce: 'soft-bounce',
@@ -148,7 +145,7 @@ const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
   unsub: 'unsub',
 };
 
-/** What an event changes of its message. */
+/** The changes that an event makes to its message. */
 export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Partial<Omit<SentMessageRow, 'id'>> {
   const ts = Math.floor(event.at.getTime() / 1000);
   const state = laterState(message.state, STATES[event.kind]);
@@ -176,7 +173,7 @@ export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Part
   }
 }
 
-/** Which event was the first click of each link; of more links than are counted the others have none. */
+/** Records the first click of each link, up to `MOST_COUNTED_URLS` links. */
 function withFirstClick(
   known: Readonly<Record<string, string>>,
   key: string,
@@ -195,7 +192,7 @@ function latest<T>(details: readonly T[]): readonly T[] {
   return details.slice(-MOST_DETAILS);
 }
 
-/** A detail that should be a text. */
+/** A detail as text. */
 export function textOf(value: string | number | null | undefined): string | null {
   return value === undefined || value === null ? null : String(value);
 }

@@ -23,11 +23,9 @@ import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } fr
 import type { Store } from '../store/store.ts';
 import { textOf } from './apply.ts';
 
-/** Brings events into the counters. */
+/** Counts events. */
 interface Counting {
-  /**
-   * Resolves when every counter has the event, each exactly once. `message` is the row as it is with the event in it.
-   */
+  /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
   count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
@@ -40,10 +38,10 @@ const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   unsub: 'unsubs',
   open: 'opens',
   click: 'clicks',
-  deferral: undefined, // nothing has become of the message yet
+  deferral: undefined, // not an outcome yet
 };
 
-/** What an event adds. An open or click is unique when it is the first of its message. */
+/** What an event adds. The first open or click of a message is unique. */
 function amountsOf(event: MessageEventRow, message: SentMessageRow): Partial<Counts> {
   const count = COUNT_OF[event.kind];
   if (event.kind === 'open' && message.firstOpen === event.id) return { opens: 1, uniqueOpens: 1 };
@@ -51,7 +49,7 @@ function amountsOf(event: MessageEventRow, message: SentMessageRow): Partial<Cou
   return count === undefined ? {} : { [count]: 1 };
 }
 
-/** What an event of a message is counted of. */
+/** The subjects that an event of a message is counted for. */
 function countedOf({ account, sender, tags, template, subaccount }: SentMessageRow): [CounterSubject, string][] {
   const things: [CounterSubject, string][] = [
     ['account', account],
@@ -63,7 +61,7 @@ function countedOf({ account, sender, tags, template, subaccount }: SentMessageR
   return things;
 }
 
-/** Adds numbers to a row of counts, which were first counted at `at`. */
+/** Adds numbers to a counter row; `at` is when they were first counted. */
 function adding(amounts: Partial<Counts>, at: Date): Change<CounterRow>['toPatch'] {
   return (row) => {
     const sums: { -readonly [C in keyof Counts]?: number } = {};
@@ -76,7 +74,7 @@ function entriesOf(amounts: Partial<Counts>): [keyof Counts, number][] {
   return COUNTS.flatMap((name) => (amounts[name] === undefined ? [] : [[name, amounts[name]]]));
 }
 
-/** One change for each thing that is counted and each span of it. */
+/** One change per subject and span. */
 function changesOf(event: MessageEventRow, message: SentMessageRow): Change<CounterRow>[] {
   const amounts = amountsOf(event, message);
   if (Object.keys(amounts).length === 0) return [];
@@ -98,9 +96,9 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
 }
 
 /**
- * The counters of the account, of the sender, of each tag, of the template and of the subaccount of a message. They are
- * many rows, and no crash between two of them shows in the end: a row that has the event says so, and the next try goes
- * on with the others. Until then a total may be ahead of an hour.
+ * Counts events for a message's account, sender, tags, template and subaccount. These are many rows, but a crash
+ * between two of them leaves no trace: each row records the event, and the next try continues with the others. Until
+ * then a total may be ahead of an hour.
  */
 export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }): Counting {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
@@ -111,9 +109,9 @@ export function createCounting({ store }: { readonly store: Pick<Store, 'counter
   });
 }
 
-/** Brings events into the numbers of the links of messages. */
+/** Counts events per link. */
 interface UrlCounting {
-  /** Resolves when every link has the event, exactly once. `message` is the row as it is with the event in it. */
+  /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
   count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
@@ -124,9 +122,8 @@ interface UrlCountingDeps {
 const NONE: UrlCounts = { sent: 0, clicks: 0, uniqueClicks: 0 };
 
 /**
- * A sent message counts for each tracked link in it, a click for the link that was followed; a click is unique when it
- * is the first of that link in its message. As with the other counters, no crash in between shows in the end
- * (`createOnce`).
+ * A sent message counts for each tracked link in it, a click for the link that was followed; the first click of a link
+ * in a message is unique. A crash in between leaves no trace here either (`createOnce`).
  */
 export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
   const totals = createOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
@@ -178,15 +175,15 @@ function sumOf(row: UrlCounts, amounts: Partial<UrlCounts>): UrlCounts {
   return sums;
 }
 
-/** What an event does to one row. */
+/** The change that an event makes to one row. */
 interface Change<R> {
   /** Id of the row. */
   readonly row: string;
   /** Id of the event. */
   readonly event: string;
-  /** The fields of the row that the event changes, never `version` and `marks`. Pure: it may be called again. */
+  /** The changed fields, never `version` and `marks`. Pure: it may be called again. */
   toPatch(row: R): Patch<R>;
-  /** The row before any event, where there is none yet. Left out: a row that is not there is left alone. */
+  /** The initial row if there is none; if omitted, a missing row is not created. */
   readonly fresh?: R;
 }
 
@@ -195,17 +192,15 @@ interface OnceDeps<R extends Row> {
   readonly events: Pick<Collection<MessageEventRow>, 'many'>;
 }
 
-/** Changes rows, each event once. */
+/** Applies each event to a row once. */
 interface Once<R> {
-  /**
-   * Resolves when the row has the event, with the row; undefined when it is not there. Throws what the store throws.
-   */
+  /** Resolves with the row once it has the event; undefined if there is no row. Throws the store's errors. */
   apply(change: Change<R>): Promise<R | undefined>;
 }
 
-/** Changes of one turn. More wait for the next; each turn asks the store twice, whatever the number. */
+/** Changes per turn; the rest waits for the next. Each turn takes two queries, however many changes it has. */
 const MOST_CHANGES = 1000;
-/** Another process changed the row between reading and writing it; so often in a row it does not. */
+/** Rounds lost to concurrent writers; it never takes this many. */
 const MOST_ROUNDS = 50;
 
 interface Waiting<R> {
@@ -215,15 +210,14 @@ interface Waiting<R> {
 }
 
 /**
- * Exactly once, however often a change is tried, by how many processes, and wherever one of them is cut off. The store
- * can change one row in one atomic step and nothing more, so a row says itself which events are in it (`marks`), and is
- * written only as it was read (`version`). A mark may be forgotten once its event is applied (`appliedAt`), because
- * then nobody tries it any more; one who was held up before that moment must not find the mark gone and count again.
- * Therefore the rows are read first and the events after them: an event that is not applied then was not applied when
- * the row was read, so its mark was not forgotten; and one that is applied is in the row already.
+ * Applies changes exactly once, however often they are retried, by how many processes, and wherever one is interrupted.
+ * The store can only change one row atomically, so each row lists the events in it (`marks`) and is written only if
+ * unchanged since it was read (`version`). A mark may be removed once its event is applied (`appliedAt`), because then
+ * nobody retries it; but a writer delayed since before that must not find the mark missing and count again. Therefore
+ * rows are read first and events after them: an event not applied then was not applied when the row was read, so its
+ * mark was still there; and an applied one is in the row already.
  *
- * Within one process changes are gathered while the store works: fifty events of one message or tag are one write, not
- * fifty.
+ * Within a process, changes are batched while the store works: fifty events of one message or tag are one write.
  */
 export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDeps<R>): Once<R> {
   const waiting: Waiting<R>[] = [];
@@ -236,7 +230,7 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
       try {
         await applyAll(turn);
       } catch (error) {
-        for (const one of turn) one.reject(error); // those that were resolved stay so
+        for (const one of turn) one.reject(error); // no effect on those already resolved
       }
     }
     running = false;
@@ -257,17 +251,14 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
     }
   }
 
-  /**
-   * Which of these events, and of those that the rows have marks of, nobody will try again. One that was purged is
-   * among them.
-   */
+  /** Which of these events, and of those marked in the rows, will not be retried; purged ones included. */
   async function appliedOf(tried: readonly string[], known: readonly R[]): Promise<ReadonlySet<string>> {
     const ids = new Set([...tried, ...known.flatMap(({ marks = [] }) => marks)]);
     for (const { id, appliedAt } of await events.many({ id: { in: [...ids] } })) if (appliedAt === null) ids.delete(id);
     return ids;
   }
 
-  /** False: somebody else was first, and it must be read again. */
+  /** False: another writer was first, and the row must be read again. */
   async function write(row: R | undefined, all: readonly Waiting<R>[], applied: ReadonlySet<string>): Promise<boolean> {
     const base = row ?? all.find(({ change }) => change.fresh)?.change.fresh;
     const due = base ? dueOf(base, all, applied) : [];
@@ -295,7 +286,7 @@ function end<R>(all: readonly Waiting<R>[], row: R | undefined): true {
   return true;
 }
 
-/** One of each event that is neither in the row nor applied. */
+/** One change per event that is neither in the row nor applied. */
 function dueOf<R extends EventMarks>(
   { marks = [] }: R,
   all: readonly Waiting<R>[],
@@ -305,7 +296,7 @@ function dueOf<R extends EventMarks>(
   return [...byEvent.values()].filter(({ event }) => !marks.includes(event) && !applied.has(event));
 }
 
-/** Only what changes: other fields of the row may have other writers. */
+/** Only the changed fields: others may have other writers. */
 function toPatch<R extends Row & EventMarks>(
   base: R,
   due: readonly Change<R>[],
@@ -316,7 +307,7 @@ function toPatch<R extends Row & EventMarks>(
   return { ...patch, version: (base.version ?? 0) + 1, marks };
 }
 
-// For a generic row TypeScript cannot see that these name its fields; these two say so, and nothing else does.
+// TypeScript cannot see that these keys belong to a generic row, hence the casts in these two functions.
 
 function idIn<R extends Row>(ids: readonly string[]): Filter<R> {
   const filter: Filter<Row> = { id: { in: ids } };

@@ -14,26 +14,29 @@ import type { Carrier } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { Outbox } from './apply.ts';
 
-/** Rejects and whitelist: every change of them, by whoever, with its sync event. */
+/** The rejection list and the whitelist; every change makes a sync event. */
 export interface Lists {
-  /** `whitelisted`: no entry is made. A manual entry is not replaced by an event's. */
+  /** Adds or renews an entry. `whitelisted`: no entry is made. An event never replaces a manual entry. */
   reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'>;
-  /** Answers the entry as it was. */
+  /** Returns the removed entry. */
   unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined>;
-  /** Takes rejects of the address off as well, those of subaccounts too. False: it was there already. */
+  /**
+   * Adds to the whitelist and removes all rejects of the address, including those of subaccounts. False: it was
+   * whitelisted already.
+   */
   whitelist(account: string, email: string, detail: string | null): Promise<boolean>;
   unwhitelist(account: string, email: string): Promise<WhitelistRow | undefined>;
   /**
-   * Why an address must not be mailed now: the entry of the subaccount or of the whole account; a whitelisted address
-   * has none.
+   * The entry that suppresses mail to an address now, from the subaccount or the whole account; none if it is
+   * whitelisted.
    */
   suppression(account: string, email: string, subaccount: string | null, now: Date): Promise<RejectRow | undefined>;
 }
 
-/** What puts an address on the rejection list. */
+/** A new entry on the rejection list. */
 export interface NewReject {
   readonly account: string;
-  /** In any case. */
+  /** In any letter case. */
   readonly email: string;
   /** '' for the whole account. */
   readonly subaccount: string;
@@ -41,7 +44,7 @@ export interface NewReject {
   readonly detail: string | null;
   readonly sender: string | null;
   readonly at: Date;
-  /** Of the event that brought it about: the same one twice renews once. */
+  /** The event that caused it; repeating the same event renews the entry once. */
   readonly eventId?: string;
 }
 
@@ -53,26 +56,25 @@ interface ListsDeps {
   readonly log: Log;
 }
 
-/** Rows that are taken off side by side. */
+/** Rows removed concurrently. */
 const AT_ONCE = 100;
 /**
- * Entries of events that a whitelisted address remembers; each costs a little reputation in the end, and these cost all
- * of it.
+ * Overruled event entries remembered by a whitelist row; each costs a little reputation, and this many cost all of it.
  */
 const MOST_OVERRULED = 100;
 
 /**
- * Rejects and whitelist. A change and its sync event are one write; then the event goes to the outbox, and out of the
- * row. Whether that works does not matter to the caller: a sweep finds the events that are still in their rows.
+ * The rejection list and the whitelist. A change and its sync event are one write; then the event goes to the outbox
+ * and is removed from the row. Callers need not care whether that succeeds: a sweep finds events still in their rows.
  *
- * Of an address that is listed and whitelisted at once the whitelist wins, whoever comes first: who lists it looks at
- * the whitelist before and after, and who whitelists it takes it off afterwards.
+ * If an address is on both lists, the whitelist wins: `reject` checks the whitelist before and after its change, and
+ * `whitelist` removes rejects after its own.
  */
 export function createLists(deps: ListsDeps): Lists {
   const { store } = deps;
   const rejects = rejectRows(store.rejects);
   const whitelists = whitelistRows(store.whitelists);
-  // Callers that want the same row go one after the other; a store that is away fails all of them at once.
+  // Serializes changes of the same row; if the store is unavailable, all waiting callers fail together.
   const inTurn = createTurns('fail');
   const announce = createAnnouncer(deps, inTurn);
   const change: typeof changeEntry = (rows, id, decide) => inTurn(id, () => changeEntry(rows, id, decide));
@@ -85,7 +87,7 @@ export function createLists(deps: ListsDeps): Lists {
     return changed.before;
   }
 
-  /** Answers the lists that entries of events were taken off: '' for that of the whole account, else the subaccount. */
+  /** Returns the lists from which event entries were removed: '' for the whole account's, else the subaccount. */
   async function unrejectAll(account: string, email: string): Promise<readonly string[]> {
     const overruled: string[] = [];
     for (const expired of [false, true]) {
@@ -101,7 +103,7 @@ export function createLists(deps: ListsDeps): Lists {
 
   async function reject(entry: NewReject): ReturnType<Lists['reject']> {
     const email = listedAddress(entry.email);
-    if (email === undefined) return 'kept'; // nothing can be mailed there
+    if (email === undefined) return 'kept'; // not a deliverable address
     if (await isWhitelisted(entry.account, email)) return 'whitelisted';
     const changed = await change(rejects, rejectId(entry.account, email, entry.subaccount), (live) =>
       listed({ ...entry, email }, live, deps),
@@ -155,7 +157,7 @@ export function createLists(deps: ListsDeps): Lists {
   });
 }
 
-/** What is the same for every new step: no events but its own, waiting since now. */
+/** Common to every step: no events but its own, waiting since now. */
 function kept({ clock }: SyncDeps) {
   return { removed: false, version: 0, unsent: null, unsentSince: new Date(clock.now()) };
 }
@@ -172,7 +174,7 @@ function takenOff(live: RejectRow, deps: SyncDeps): Step<RejectRow> {
   return { row: { ...live, ...kept(deps), removed: true }, event: blacklistEvent('remove', live, deps) };
 }
 
-/** Whitelisting again may change the comment, which no sync event tells of. */
+/** Whitelisting again may change the comment; there is no sync event for that. */
 function whitelisted(
   { account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>,
   live: WhitelistRow | undefined,
@@ -228,15 +230,14 @@ function whitelistRows(whitelists: Store['whitelists']): ListRows<WhitelistRow> 
   };
 }
 
-// Sync events: what consumers of the public ancestor's `blacklist` and `whitelist` webhooks read, in the order it wrote
-// them.
+// Sync events: the payloads of Mandrill's `blacklist` and `whitelist` webhooks, with its order of keys.
 
 interface SyncDeps {
   readonly clock: Pick<Clock, 'now'>;
   readonly ids: Pick<Ids, 'message'>;
 }
 
-/** An entry of the rejection list as a sync event shows it: the sender is an address there, not a record. */
+/** A rejection list entry in a sync event: there the sender is an address, not a record. */
 export function toSyncReject(row: Omit<RejectRow, 'id' | 'account'>, now: Date) {
   return {
     reason: row.reason,
@@ -251,14 +252,14 @@ export function toSyncReject(row: Omit<RejectRow, 'id' | 'account'>, now: Date) 
   };
 }
 
-/** A change of the rejection list. `change`: an entry that was there was renewed or replaced. */
+/** The sync event of a rejection list change. `change`: an existing entry was renewed or replaced. */
 function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const body = { type: 'blacklist', action, reject: toSyncReject(row, new Date(at)), ts: Math.floor(at / 1000) };
   return { id: ids.message(), event: 'blacklist', at, body: JSON.stringify(body) };
 }
 
-/** A change of the whitelist. */
+/** The sync event of a whitelist change. */
 function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
@@ -270,14 +271,14 @@ function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, id
   };
 }
 
-/** A row of the rejection list or of the whitelist. */
+/** A row of either list. */
 interface ListRow extends Row, Carrier {
   readonly account: string;
   readonly removed: boolean;
   readonly version: number;
 }
 
-/** A collection of such rows. Rows are replaced and removed only in the version that was read. */
+/** A collection of such rows. Rows are replaced and removed only if their version is unchanged. */
 interface ListRows<R extends ListRow> {
   one(id: string): Promise<R | undefined>;
   insert(row: R): Promise<'inserted' | 'duplicate'>;
@@ -285,7 +286,7 @@ interface ListRows<R extends ListRow> {
   remove(id: string, version: number): Promise<unknown>;
 }
 
-/** What a change makes of an entry; the sync event goes into the same write. */
+/** The new row of an entry; its sync event goes into the same write. */
 interface Step<R extends ListRow> {
   readonly row: R;
   readonly event?: SyncEvent;
@@ -293,23 +294,23 @@ interface Step<R extends ListRow> {
 
 type SyncEvent = NonNullable<Carrier['unsent']>[number];
 
-/** An entry before and after; `after` is undefined when nothing was changed. */
+/** An entry before and after; `after` is undefined if nothing was changed. */
 interface EntryChange<R extends ListRow> {
   readonly before: R | undefined;
   readonly after: R | undefined;
-  /** That of this change; what else its row carries is for whoever put it there, and for the sweep. */
+  /** This change's event only; others in the row belong to their own callers, and to the sweep. */
   readonly event: SyncEvent | undefined;
 }
 
 /**
- * Each round is lost only to somebody who won, so many callers at once need many; what needs more than this is a fault
+ * A round is lost only to a successful writer, so many concurrent callers need many; needing more than this is a fault
  * of ours.
  */
 const MOST_ROUNDS = 10_000;
 
 /**
- * Changes the entry of an id as `decide` says, in one write together with its event, whoever else changes it meanwhile:
- * then `decide` is asked again. An entry that was taken off and whose row is still there counts as not there.
+ * Changes an entry as `decide` says, in one write with its event. If another writer changes it meanwhile, `decide` is
+ * called again. An entry marked as removed counts as absent.
  */
 async function changeEntry<R extends ListRow>(
   rows: ListRows<R>,
@@ -332,7 +333,7 @@ async function changeEntry<R extends ListRow>(
   throw new Error(`the list entry could not be changed in ${MOST_ROUNDS} rounds`);
 }
 
-/** Events that are still to be sent stay in the row, in their order. */
+/** Unsent events stay in the row, in order. */
 function withEvent<R extends ListRow>({ row, event }: Step<R>, found: R | undefined): R {
   const unsent = [...(found?.unsent ?? []), ...(event ? [event] : [])];
   const version = (found?.version ?? 0) + 1;
@@ -340,7 +341,7 @@ function withEvent<R extends ListRow>({ row, event }: Step<R>, found: R | undefi
   return { ...row, version, unsent, unsentSince: found?.unsentSince ?? row.unsentSince };
 }
 
-/** Takes events that the spool has out of their row; a row of an entry that was taken off goes with its last one. */
+/** Removes events that are on the spool from their row, and a removed entry's row with its last event. */
 async function forgetEvents<R extends ListRow>(
   rows: ListRows<R>,
   id: string,
@@ -360,12 +361,12 @@ async function forgetEvents<R extends ListRow>(
   }
 }
 
-/** Entries that are marked side by side; then the next so many. */
+/** Entries marked concurrently. */
 const REJECTS_A_STEP = 50;
 
 /**
- * Marks entries of the rejection list whose time is over. Nobody waits for it: who reads the list looks at the clock
- * too. The mark keeps expired entries out of the index that the list reads.
+ * Marks expired entries of the rejection list. Readers check the time too, so this need not be prompt; the mark keeps
+ * expired entries out of the index that the list uses.
  */
 export function expireRejectsTask({
   store: { rejects },
@@ -379,7 +380,7 @@ export function expireRejectsTask({
   const isSteady = createSteadiness(clock, time);
   return {
     async run(ending) {
-      // The mark stays when the clock is set right, and an address that bounced would be mailed again.
+      // The mark would remain after the clock is corrected, and an address that bounced would be mailed again.
       if (!isSteady()) return undefined;
       let expired = 0;
       while (!ending?.aborted) {
@@ -388,7 +389,7 @@ export function expireRejectsTask({
           { expired: false, expiresAt: { range: { lte: now } } },
           { sort: 'expiresAt', limit: REJECTS_A_STEP },
         );
-        // One that was renewed since it was read has another version, and is not due any more.
+        // An entry renewed since it was read has another version and is no longer due.
         const marked = await Promise.all(
           due.map(({ id, version }) =>
             rejects.change({ id, version, expired: false }, { expired: true, version: version + 1 }),

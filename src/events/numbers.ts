@@ -5,16 +5,16 @@ import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Lists } from './lists.ts';
 
-/** Takes numbers away again. */
+/** Removes numbers. */
 export interface Numbers {
-  /** Deletes everything that was counted of one thing. */
+  /** Deletes all counters of one subject. */
   forget(account: string, kind: CounterSubject, key: string): Promise<void>;
   /**
-   * Deletes the numbers of a tag and takes it off the messages that were sent with it; with very many, `finishRemovals`
-   * does the rest.
+   * Deletes the numbers of a tag and removes it from its messages; if there are very many, `finishRemovals` does the
+   * rest.
    */
   removeTag(account: string, tag: string): Promise<void>;
-  /** Takes up removals that were cut off; how many are done. */
+  /** Continues interrupted removals; returns how many were completed. */
   finishRemovals(ending?: AbortSignal): Promise<number>;
 }
 
@@ -23,14 +23,14 @@ interface NumbersDeps {
   readonly clock: Clock;
 }
 
-/** Rows that are changed side by side, which share a sync of the disk. */
+/** Rows changed concurrently, which share a disk sync. */
 const AT_ONCE = 200;
-/** Messages that a call takes a tag off before it answers; the task does the rest. */
+/** Messages from which a call removes a tag before it returns; the task does the rest. */
 const IN_CALL = 2000;
 
-/** Takes numbers away, and tags from messages. */
+/** Creates the part that removes numbers, and tags from messages. */
 export function createNumbers({ store, clock }: NumbersDeps): Numbers {
-  /** The total last: it is what lists show, so a call that was cut off can be made again. */
+  /** The total last: lists show it, so an interrupted call can be repeated. */
   async function forget(account: string, kind: CounterSubject, key: string): Promise<void> {
     for (const span of SPANS_OF[kind]) {
       for (;;) {
@@ -57,9 +57,7 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     await store.messageTags.remove({ id });
   }
 
-  /**
-   * False: there may be more messages than `most`, or the tag was deleted once more; the row stays for the next time.
-   */
+  /** False: there may be more than `most` messages, or the tag was deleted again; the row stays for the next time. */
   async function proceed({ id, account, tag, before }: TagRemovalRow, most: number): Promise<boolean> {
     for (let done = 0; done < most; ) {
       const rows = await store.messageTags.many(
@@ -96,7 +94,7 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
   });
 }
 
-/** Rows that are removed side by side. */
+/** Rows removed concurrently. */
 const REMOVED_AT_ONCE = 100;
 
 interface SubaccountDeps {
@@ -105,15 +103,13 @@ interface SubaccountDeps {
   readonly numbers: Pick<Numbers, 'forget'>;
 }
 
-/**
- * Removes what is kept of a subaccount beside its row: its rejects and its numbers. Its messages stay. Safe to repeat.
- */
+/** Deletes a subaccount's rejects and numbers, not its row or its messages. Idempotent. */
 export async function forgetSubaccount(
   { store, lists, numbers }: SubaccountDeps,
   account: string,
   slug: string,
 ): Promise<void> {
-  // One half of the index after the other.
+  // Each half of the index in turn.
   for (const expired of [false, true]) {
     for (;;) {
       const found = await store.rejects.many(
@@ -127,10 +123,7 @@ export async function forgetSubaccount(
   await numbers.forget(account, 'subaccount', slug);
 }
 
-/**
- * Counts that the account took an entry off its rejection list that events had made: it costs a little reputation
- * (mail/stats.ts).
- */
+/** Counts the removal of an event's entry from the rejection list, which costs a little reputation (mail/stats.ts). */
 export async function countReset(
   { store, clock }: { store: Pick<Store, 'counters'>; clock: Clock },
   account: string,

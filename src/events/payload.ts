@@ -6,10 +6,7 @@ import type { HookEvent } from '../store/rows/webhooks.ts';
 import { textOf } from './apply.ts';
 import { toSyncReject } from './lists.ts';
 
-/**
- * The state that a webhook is told: the examples of the public ancestor keep `sent` for whatever happens to a delivered
- * message.
- */
+/** The state in webhook payloads: Mandrill's examples keep `sent` whatever happens to a delivered message. */
 const STATES: Readonly<Record<MessageEventKind | 'delivered', string>> = {
   send: 'sent',
   delivered: 'delivered',
@@ -23,19 +20,18 @@ const STATES: Readonly<Record<MessageEventKind | 'delivered', string>> = {
   reject: 'rejected',
 };
 
-/** Numbers of the bounce classifier that consumers know, by its words. */
+/** Codes of the bounce classifier that clients know, by description. */
 const BOUNCE_CODES: Readonly<Record<string, number>> = { bad_mailbox: 10, invalid_domain: 21, mailbox_full: 22 };
 
 /**
- * `delivered` is `send` once more, for webhooks that ask for it by name: the server of the recipient has taken the
+ * `delivered` duplicates `send` for webhooks that subscribe to it by name: the recipient's server has accepted the
  * message.
  */
 type PayloadEvent = Pick<MessageEventRow, 'at' | 'detail'> & { readonly kind: MessageEventKind | 'delivered' };
 
 /**
- * An event of a message as webhooks get it: names, types and the keys that only some kinds have are those that
- * consumers of the public ancestor read. `message` is the row with the event in it. Where an address is in the world is
- * not known here (`location`).
+ * The webhook payload of a message event: names, types and the keys that only some kinds have are Mandrill's. `message`
+ * is the row with the event applied. Geolocation is not available (`location`).
  */
 export function toPayload(event: PayloadEvent, message: SentMessageRow): object {
   return {
@@ -49,7 +45,7 @@ export function toPayload(event: PayloadEvent, message: SentMessageRow): object 
 
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 
-/** Who opened or clicked. */
+/** The client that opened or clicked. */
 function visitOf({ kind, detail }: PayloadEvent): object {
   if (kind !== 'open' && kind !== 'click') return {};
   const visit = {
@@ -70,7 +66,7 @@ function commonOf({ kind }: PayloadEvent, message: SentMessageRow): object {
     sender: message.sender,
     tags: message.tags,
     state: STATES[kind],
-    // As PHP writes an empty map: consumers in typed languages were made for that.
+    // PHP's encoding of an empty map, which clients in typed languages expect.
     metadata: Object.keys(metadata).length > 0 ? metadata : [],
     subaccount: message.subaccount,
     template: message.template,
@@ -81,7 +77,7 @@ function commonOf({ kind }: PayloadEvent, message: SentMessageRow): object {
   };
 }
 
-/** What only some kinds have. A bounce has no opens and clicks. */
+/** Keys that only some kinds have. A bounce has no opens and clicks. */
 function extraOf({ kind, at, detail }: PayloadEvent, message: SentMessageRow): object {
   const visits = { opens: message.openDetail, clicks: message.clickDetail };
   switch (kind) {
@@ -129,7 +125,7 @@ function bounceOf(detail: MessageEventRow['detail']): object {
 const LETTERS = 'abcdefghijk';
 const USER_AGENT = 'Mozilla/5.0 (Macintosh; U; Intel Mac OS X 10.6; en-US; rv:1.9.1.8) Gecko/20100317 Postbox/1.1.3';
 
-/** What the detail of an example says, by its kind. */
+/** Details of the examples, by kind. */
 const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<Record<string, string>>>>> = {
   delivered: { diag: '250 2.0.0 OK', source_ip: '127.0.0.1', destination_ip: '127.0.0.1' },
   deferral: {
@@ -148,8 +144,7 @@ const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<
 };
 
 /**
- * An example of each event as JSON text, in the words of the public ancestor's test button: consumers may tell them by
- * these.
+ * Returns an example of each event as JSON, worded as by Mandrill's test button: clients may recognize tests by that.
  */
 export function toExampleEvents(events: readonly HookEvent[], now: Date): string[] {
   return events.map((event, n) =>

@@ -12,7 +12,7 @@ import { type ApplyDeps, createApply, outcomeOf } from './apply.ts';
 import type { Numbers } from './numbers.ts';
 import { toPayload } from './payload.ts';
 
-/** A message that the account handed over, before anything has happened to it. */
+/** A submitted message, before any event. */
 export type NewSentMessage = Pick<
   SentMessageRow,
   | 'id'
@@ -29,31 +29,30 @@ export type NewSentMessage = Pick<
   | 'delivery'
 >;
 
-/** Something that happened to a sent message. */
+/** An event of a sent message. */
 export interface MessageEvent {
-  /** Chosen by who saw it happen; the same event said twice is recorded once. */
+  /** Chosen by the reporting part; an event reported twice is recorded once. */
   readonly id: string;
   readonly account: string;
   readonly message: string;
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Which names there are depends on the kind: diag, description, code (bounces) · diag, source_ip, destination_ip
-   * (send, deferral) · url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
+   * Keys by kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip,
+   * user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
-  /** The tracked links of the message, each once, where `kind` is send. */
+  /** For `send`: the tracked links of the message, each once. */
   readonly links?: readonly string[];
 }
 
-/** The one way of events into the numbers, the lists, and onto the webhooks that asked for them. */
+/** The only way for events into the numbers, the lists, and onto subscribed webhooks. */
 export interface Recorder {
   /**
-   * Makes the row of a message. Tags that begin with an underscore or are longer than 50 characters are the caller's to
-   * refuse.
+   * Creates the row of a message. The caller must refuse tags that begin with an underscore or exceed 50 characters.
    */
   begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'>;
-  /** Idempotent by the event's id. `unknown`: the account has no such message. */
+  /** Records an event; idempotent by its id. `unknown`: the account has no such message. */
   record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'>;
 }
 
@@ -61,21 +60,19 @@ interface RecorderDeps extends ApplyDeps {
   readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'senderDomains'>;
 }
 
-/** A recorder that can take up what was cut off. */
+/** A recorder that can finish interrupted work. */
 export interface EventRecorder extends Recorder {
-  /**
-   * Applies events that were recorded before `before`, or after `beyond`, and not finished; the number that are now.
-   */
+  /** Applies unfinished events recorded before `before` or after `beyond`. Returns how many were finished. */
   finish(before: Date, ending?: AbortSignal, beyond?: Date): Promise<number>;
 }
 
-/** Events that are finished side by side. */
+/** Events finished concurrently. */
 const PAGE = 50;
 
 /**
- * The one way of events into the numbers, the lists and onto the webhooks. An event is durable with its row, together
- * with what webhooks will be told; everything else follows from the row and may be cut off anywhere. What fails then is
- * done by the sweep (`finish`): who reports an event need not know.
+ * The only way for events into the numbers, the lists and onto webhooks. An event is durable with its row, which
+ * includes the webhook payloads; everything else is derived from the row and may be interrupted anywhere. Whatever
+ * fails is finished by the sweep (`finish`), unnoticed by the caller.
  */
 export function createRecorder(deps: RecorderDeps): EventRecorder {
   const { store, clock, log } = deps;
@@ -86,7 +83,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       await apply(row);
       return true;
     } catch (error) {
-      // That it is away is logged once.
+      // Store outages are logged once.
       if (!(error instanceof StoreAway)) log.error('event.fault', { account: row.account, error });
       return false;
     }
@@ -106,7 +103,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       done += (await Promise.all(rows.map(tryToApply))).filter(Boolean).length;
       const last = rows.at(-1);
       if (!last || rows.length < PAGE || ending?.aborted) return done;
-      from = last.at; // behind it even when it failed, so that one that always fails keeps no other waiting
+      from = last.at; // continue after it even if it failed, so that one that always fails does not block others
     }
   }
 
@@ -115,8 +112,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
       await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
-      // Tags first: cut off in between, a pair without its message harms nobody; a message without its pairs would keep
-      // a deleted tag.
+      // Tags first: after an interruption, a tag row without its message is harmless; a message without its tag rows
+      // would keep a deleted tag.
       await Promise.all(
         row.tags.map((tag) =>
           store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt }),
@@ -132,7 +129,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
         await tryToApply(row);
         return 'recorded';
       }
-      // Said again because the first answer was lost: then nobody else may be at work on it.
+      // A repeated report, probably because the first response was lost; then nobody else may be applying it.
       const known = await store.messageEvents.one({ id: event.id });
       if (known?.appliedAt === null) await tryToApply(known);
       return 'duplicate';
@@ -143,7 +140,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
   });
 }
 
-/** An event of tomorrow, by a clock that is wrong, happened now: the sweep looks for what is old. */
+/** An event dated in the future by a wrong clock gets the current time, because the sweep looks for old events. */
 function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): MessageEventRow {
   const { id, account, kind } = event;
   const at = event.at < now ? event.at : now;
@@ -166,22 +163,22 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
     at: at.getTime(),
     body: JSON.stringify(toPayload({ ...bare, kind: name }, after)),
   });
-  // What a server took is sent and delivered at once: nobody learns more of it by SMTP (RFC 5321 section 6.1).
+  // An accepted message is both sent and delivered: SMTP gives no later information (RFC 5321 section 6.1).
   return {
     ...bare,
     unsent: kind === 'send' ? [unsent('send', id), unsent('delivered', `${id}-delivered`)] : [unsent(kind, id)],
   };
 }
 
-// What comes from mail or from a browser may be of any length; what is kept of it may not.
+// Data from mail and browsers may be of any length; what is stored is limited.
 
-/** A tag has at most 50 characters (documented); a subject line at most 998 (RFC 5322 section 2.1.1). */
+/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1). */
 const LONGEST = { tag: 50, subject: 998, address: 320, name: 255, value: 500, detail: 2048 } as const;
 const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */
 const MOST_METADATA = 50;
 
-/** Which details are kept of an event. */
+/** Stored details by kind of event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   send: ['diag', 'source_ip', 'destination_ip'],
   deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'],
@@ -194,12 +191,12 @@ const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   reject: ['reason', 'diag'],
 };
 
-/** The first `max` units of a text; a character of two units stays whole. */
+/** The first `max` UTF-16 code units of a text, without splitting a surrogate pair. */
 function cut(text: string, max: number): string {
   return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
 }
 
-/** The row of a message that nothing has happened to yet. */
+/** The initial row of a message. */
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
   const metadata = Object.entries(message.metadata)
     .slice(0, MOST_METADATA)
@@ -235,7 +232,7 @@ export function toMessageRow(message: NewSentMessage): SentMessageRow {
   };
 }
 
-/** The details of an event that are kept. */
+/** The details of an event that are stored. */
 function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | number | null> {
   return Object.fromEntries(
     DETAILS[kind].flatMap((name) => {
@@ -245,14 +242,12 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
   );
 }
 
-/**
- * An event that is younger is most likely still at work with whoever recorded it. Taking it up twice would do no harm.
- */
+/** A younger event is most likely still being applied. Applying it twice would do no harm. */
 const GRACE_MS = 30_000;
 
 /**
- * Finishes what a crash or an absent store cut off: events that are recorded and not in all numbers, tags that are
- * deleted and not off all messages.
+ * Finishes what a crash or a store outage interrupted: events not yet counted everywhere, deleted tags still on
+ * messages.
  */
 export function applyEventsTask(deps: {
   recorder: Pick<EventRecorder, 'finish'>;
@@ -270,24 +265,24 @@ export function applyEventsTask(deps: {
 }
 
 export interface PurgeRowsSettings {
-  /** Messages and their events are forgotten so many days later; the numbers stay. */
+  /** Messages and their events are deleted after this many days; the numbers stay. */
   readonly keepDays: number;
 }
 
 const DAY_MS = 86_400_000;
-/** The longest window is 90 days and begins with a whole hour. Totals stay for ever. The number is in days. */
+/** Retention in days. The longest window is 90 days and begins on the hour. Totals are kept forever. */
 const KEEP_SPANS: readonly (readonly [Span, number])[] = [
   ['minute', 1],
   ['hour', 91],
   ['week', 91],
   ['month', 400],
 ];
-/** A link has numbers as long as it is sent or clicked: every recipient may have links of his own. */
+/** A link has numbers as long as it is sent or clicked: every recipient may have unique links. */
 const KEEP_URL_DAYS = 91;
-/** Rows of one step, which share a sync of the disk. */
+/** Rows per step, which share a disk sync. */
 const ROWS_A_STEP = 500;
 
-/** Forgets rows that nothing shows any more, in small steps, so that nobody waits long for the store. */
+/** Deletes rows that are no longer visible, in small steps that do not block the store for long. */
 export function purgeRowsTask(
   settings: PurgeRowsSettings,
   deps: {
@@ -329,7 +324,7 @@ async function removeAll<R extends Row>(
   }
 }
 
-/** For a generic row TypeScript cannot see that this names a field of it. */
+/** TypeScript cannot see that this key belongs to a generic row. */
 function byId<R extends Row>(id: string): Filter<R> {
   const filter: Filter<Row> = { id };
   return filter as Filter<R>;

@@ -207,7 +207,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   async function carryOne(waiting: Waiting, gate: Gate): Promise<Carried> {
     const { delivery } = waiting;
     try {
-      const held = waiting.attempts > 0 || delivery.notBefore !== undefined;
+      const held = waiting.attempts > 0 || waiting.alone || delivery.notBefore !== undefined;
       if (held && !(await stillWaits(waiting))) return { kind: 'gone' };
       return await roads[delivery.kind].attempt(waiting, gate, engine);
     } catch (error) {

@@ -5,29 +5,28 @@ import { mediaTypeOf, type Part, scanStructure } from '../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../mail/transfer.ts';
 import { parseDsn, parsePlainBounce, type RecipientStatus } from './bounce-report.ts';
 
-/** A mail that came back, as far as it is needed to say what it is. */
+/** A returned message, parsed as far as needed to classify it. */
 export interface ReturnedMessage {
   readonly fields: readonly HeaderField[];
-  /** Parts that are no multiparts, in their order. */
+  /** The leaf parts, in order. */
   readonly leaves: readonly Leaf[];
-  /** The parameter `report-type` of a multipart/report (RFC 6522), lower case; '' for everything else. */
+  /** The `report-type` parameter of a multipart/report (RFC 6522), lower case; otherwise ''. */
   readonly reportType: string;
 }
 
-/** A part with its body, which is decoded when it is asked for. */
+/** A leaf part; its body is decoded on demand. */
 interface Leaf {
-  /** Media type in lower case; text/plain when nothing is said (RFC 2045 section 5.2). */
+  /** Media type in lower case; default text/plain (RFC 2045 section 5.2). */
   readonly type: string;
   readonly bytes: () => Buffer;
 }
 
-/** Characters of a text that are looked at; what a bounce has to say stands at its beginning. */
+/** Characters of a text that are examined; a bounce states its reason at the beginning. */
 const LONGEST_TEXT = 64 * 1024;
 const LONGEST_LINE = 998;
 
 /**
- * Reads the bytes of a mail that came back; undefined when it breaks a cap that no sane message does
- * (mail/outgoing.ts).
+ * Parses a returned message; undefined if it exceeds a structural limit that no sane message does (mail/outgoing.ts).
  */
 function readReturned(bytes: Buffer): ReturnedMessage | undefined {
   const scan = scanStructure(bytes);
@@ -39,16 +38,16 @@ function readReturned(bytes: Buffer): ReturnedMessage | undefined {
 }
 
 /**
- * The value of a field of the mail itself, '' when there is none; as long as a line may be (RFC 5322 section 2.1.1), so
- * that no pattern takes long over it.
+ * The value of a top-level header field, or ''; truncated to the longest line (RFC 5322 section 2.1.1), to bound
+ * pattern matching.
  */
 export function valueOf({ fields }: ReturnedMessage, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
 /**
- * The text that a person would read first, at most 64 Ki characters, LF line ends; HTML without its tags when there is
- * nothing else.
+ * The text that a person would read first, at most 64 Ki characters, LF line endings; HTML without its tags if there is
+ * no plain text.
  */
 export function readText({ leaves }: ReturnedMessage): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
@@ -57,14 +56,14 @@ export function readText({ leaves }: ReturnedMessage): string {
   return leaf.type === 'text/html' ? withoutTags(text) : text;
 }
 
-/** The header section of a message, or of what stands in for one, as text of at most 64 KiB. */
+/** The header section of a message or an excerpt, as text; at most 64 KiB are read. */
 export function headerText(bytes: Buffer): string {
   const start = bytes.subarray(0, LONGEST_TEXT).toString('latin1').replaceAll('\r\n', '\n').trimStart();
   const end = start.indexOf('\n\n');
   return end === -1 ? start : start.slice(0, end);
 }
 
-/** Blocks of fields with an empty line between, as reports are written (RFC 3464 section 2.1); at most `most`. */
+/** Parses blocks of fields separated by empty lines, as in reports (RFC 3464 section 2.1); at most `most`. */
 export function readBlocks(bytes: Buffer, most: number): HeaderField[][] {
   const text = bytes.subarray(0, LONGEST_TEXT).toString('latin1').replaceAll('\r\n', '\n');
   const blocks: HeaderField[][] = [];
@@ -96,7 +95,7 @@ function toLeaf(bytes: Buffer, part: Part): Leaf {
   };
 }
 
-/** One pass, so that a text of nothing but `<` costs no more than another. */
+/** A single pass, so that a text of nothing but `<` costs no more than any other. */
 function withoutTags(html: string): string {
   let text = '';
   for (let at = 0; at < html.length; ) {
@@ -110,31 +109,27 @@ function withoutTags(html: string): string {
   return text;
 }
 
-/** What a mail that came back says, before anybody asks which message it is about. */
+/** What a returned message says, before the original message is looked up. */
 export type Judgement =
-  /** Delivery failed, for now or for good (that is for the classifier), or is not done yet. */
+  /** Delivery failed (the classifier decides whether permanently), or is delayed. */
   | { readonly kind: 'failed' | 'delayed'; readonly diag: string; readonly bounce: Bounce }
   /** `original`: what is left of the message that it is about. */
   | { readonly kind: 'spam'; readonly diag: string; readonly original: string }
   | { readonly kind: 'unsub'; readonly original: string }
-  /** Nothing is recorded; why, in words for the log. */
+  /** Nothing is recorded; `why` is for the log. */
   | { readonly kind: 'nothing'; readonly why: string };
 
-/**
- * Types of feedback that are complaints, and those that ask to be taken off (RFC 5965 section 7.3 and its first
- * drafts).
- */
+/** Feedback types that are complaints, and those that are opt-outs (RFC 5965 section 7.3 and its early drafts). */
 const COMPLAINTS = new Set(['', 'abuse', 'fraud', 'virus', 'other', 'complaint', 'spam']);
 const OPT_OUTS = new Set(['opt-out', 'opt-out-list']);
 
 /**
- * Says what came to a mailbox of the return domain. `email` is whom the message was sent to, as far as it is known: a
- * report may speak of others too, whom it was forwarded to. Pure and bounded: whatever a stranger writes is looked at
- * once.
+ * Classifies a message to a mailbox of the return domain. `email` is the original recipient, if known: a report may
+ * also mention addresses it was forwarded to. Pure and bounded: untrusted input is scanned once.
  */
 export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, email: string | null): Judgement {
   const mail = readReturned(bytes);
-  if (!mail) return { kind: 'nothing', why: 'the mail breaks a limit of its form' };
+  if (!mail) return { kind: 'nothing', why: 'the message exceeds a structural limit' };
   const feedback = parseFeedback(mail);
   if (feedback) return judgeFeedback(feedback);
   const statuses = parseDsn(mail);
@@ -143,20 +138,20 @@ export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, emai
       ? judgeDsn(statuses, email)
       : { kind: 'nothing', why: 'a delivery report to the wrong address' };
   if (to === 'complaints') return judgeAttached(mail);
-  // Whatever else is written there is what the address is for, by hand or by a mail program at the press of a button.
+  // Any other message to this address is a request to unsubscribe, written by hand or by a mail program's button.
   if (to === 'unsub') return { kind: 'unsub', original: '' };
   return judgeText(mail);
 }
 
 function judgeFeedback({ type, userAgent, original }: FeedbackReport): Judgement {
   if (OPT_OUTS.has(type)) return { kind: 'unsub', original };
-  if (!COMPLAINTS.has(type)) return { kind: 'nothing', why: `feedback of the type ${type.slice(0, 40)}` };
+  if (!COMPLAINTS.has(type)) return { kind: 'nothing', why: `feedback of type ${type.slice(0, 40)}` };
   return { kind: 'spam', diag: [type || 'complaint', userAgent].filter((word) => word !== '').join(' by '), original };
 }
 
 function judgeAttached(mail: ReturnedMessage): Judgement {
   const attached = autoReplyKind(mail) === undefined ? parseAttached(mail) : undefined;
-  return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'no report' };
+  return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'not a report' };
 }
 
 function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): Judgement {
@@ -172,21 +167,21 @@ function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): J
 }
 
 function judgeText(mail: ReturnedMessage): Judgement {
-  // Bounces call themselves auto-replied too (RFC 3834 allows it), so they are looked for first.
+  // Bounces may also be marked auto-replied (RFC 3834 allows it), so they are checked first.
   const bounce = parsePlainBounce(mail);
   if (bounce && autoReplyKind(mail) !== 'challenge') return toFailure(bounce.action, bounce.status, bounce.diag);
-  return { kind: 'nothing', why: autoReplyKind(mail) ?? 'no bounce that we know' };
+  return { kind: 'nothing', why: autoReplyKind(mail) ?? 'not a recognized bounce' };
 }
 
 const ENHANCED = /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.])/;
 
-/** The code in the diagnosis is that of the server that refused; the one beside it may be the reporter's own. */
+/** The code in the diagnosis comes from the refusing server; the separate status may be the reporter's own. */
 function toFailure(kind: 'failed' | 'delayed', status: string | null, diag: string): Judgement {
   const text = status === null || ENHANCED.test(diag.slice(0, 1000)) ? diag : `${status} ${diag}`;
   return { kind, diag, bounce: classifyReply(codeOf(diag, status), text) };
 }
 
-/** The reply code that the diagnosis quotes, else the one that goes with its class. */
+/** The reply code quoted in the diagnosis, else the default of its class. */
 function codeOf(diag: string, status: string | null): number {
   const [, first, quoted] =
     /^[\w-]+;\s*([45]\d\d)\b|\b(?:said|reply|response|error|was):?\s+([45]\d\d)\b/i.exec(diag) ?? [];
@@ -200,18 +195,15 @@ const SUBJECT =
 const CHALLENGE =
   /\b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification|verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)|your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b/i;
 
-/**
- * Why a mail is one of those that programs send by themselves and that say nothing of the delivery; undefined when it
- * is none.
- */
+/** The kind of automatic message, one that says nothing about delivery; undefined if it is not one. */
 function autoReplyKind(mail: ReturnedMessage): 'receipt' | 'challenge' | 'auto-reply' | undefined {
-  // RFC 8098: somebody read it, or deleted it unread
+  // RFC 8098: the message was read, or deleted unread
   if (mail.reportType === 'disposition-notification') return 'receipt';
   const has = (name: string) => firstValue(mail.fields, name) !== undefined;
   const subject = valueOf(mail, 'subject');
   if (CHALLENGE.test(subject) || ['x-challenge', 'x-boxtrapper', 'x-spamarrest-speedcode'].some(has))
     return 'challenge';
-  // RFC 3834 section 5: everything but `no` was sent by a program.
+  // RFC 3834 section 5: any value but `no` means that a program sent it.
   const submitted = valueOf(mail, 'auto-submitted').toLowerCase();
   if (submitted !== '' && !submitted.startsWith('no')) return 'auto-reply';
   if (
@@ -230,15 +222,12 @@ function autoReplyKind(mail: ReturnedMessage): 'receipt' | 'challenge' | 'auto-r
   return undefined;
 }
 
-/** A complaint about a message (RFC 5965), or a message handed in by hand with words about it. */
+/** A complaint (RFC 5965), or a message forwarded by hand as one. */
 interface FeedbackReport {
-  /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty when somebody just attached the message. */
+  /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty if the message was only attached. */
   readonly type: string;
   readonly userAgent: string;
-  /**
-   * Everything that the reporter has left of the original: its header section, and the fields of the report that quote
-   * its envelope.
-   */
+  /** What the report contains of the original: its header section, and report fields quoting its envelope. */
   readonly original: string;
 }
 
@@ -248,15 +237,15 @@ const ORIGINAL =
 const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', 'original-envelope-id'];
 const MOST_BLOCKS = 4;
 
-/** Reads a feedback report; undefined when the mail is none. The fields that a reporter hides are simply not there. */
+/** Parses a feedback report; undefined if it is not one. Redacted fields are simply missing. */
 function parseFeedback(mail: ReturnedMessage): FeedbackReport | undefined {
   const leaf = mail.leaves.find(({ type }) => type === REPORT);
   return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
 }
 
 /**
- * Reads a report of those who do not write the format: the message as an attachment, and that is all (the JMRP of
- * Microsoft, people who write to abuse@). Undefined when no message is attached.
+ * Parses a report that only attaches the message (Microsoft's JMRP, people who write to abuse@). Undefined if none is
+ * attached.
  */
 function parseAttached(mail: ReturnedMessage): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
@@ -268,7 +257,7 @@ function toReport(mail: ReturnedMessage, fields: Parameters<typeof firstValue>[0
   return {
     type: (firstValue(fields, 'feedback-type') ?? '').trim().toLowerCase(),
     userAgent: firstValue(fields, 'user-agent') ?? '',
-    // A folded header may have cut a token in two.
+    // Header folding may have split a token.
     original: [...quoted, ...originals.map((text) => text.replaceAll(/\n[ \t]+/g, ' '))].join('\n'),
   };
 }

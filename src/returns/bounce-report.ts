@@ -3,19 +3,19 @@ import { correspondentsOf } from '../mail/author.ts';
 import { firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
-/** What a delivery status notification (RFC 3464) says of one recipient. */
+/** One recipient's status in a delivery status notification (RFC 3464). */
 export interface RecipientStatus {
-  /** Addresses in lower case, as the report gives them: the one that was mailed, and the one it became on the way. */
+  /** Addresses in lower case, as reported: the original recipient and the final one. */
   readonly recipients: readonly string[];
   readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed' | 'expanded';
   /** RFC 3463, `5.1.1`. */
   readonly status: string;
-  /** `smtp;550 5.1.1 …`; the status alone when there is no diagnostic code. */
+  /** `smtp;550 5.1.1 …`; only the status if there is no diagnostic code. */
   readonly diag: string;
 }
 
 const TYPES = new Set(['message/delivery-status', 'message/global-delivery-status']);
-/** A report on one message of ours has one recipient, or those that it was forwarded to. */
+/** A report on one of our messages has one recipient, or those that it was forwarded to. */
 const MOST_BLOCKS = 100;
 const ACTIONS = {
   failed: 'failed',
@@ -26,7 +26,7 @@ const ACTIONS = {
   expanded: 'expanded',
 } as const;
 
-/** The recipients of a delivery status notification; undefined when the mail is none. */
+/** Parses the recipients of a delivery status notification; undefined if it is not one. */
 export function parseDsn(mail: ReturnedMessage): readonly RecipientStatus[] | undefined {
   const leaf = mail.leaves.find(({ type }) => TYPES.has(type));
   if (!leaf) return undefined;
@@ -42,8 +42,8 @@ function toStatus(fields: readonly HeaderField[]): RecipientStatus | undefined {
     .filter((address) => address !== '');
   const status = /\b([245]\.\d{1,3}\.\d{1,3})\b/.exec(firstValue(fields, 'status') ?? '')?.[1];
   const action = actionOf(firstValue(fields, 'action'), status);
-  // The first block is about the message, and names none (RFC 3464 section 2.2); some software has no empty line before
-  // the next.
+  // The first block describes the message and has no recipient (RFC 3464 section 2.2); some software omits the empty
+  // line before the next.
   if (recipients.length === 0 || action === undefined) return undefined;
   const diagnostic = diagnosticOf(firstValue(fields, 'diagnostic-code') ?? '');
   const known = status ?? (action === 'failed' ? '5.0.0' : action === 'delayed' ? '4.0.0' : '2.0.0');
@@ -54,18 +54,18 @@ function actionOf(text: string | undefined, status: string | undefined): Recipie
   const word = /^[a-z]+/.exec((text ?? '').trim().toLowerCase())?.[0] ?? '';
   const known: Readonly<Record<string, RecipientStatus['action']>> = ACTIONS;
   if (Object.hasOwn(known, word)) return known[word];
-  // Without the field that must be there, the status is all that is left to believe.
+  // If the mandatory action is missing, only the status is left.
   if (status === undefined) return undefined;
   return status.startsWith('5') ? 'failed' : status.startsWith('4') ? 'delayed' : 'delivered';
 }
 
-/** `rfc822; jo@example.com`, in any spelling that is about. */
+/** Parses `rfc822; jo@example.com` and its variants in the wild. */
 function addressOf(value: string | undefined): string {
   const text = (value ?? '').replace(/^[^;]*;/, '').trim();
   return (parseAddressList(text).mailboxes[0]?.address ?? text).toLowerCase();
 }
 
-/** The type in lower case and no space behind it: the form in which consumers know a diagnosis. */
+/** Type in lower case, no space after the semicolon: the form of diagnoses that clients know. */
 function diagnosticOf(value: string): string {
   const text = value.trim();
   const typed = /^([\w-]+)\s*;\s*(.*)$/s.exec(text);
@@ -73,30 +73,29 @@ function diagnosticOf(value: string): string {
   return words === '' ? '' : `${(typed?.[1] ?? 'smtp').toLowerCase()};${words}`;
 }
 
-/** What a bounce says that is not written in the format of RFC 3464. */
+/** The result of parsing a bounce that is not in RFC 3464 format. */
 interface PlainBounce {
   readonly action: 'failed' | 'delayed';
-  /** `5.1.1` when the text names one, else null. */
+  /** `5.1.1` if the text has one, else null. */
   readonly status: string | null;
-  /** `smtp;` and the line that says why. */
+  /** `smtp;` and the line with the reason. */
   readonly diag: string;
 }
 
-// Who sends bounces. A person's vacation notice may come with the null reverse-path too, so the envelope says nothing
-// here.
+// Typical senders of bounces. The envelope proves nothing: vacation replies also use the null reverse-path.
 const SENDER =
   /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
 const SUBJECT =
   /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
-// How the software in the field begins; each is enough by itself.
+// Opening phrases of common software; each is sufficient.
 const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
   /this message was created automatically by mail delivery software/i, // Exim
-  /^\s*delivery to the following recipients? (?:has )?(?:failed|been delayed)/im, // Gmail of old, Windows
+  /^\s*delivery to the following recipients? (?:has )?(?:failed|been delayed)/im, // older Gmail, Windows
   // Exchange, and others
   /your message (?:did not reach|was not delivered to|could not be delivered to|wasn't delivered to)/i,
-  /the following addresses had (?:permanent fatal errors|transient non-fatal errors)/i, // sendmail of old
-  // Yahoo and relatives of qmail
+  /the following addresses had (?:permanent fatal errors|transient non-fatal errors)/i, // older sendmail
+  // Yahoo and qmail derivatives
   /(?:sorry, we were|i wasn't|we were|i'm afraid i wasn't) (?:un)?able to deliver (?:your|the following|this) message/i,
   /was undeliverable to the following recipients?/i,
   /your message cannot be delivered to the following recipients?/i, // Sun
@@ -104,27 +103,27 @@ const OPENING = [
 ];
 const DELAYED =
   /\b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)|delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors|no action is required on your part|do not need to resend|warning message only)\b/i;
-// An SMTP reply in the text: the code with an enhanced code behind it is surest, then the enhanced code in brackets,
-// then either alone.
+// An SMTP reply in the text, most reliable first: reply code with enhanced code, enhanced code in brackets, then either
+// alone.
 const REPLY = /(?:^|[\s:<(#"'])([45]\d\d)[ -]+#?([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const WORDS =
   /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
-/** Where the copy of what was sent begins; what it says is no diagnosis. */
+/** Where the copy of the original message begins; nothing in it is a diagnosis. */
 const COPY =
   /^(?:-+ ?(?:below this line|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
 
-/** Reads a bounce of qmail, Exim, Exchange and others; undefined when the mail does not look like one. */
+/** Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. */
 export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
   const text = clipped(readText(mail));
   const subject = valueOf(mail, 'subject');
   if (!isBounce(mail, subject, text)) return undefined;
   const said = reasonOf(text);
-  // A bounce that gives no reason at all is not one to act on: the address may be good.
+  // Do not act on a bounce without any reason: the address may be valid.
   if (!said) return undefined;
   const delayed = DELAYED.test(text) || /\bdelayed\b/i.test(subject);
   return { action: delayed ? 'delayed' : 'failed', status: said.status, diag: `smtp;${said.line}` };
@@ -152,7 +151,7 @@ function reasonOf(text: string): Reason | undefined {
   return code ? { status: null, line: lineOf(code[0]) } : undefined;
 }
 
-/** From the code on, without what quoted it. */
+/** The line from the code on, without quoting characters. */
 function lineOf(match: string): string {
   return match
     .trim()
@@ -160,10 +159,7 @@ function lineOf(match: string): string {
     .replace(/\s+/g, ' ');
 }
 
-/**
- * The beginning of the text, before the copy of what was sent, in lines that no pattern takes long over; lines that are
- * folded by indentation after a reply become one.
- */
+/** The text before the copy of the original message, with lines truncated to bound pattern matching. */
 function clipped(text: string): string {
   const head = text
     .slice(0, TEXT)
@@ -171,6 +167,6 @@ function clipped(text: string): string {
     .map((line) => line.slice(0, LONGEST_LINE))
     .join('\n');
   const copy = COPY.exec(head);
-  // The copy may stand in front of everything when somebody forwards a bounce; then there is nothing to read.
+  // In a forwarded bounce the copy may come first; then nothing is left to read.
   return copy ? head.slice(0, copy.index) : head;
 }

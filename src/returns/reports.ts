@@ -12,7 +12,7 @@ import type { Fate, SenderReports } from '../queue/road.ts';
 
 interface SenderReportSettings {
   readonly hostname: string;
-  /** Whom reports are from. */
+  /** The From address of reports. */
   readonly from: string;
 }
 
@@ -22,7 +22,7 @@ interface SenderReportDeps {
   readonly log: Log;
 }
 
-/** The account of reports on the spool. No account has this id. */
+/** The account of reports on the spool. No real account has this id. */
 const REPORTS = 'reports';
 
 export function createSenderReports(
@@ -40,10 +40,10 @@ export function createSenderReports(
     const domain = parseAddress(dsn?.returnTo ?? '')?.domain;
     if (!dsn || !asked || domain === undefined || !asked.notify?.includes(fate === 'failed' ? 'FAILURE' : 'SUCCESS'))
       return;
-    // Of what a template made there is no message to show the beginning of.
+    // A draft has no message whose header could be returned.
     const found = outgoing?.form === 'draft' ? undefined : await spool.message(message.id);
     const body = found && (found.body.kind === 'blob' ? await readFile(found.body.path) : found.body.bytes);
-    // From the delivery: what is told again after a crash is on the spool already.
+    // Derived from the delivery, so that a report repeated after a crash is already on the spool.
     const reportId = hash('sha256', `report\0${fate}\0${id}`, 'hex').slice(0, 32);
     const now = clock.now();
     const bytes = composeReport({
@@ -91,7 +91,7 @@ export function createSenderReports(
 }
 
 interface ReportFacts {
-  /** Whose report it is: the host, and the address that it comes from. */
+  /** The reporting host and the From address. */
   readonly hostname: string;
   readonly from: string;
   readonly id: string;
@@ -101,23 +101,23 @@ interface ReportFacts {
   readonly asked: RecipientDsn;
   readonly recipient: string;
   readonly fate: Fate;
-  /** `smtp;550 5.1.1 …`; empty when no server said anything. */
+  /** `smtp;550 5.1.1 …`; empty if no server replied. */
   readonly diag: string;
-  /** Of the message, behind our Received line; null: there is nothing to show of it. */
+  /** The original message after our Received line; null: nothing can be returned. */
   readonly bytes: Buffer | null;
 }
 
 const SUBJECTS: Readonly<Record<Fate, string>> = { delivered: 'Delivered', relayed: 'Relayed', failed: 'Undelivered' };
 const SENTENCES: Readonly<Record<Fate, string>> = {
   delivered: 'Your message was delivered.',
-  relayed: 'Your message was handed over to the next server, which may not tell you more.',
+  relayed: 'Your message was relayed to the next server, which may not send further notifications.',
   failed: 'Your message could not be delivered.',
 };
-/** A message that failed is sent back whole up to here, when that was asked for. */
+/** The largest failed message that is returned in full, if requested. */
 const MOST_RETURNED = 1024 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
-/** A delivery status notification (RFC 3464) in CRLF lines. */
+/** Composes a delivery status notification (RFC 3464) with CRLF line endings. */
 function composeReport(facts: ReportFacts): Buffer {
   const { hostname, from, id, at, dsn, fate, bytes } = facts;
   const boundary = `report-${id}`;
@@ -154,7 +154,7 @@ function composeReport(facts: ReportFacts): Buffer {
   ]);
 }
 
-/** The message as it came back, or the beginning of it. */
+/** The returned message, or its header. */
 function returnedPart({ fate, dsn }: ReportFacts, bytes: Buffer, boundary: string): Buffer[] {
   const whole = fate === 'failed' && dsn.ret === 'FULL' && bytes.length <= MOST_RETURNED;
   const end = bytes.indexOf(END_OF_HEADER);
@@ -167,7 +167,7 @@ function returnedPart({ fate, dsn }: ReportFacts, bytes: Buffer, boundary: strin
   return [Buffer.from(`${fields.join('\r\n')}\r\n\r\n`), returned, Buffer.from('\r\n')];
 }
 
-/** RFC 3464 section 2.2 and 2.3: what is about the message, an empty line, what is about the recipient. */
+/** RFC 3464 section 2.2 and 2.3: per-message fields, an empty line, per-recipient fields. */
 function statusFields({ hostname, receivedAt, at, dsn, asked, recipient, fate, diag }: ReportFacts): string[] {
   const original = /^([^;]*);(.*)$/s.exec(asked.orcpt ?? '');
   return [
@@ -184,7 +184,7 @@ function statusFields({ hostname, receivedAt, at, dsn, asked, recipient, fate, d
   ];
 }
 
-/** An address beyond ASCII is written with \x{…} (RFC 6533 section 3), which every reader of reports may see. */
+/** Non-ASCII addresses are encoded as \x{…} (RFC 6533 section 3), which any report reader may receive. */
 function address(type: string, text: string): string {
   const ascii = text.replace(/[^ -~]/gu, (char) => `\\x{${(char.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`);
   return `${ascii === text ? type : 'utf-8'};${ascii}`;

@@ -26,12 +26,12 @@ interface ReturnsDeps {
   readonly log: Log;
 }
 
-/** done: in few words what became of it · later: the message it is about is not in the store yet. */
+/** done: `words` is a short result for the log · later: the message it is about is not in the store yet. */
 export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
 
-/** Reads mail that came back and records what it says. */
+/** Parses returned mail and records what it says. */
 export interface Returns {
-  /** Throws `StoreAway` when the store is away: nothing is recorded then, or all of it is the next time. */
+  /** Throws `StoreAway` if the store is unavailable; repeating the call is safe. */
   handle(
     delivery: Pick<Delivery, 'id' | 'recipient'>,
     message: Message,
@@ -40,10 +40,13 @@ export interface Returns {
   ): Promise<ReturnOutcome>;
 }
 
-/** A report of that size is parsed as a whole; of a larger one only the beginning, where reports say what they are. */
+/**
+ * A report up to `WHOLE_BYTES` is parsed in full; of a larger one only the beginning, where reports identify
+ * themselves.
+ */
 const WHOLE_BYTES = 1024 * 1024;
 const START_BYTES = 256 * 1024;
-/** Rows of messages are written behind the spool when the store was away; a report may be faster for so long. */
+/** Message rows are written late if the store was unavailable; how long a report waits for its row. */
 const ROW_LATEST_MS = 3_600_000;
 
 interface Named {
@@ -82,24 +85,24 @@ function createReturns(deps: ReturnsDeps): Returns {
         log.info('return.handled', { delivery: delivery.id, message: message.id, to: mailbox?.kind, words });
         return { kind: 'done', words };
       };
-      if (!mailbox) return done('nothing: the address is not one of ours');
+      if (!mailbox) return done('nothing: not a return address of ours');
       const bytes = await readStart(body);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
       const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, known?.row.email ?? null);
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
       const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
-      if (!other) return done('nothing: the report is about no message of ours');
+      if (!other) return done('nothing: the report names no message of ours');
       const found = known ?? (await find(other));
       if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));
       return now - message.receivedAt < ROW_LATEST_MS
         ? { kind: 'later' }
-        : done('nothing: there is no such message any more');
+        : done('nothing: the message no longer exists');
     },
   });
 }
 
-/** An address of our return domain, or of one that its message has for itself. */
+/** Parses an address of our return domain, or of a message's own. */
 function readMailbox(secret: string, recipient: string): ReturnMailbox | undefined {
   const at = recipient.lastIndexOf('@');
   const [name, domain] = [recipient.slice(0, at), toAsciiDomain(recipient.slice(at + 1))];
@@ -110,7 +113,7 @@ function readMailbox(secret: string, recipient: string): ReturnMailbox | undefin
 
 interface Arrived {
   readonly at: Date;
-  /** What the mail that came back is known by. */
+  /** Identifies the returned message. */
   readonly mail: string;
 }
 
@@ -119,8 +122,8 @@ function toEvent(
   message: string,
   { mail }: Arrived,
 ): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
-  // A message bounces once and is complained about once, however many reports there are: its recipient knows the
-  // address too and could write as many as he likes. Delays are told each time.
+  // A message bounces once and is complained about once, however many reports arrive: its recipient knows the return
+  // address and could write to it any number of times. Delays are recorded each time.
   if (said.kind === 'spam')
     return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
   const { kind, description, bgtools_code: code } = said.bounce;
@@ -130,7 +133,7 @@ function toEvent(
   return { id: returnEventId(message, kind), message, kind, detail };
 }
 
-/** The Message-ID; a mail without one is the same again when its bytes are. */
+/** The Message-ID, or else a hash of the content. */
 function idOf(bytes: Buffer): string {
   const id = firstValue(parseHeaders(Buffer.from(headerText(bytes), 'latin1')), 'message-id');
   return id === undefined || id === '' ? createHash('sha256').update(bytes).digest('hex') : id;
@@ -162,14 +165,14 @@ interface FeedbackDeps {
   readonly log: Log;
 }
 
-/** What the world says of a message that was sent: by mail that comes back, and by the links in it. */
+/** Feedback on sent messages: returned mail, and visits to the links in them. */
 interface Feedback {
   readonly returns: Returns;
   readonly tracking: { readonly visits: Visits; readonly unsubscribeLinks: UnsubscribeLinks };
   readonly visitQueue: VisitQueue;
 }
 
-/** Builds the parts that turn feedback into events. */
+/** Creates the parts that turn feedback into events. */
 export function createFeedback({ store, tokenSecret, recorder, lists, clock, log }: FeedbackDeps): Feedback {
   const secret = tokenSecret.read;
   const accountOf = createAccountOf(store);
@@ -185,7 +188,7 @@ export function createFeedback({ store, tokenSecret, recorder, lists, clock, log
   });
 }
 
-/** The id of an event that somebody outside brought about: the same message, kind and occasion are the same event. */
+/** The id of an event caused from outside: the same message, kind and occasion give the same event. */
 export function returnEventId(
   message: string,
   kind: MessageEventKind,
@@ -195,15 +198,15 @@ export function returnEventId(
 }
 
 /**
- * The account behind a number that a token names; undefined when there is none. A number never changes hands, so it is
- * asked for once.
+ * Looks up the account behind a number in a token; undefined if there is none. Numbers are never reassigned, so they
+ * can be cached.
  */
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
-/** Accounts whose mail comes back that are kept in mind. */
+/** Cached accounts that get returned mail. */
 const MOST_ACCOUNTS = 50_000;
 
-/** Keeps what it has found. */
+/** Creates a caching lookup. */
 export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
   const known = createMemory<string>({ most: MOST_ACCOUNTS });
   return async (number) => {

@@ -18,17 +18,17 @@ import {
 import { StoreAway } from '../store/driver/port.ts';
 import type { ReturnOutcome, Returns } from './returns.ts';
 
-// The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
-// operator, and reports go to the senders who asked for them.
+// The road of the kind `return`: feedback is processed here, mail to the postmaster is forwarded to the operator, and
+// reports go to the senders who requested them.
 
 interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
-  /** How long a delivery is tried; what is given up is a dead letter, and can be read as long as those are kept. */
+  /** How long delivery is attempted; after that it is a dead letter, readable as long as those are kept. */
   readonly retryHours: number;
-  /** `smtp.postmaster`; empty: mail to the postmaster waits. */
+  /** `smtp.postmaster`; empty: mail to the postmaster stays on the queue. */
   readonly postmaster: string;
 }
 
-/** Sends mail of our own as it is, from nobody. Never throws. */
+/** Sends a message unchanged, with the null reverse-path. Never throws. */
 export type SendOwn = (mail: { readonly bytes: Uint8Array; readonly recipient: string }) => Promise<MailAttempt>;
 
 interface ReturnRoadDeps {
@@ -46,14 +46,16 @@ interface Found {
   readonly body: Body;
 }
 
-/** A report that is faster than the row of its message is so by a moment, or by as long as the store was away. */
+/** A report may arrive just before the row of its message, or much earlier if the store was unavailable. */
 const SHORTEST_GAP_MS = 1000;
 const LONGEST_GAP_MS = 60_000;
 const gapFor = (ageMs: number) => Math.min(Math.max(ageMs, SHORTEST_GAP_MS), LONGEST_GAP_MS);
-/** How often mail is looked at that has nowhere to go. A start with another setting does so at once. */
+/**
+ * How often mail without a destination is checked again. After a restart with another setting this happens immediately.
+ */
 const LOOK_MS = 3_600_000;
 
-/** The road of what comes back. */
+/** Creates the road of returned mail. */
 export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {
   const { spool, returns, clock, log, time } = deps;
   const limit = settings.retryHours * 3_600_000;
@@ -69,7 +71,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     return await send(waiting, found, settings.postmaster, gate, engine);
   }
 
-  /** Reads feedback. */
+  /** Processes feedback. */
   async function take(waiting: Waiting, found: Found, gate: Gate, engine: Engine): Promise<Carried> {
     if (!(await gate.enter())) return { kind: 'turned back' };
     const began = clock.monotonic();
@@ -80,7 +82,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     return await note(waiting, gate, engine, handled, Math.round(clock.monotonic() - began));
   }
 
-  /** Undefined: not now, because the store is away. */
+  /** Undefined: the store is unavailable. */
   async function read({ delivery }: Waiting, { message, body }: Found): Promise<ReturnOutcome | 'fault' | undefined> {
     try {
       return await returns.handle(delivery, message, body, clock.now());
@@ -91,10 +93,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     }
   }
 
-  /**
-   * Written into the history as what a receiver would have answered; tried again as any delivery when the fault is
-   * ours.
-   */
+  /** Recorded in the history like a receiver's response; retried like any delivery if the fault is ours. */
   async function note(
     waiting: Waiting,
     gate: Gate,
@@ -108,7 +107,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
       kind: 'answered',
       status: done ? 200 : 500,
       retryAfter: null,
-      answer: done ? handled.words : 'fault on our side',
+      answer: done ? handled.words : 'internal error',
       durationMs,
     };
     const settled = settle({
@@ -121,13 +120,13 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     });
     gate.leave(result, settled);
     await engine.settle(delivery, settled.settlement);
-    // What became of it stands in the log already, in its own words.
+    // The result is already in the log.
     return done ? { kind: 'gone' } : { kind: 'settled', settled, result };
   }
 
   /**
-   * Sends a mail on byte for byte behind our Received line, from nobody (RFC 5321 section 4.5.5): SPF judges our host
-   * and not the sender's, and what cannot be forwarded comes back to none.
+   * Forwards a message byte for byte after our Received line, with the null reverse-path (RFC 5321 section 4.5.5): SPF
+   * then checks our host instead of the sender's domain, and a failure does not bounce.
    */
   async function send(
     waiting: Waiting,
@@ -154,7 +153,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     return { kind: 'settled', settled, result };
   }
 
-  /** Kept on the queue, where `postern queue` shows it; a line of the log says so once. */
+  /** Keeps it on the queue, where `postern queue` shows it; logged once. */
   async function keep(waiting: Waiting, { id, envelope }: Message, engine: Engine): Promise<Carried> {
     const { age, mayEnd } = budgetOf(waiting);
     if (mayEnd && age >= limit) return await end(waiting, engine, 'dead');
@@ -179,11 +178,11 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
     concurrencyAtStart: settings.concurrencyAtStart,
-    // Mail servers are slow on purpose: greylisting, tarpits, filters that take their time.
+    // Mail servers are slow on purpose: greylisting, tarpits, slow filters.
     heedsLatency: false,
     limit,
     timed: false,
-    // A report that its sender's server refuses is like any bounce.
+    // A report refused by its sender's server is like any bounce.
     isAlarming: ({ task }) => task !== 'report',
     attempt,
     expire: (waiting, engine) => end(waiting, engine, 'dead'),

@@ -7,22 +7,22 @@ import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { type AccountOf, returnEventId } from './returns.ts';
 
-/** The recipient of a message wants no more mail. */
+/** A recipient's request to unsubscribe. */
 interface UnsubscribeWish {
   readonly account: string;
   readonly row: Pick<SentMessageRow, 'id' | 'email' | 'subaccount'>;
   readonly at: Date;
 }
 
-/** Records the wish; the event puts the address on the rejection list. */
+/** Records the request; the event puts the address on the rejection list. */
 export type Unsubscribe = (wish: UnsubscribeWish) => Promise<'recorded' | 'duplicate' | 'unknown'>;
 
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 
 /**
- * Buttons are pressed twice, and mail programs repeat their POST: a wish counts once a day. But when the account has
- * taken the address off its list again since, the wish is a new one and must not get lost.
+ * Buttons are pressed twice, and mail programs repeat their POST, so a request counts once a day. But if the account
+ * has since removed the address from its list, it is a new request and must not be lost.
  */
 export function createUnsubscribe({
   recorder,
@@ -47,7 +47,7 @@ export function createUnsubscribe({
   };
 }
 
-/** Whom an unsubscribe link is about: who sent, and to whom. */
+/** The sender and recipient that an unsubscribe link is about. */
 export interface Subscription {
   readonly sender: string;
   readonly email: string;
@@ -56,19 +56,19 @@ export interface Subscription {
 interface UnsubscribeLinksDeps {
   readonly store: Pick<Store, 'messages'>;
   readonly accountOf: AccountOf;
-  /** Rejects with `StoreAway` while it cannot be read. */
+  /** Rejects with `StoreAway` if the secret cannot be read. */
   readonly secret: () => Promise<string>;
   readonly unsubscribe: Unsubscribe;
   readonly clock: Clock;
 }
 
 /**
- * What stands behind an unsubscribe link: `unknown` for one that we did not make, `gone` when its message is forgotten.
- * Both throw `StoreAway`.
+ * Resolves unsubscribe links: `unknown`, not one of ours; `gone`, its message was deleted. Both methods throw
+ * `StoreAway`.
  */
 export interface UnsubscribeLinks {
   look(token: string): Promise<Subscription | 'unknown' | 'gone'>;
-  /** Records the wish before it answers. */
+  /** Records the request before returning. */
   follow(token: string): Promise<Subscription | 'unknown' | 'gone'>;
 }
 

@@ -7,27 +7,29 @@ import { readToken } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type AccountOf, returnEventId } from './returns.ts';
 
-/** Who opened or clicked. */
+/** The client that opened or clicked. */
 export interface Visitor {
   readonly address: string;
-  /** '' when nothing was said. */
+  /** '' if there was none. */
   readonly userAgent: string;
 }
 
 interface VisitsDeps {
   readonly queue: Pick<VisitQueue, 'add'>;
-  /** Rejects with `StoreAway` while it cannot be read. */
+  /** Rejects with `StoreAway` if the secret cannot be read. */
   readonly secret: () => Promise<string>;
   readonly clock: Clock;
 }
 
-/** Opens and clicks. They are recorded after whoever made them has the answer. */
+/** Opens and clicks. They are recorded after the response. */
 export interface Visits {
-  /** Nothing happens for a token that is not ours. Never throws. */
+  /** Records an open; ignores invalid tokens. Never throws. */
   opened(token: string, visitor: Visitor): Promise<void>;
-  /** Whether we signed this URL; then the click is recorded. Throws `StoreAway` when that cannot be known. */
+  /**
+   * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be read.
+   */
   clicked(token: string, url: string, visitor: Visitor): Promise<boolean>;
-  /** Whether we signed this URL, for a visitor that only looks (HEAD). */
+  /** Whether we signed this URL, without recording a click (HEAD). */
   leadsTo(token: string, url: string): Promise<boolean>;
 }
 
@@ -39,7 +41,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   const named = async (kind: 'open' | 'click' | 'bare-click', token: string, about?: string) =>
     readToken(await secret(), kind, token, about);
 
-  /** The message of a link that we made, and what is told of its URL. */
+  /** The message of a link that we signed, and its URL as reported. */
   async function link(
     token: string,
     url: string,
@@ -50,7 +52,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
     return bare && { found: bare, shown: withoutQuery(url) };
   }
 
-  /** The same visit within a second has the same id, so it is one. */
+  /** Identical visits within a second have the same id, so they count once. */
   function add(
     kind: 'open' | 'click',
     { account: number, message }: Named,
@@ -91,27 +93,24 @@ interface VisitQueueDeps {
   readonly log: Log;
 }
 
-/** An open or a click before it is recorded: its account is known by number. */
+/** An open or click to be recorded; its account is known by number. */
 interface Visit extends Omit<MessageEvent, 'account'> {
   readonly number: number;
 }
 
-/**
- * Visits that wait in memory, in all and of one message: for a store that is away for a while, not for one that is
- * gone.
- */
+/** Visits waiting in memory, in total and per message: enough for a short store outage, not for a long one. */
 const MOST_WAITING = 10_000;
 const MOST_OF_ONE = 100;
 const AT_A_TIME = 8;
 const AGAIN_MS = 5000;
 
 /**
- * Records visits behind the back of whoever made them. What does not fit, or still waits when the process ends, is lost
- * and counted in the log.
+ * Records visits in the background. Visits that do not fit, or still wait at shutdown, are lost; the log has their
+ * number.
  */
 export interface VisitQueue {
   add(visit: Visit): void;
-  /** Records what waits, if the store takes it at once. */
+  /** Records what waits, unless the store is unavailable. */
   stop(): Promise<void>;
 }
 

@@ -22,9 +22,9 @@ import type { Store } from '../store/store.ts';
 import { warmupEnd } from './carry/sources.ts';
 
 export interface ProvisioningSettings {
-  /** Addresses without a name of their own are named under it. */
+  /** Parent domain for addresses without a name of their own. */
   readonly hostname: string;
-  /** How long an address that came back is nobody's. */
+  /** How long a returned address is unassigned before it can be given again. */
   readonly quarantineDays: number;
 }
 
@@ -35,26 +35,25 @@ interface ProvisioningDeps {
   readonly log: Log;
 }
 
-/** A request with the address that was chosen for it. */
+/** A request with its chosen address. */
 type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: string };
 
 const DAY_MS = 86_400_000;
-/** How often the log is told that requests wait for an empty inventory. Milliseconds. */
+/** How often a log entry says that requests wait for an empty inventory. Milliseconds. */
 const REMIND_MS = 3_600_000;
 const MOST_AT_ONCE = 1000;
 
 /**
- * Gives addresses of the inventory to those who asked, the oldest request first, and takes back those that were given
- * up.
+ * Assigns inventory addresses to requests, oldest first, and takes back released ones.
  *
- * A request comes to its address in steps of one write each, and any process may take the next step at any time, this
- * one after a crash or another beside it:
+ * A request is fulfilled in steps of one write each, and any process may take the next step at any time, after a crash
+ * or concurrently:
  * 1. the request names an address (only if it names none: it never gets two);
- * 2. the address is placed in the pool, so that it never shows in another one;
+ * 2. the address is placed in the pool, so that it never appears in another one;
  * 3. the address goes to the account, if its `claim` is what it was at step 1 (so it is never given twice, and not to a
- *    request that somebody else has finished meanwhile), and keeps the token of the request there;
- * 4. the request goes. Who finds the address gone at step 3 looks whose token it has: the request's own, and only step
- *    4 is left; another's, and the request names none again.
+ *    request that another process has finished), and stores the token of the request;
+ * 4. the request is deleted. If the address is already assigned at step 3, its token decides: if it is the request's
+ *    own, only step 4 remains; otherwise the request names no address again.
  */
 export function provisionIpsTask(settings: ProvisioningSettings, deps: ProvisioningDeps): Task {
   const { store, clock } = deps;
@@ -62,7 +61,7 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
   const collect = createCollector(settings, deps);
   let remindedAt = Number.NEGATIVE_INFINITY;
 
-  /** True when this is to be said again. */
+  /** Whether the reminder is due again. */
   function remind(): boolean {
     const due = clock.monotonic() - remindedAt >= REMIND_MS;
     if (due) remindedAt = clock.monotonic();
@@ -97,7 +96,7 @@ function isAssigned(request: IpRequestRow): request is AssignedRequest {
   return request.ip !== null && request.claim !== null;
 }
 
-/** Step 1 for the oldest request that names no address, with the address that has been free for the longest time. */
+/** Step 1 for the oldest request without an address, using the address that has been free longest. */
 async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow | 'none'> {
   const [oldest] = await store.ipRequests.many({ ip: null }, { sort: 'requestedAt', limit: 1 });
   if (!oldest) return 'none';
@@ -106,7 +105,7 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
     { sort: 'freeAt', limit: 1 },
   );
   if (!free) return 'none';
-  // Lost to another process: that one goes on with it, and we with the next.
+  // If another process was first, it continues with that request, and we with the next.
   return (
     (await store.ipRequests.change(
       { id: oldest.id, token: oldest.token, ip: null },
@@ -116,8 +115,8 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
 }
 
 /**
- * Puts an address that is on its way into the pool that was asked for, and takes it out again; both only while the
- * request is there.
+ * Places an address in the requested pool before it is assigned, and removes it again; both only while the request
+ * exists.
  */
 function createPlacer({ store }: ProvisioningDeps) {
   const isThere = async ({ id, token, ip, claim }: AssignedRequest) =>
@@ -132,7 +131,7 @@ function createPlacer({ store }: ProvisioningDeps) {
       await rewrite(store.of(account), async (placement) => {
         if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !(await isThere(request)) || !(await isFree(request)))
           return undefined;
-        // Where the pool was deleted meanwhile, there is the default pool.
+        // If the pool was deleted meanwhile, the address stays in the default pool.
         return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
       });
     },
@@ -145,7 +144,7 @@ function createPlacer({ store }: ProvisioningDeps) {
   };
 }
 
-/** Steps 2 to 4. The answer is false when the address went to somebody else. */
+/** Steps 2 to 4. Returns false if the address was assigned to another request. */
 function createGiver(
   { hostname }: ProvisioningSettings,
   deps: ProvisioningDeps,
@@ -189,7 +188,7 @@ function createGiver(
   };
 }
 
-/** Takes what accounts gave back to the inventory, where it rests. */
+/** Returns released addresses to the inventory, in quarantine. Returns how many. */
 function createCollector(
   { quarantineDays }: ProvisioningSettings,
   { store, clock, ids, log }: ProvisioningDeps,
@@ -200,10 +199,10 @@ function createCollector(
       { releasedAt: { exists: true } },
       { limit: MOST_AT_ONCE },
     )) {
-      // Its request was served, even if a crash kept it from going: nothing would show that once the address is
-      // elsewhere.
+      // The request was fulfilled, even if a crash prevented its deletion; nothing would show that once the address is
+      // reassigned.
       await store.ipRequests.remove({ id: account, token: claim });
-      // Written even when nothing changes, so that a set-pool that saw the address before decides again
+      // Written even without changes, so that a concurrent set-pool that saw the address decides again
       // (store/rows/ips.ts).
       await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
       const now = clock.now();
@@ -226,7 +225,7 @@ function createCollector(
   };
 }
 
-/** Ends warmups at their end. Records show an end that has passed as over before this has run. */
+/** Clears warmups that have ended. API records show them as finished even before this has run. */
 export function finishWarmupsTask({
   store,
   clock,
@@ -238,7 +237,7 @@ export function finishWarmupsTask({
     async run(ending) {
       const over = { warmupEndAt: { range: { lte: new Date(clock.now()) } } };
       let finished = 0;
-      // Found and cleared in one write: one that has begun again meanwhile is not found.
+      // Found and cleared in one write, so that a warmup that was restarted meanwhile is not touched.
       while (!ending?.aborted && (await store.ips.change(over, { warmupStartAt: null, warmupEndAt: null }))) finished++;
       return finished > 0 ? { finished } : undefined;
     },
@@ -247,14 +246,14 @@ export function finishWarmupsTask({
 
 interface ReverseDnsDeps {
   readonly store: Pick<Store, 'ips'>;
-  /** Asks anew: a cached answer would keep a change pending. */
+  /** Must not cache: a cached answer would keep a change pending. */
   readonly resolver: Resolver;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 const MINUTE_MS = 60_000;
-/** How long until the next look: one who waits for a change, or whose DNS was mute, wants to know soon. */
+/** Time until the next check: sooner while somebody waits for a change or DNS did not answer. */
 const NEXT_MS = {
   pending: 5 * MINUTE_MS,
   unknown: 5 * MINUTE_MS,
@@ -265,7 +264,7 @@ const IN_FLIGHT = 20;
 
 type Changes = Pick<IpRow, 'customState' | 'customError' | 'domain'>;
 
-/** Tests the custom reverse DNS of dedicated addresses: pending changes every five minutes, settled ones daily. */
+/** Checks the custom reverse DNS of dedicated addresses: pending changes every five minutes, settled ones daily. */
 export function retestReverseDnsTask(settings: { readonly hostname: string }, deps: ReverseDnsDeps): Task {
   const { store, clock, log } = deps;
 
@@ -274,7 +273,7 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
     const now = new Date(clock.now());
     const changes = found === 'unknown' ? undefined : settle(row, found, now, settings.hostname);
     const next = changes ? NEXT_MS[changes.customState ?? 'invalid'] : NEXT_MS.unknown;
-    // Only where nothing happened meanwhile: another change may have been asked for, or the address given back.
+    // Only if nothing changed meanwhile: another change may have been requested, or the address released.
     const { id, account, claim, customState, customSetAt, customTestAt } = row;
     const written = await store.ips.change(
       { id, account, claim, releasedAt: null, customState, customSetAt, customTestAt },
@@ -309,7 +308,7 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
 
 type LookupResult = { readonly forward: string | null; readonly reverse: string | null };
 
-/** What is wrong in either direction: the name must lead to the address, and the address to the name. */
+/** Checks both directions: the name must resolve to the address, and the address to the name. */
 async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<LookupResult | 'unknown'> {
   const [forward, reverse] = await Promise.all([
     checkA(resolver, customDomain ?? '', id),
@@ -320,12 +319,12 @@ async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<Lo
     : { forward: forward.error, reverse: reverse.error };
 }
 
-/** What the row says after a look. */
+/** The changes to the row after a check. */
 function settle(row: IpRow, { forward, reverse }: LookupResult, now: Date, hostname: string): Changes {
   if (forward === null && reverse === null)
     return { customState: 'valid', customError: null, domain: row.customDomain ?? row.domain };
   if (isPending(row, now)) return { customState: 'pending', customError: forward ?? PENDING_ERROR, domain: row.domain };
-  // What was never valid has not taken the place of the name before.
+  // A domain that was never valid never replaced the previous name.
   const domain = row.customState === 'valid' ? (row.homeDomain ?? fallbackDomain(row.id, hostname)) : row.domain;
   return { customState: 'invalid', customError: forward ?? reverse, domain };
 }

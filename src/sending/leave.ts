@@ -14,39 +14,37 @@ import type { Store } from '../store/store.ts';
 import type { Holding, Leave, Leaving } from './types.ts';
 
 interface LeaveSettings {
-  /**
-   * Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns.
-   */
+  /** Whether accounts, and subaccounts without a custom quota, are limited to the quota that their reputation earns. */
   readonly quota: boolean;
 }
 
 interface LeaveDeps {
   readonly store: Pick<Store, 'subaccounts' | 'counters'>;
   readonly ids: Pick<Ids, 'jitter'>;
-  /** How long mail has waited. */
+  /** Measures how long mail has waited. */
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
 }
 
-/** How long what the store said of a subaccount is believed. Milliseconds. */
+/** How long a subaccount's row is cached. Milliseconds. */
 const FRESH_MS = 5_000;
-/** How long mail waits for a subaccount to be resumed (documented). */
+/** How long mail waits for a paused subaccount to be resumed (documented). */
 const LONGEST_PAUSE_MS = 3 * 86_400_000;
-/** A quota may grow meanwhile, so nobody waits longer before asking again. */
+/** A quota may grow meanwhile, so mail is checked again at least this often. */
 const LONGEST_WAIT_MS = 600_000;
-/** While the store is away nobody knows who may send; it is asked again after this time. */
+/** Retry interval while the store is unavailable. */
 const AWAY_MS = 30_000;
 
 type Verdict = Exclude<Leave, { readonly kind: 'now' }>;
 
-/** One thing that may hold mail back. */
+/** The quota state of one account or subaccount. */
 interface Holder {
   readonly meter: Meter;
   readonly spread: Spread;
 }
 
 /**
- * Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its
- * hourly quota.
+ * Decides whether mail may leave now: its subaccount must exist and not be paused, and both subaccount and account must
+ * be within their hourly quotas.
  */
 export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving & Holding {
   const { store, ids } = deps;
@@ -60,7 +58,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
       return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()), deps.time);
     const all = [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])];
     for (const { meter } of all) await meter.read(now);
-    // From here on nothing is waited for, so that two that ask at once cannot both have the last place.
+    // No awaits from here on, so that two concurrent callers cannot both take the last place.
     for (const { meter, spread } of all) {
       const at = meter.freeAt(now);
       if (at > now) return { kind: 'later', at: Math.min(at, now + LONGEST_WAIT_MS) + spread.next(now, ids.jitter()) };
@@ -91,7 +89,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
   });
 }
 
-/** What was queued before the pause, or is due since, waits from then on. */
+/** The time waited counts from the pause, or from `queuedAt` if that is later. */
 function paused(
   { pausedAt }: SubaccountRow,
   queuedAt: number,
@@ -105,7 +103,7 @@ function paused(
   return { kind: 'later', at: now + (left > 0 ? Math.min(wait, left) : wait) };
 }
 
-/** Accounts and subaccounts that are kept in mind. One that is forgotten is read again. */
+/** Accounts and subaccounts kept in memory; evicted ones are read again. */
 const MAX_HOLDERS = 10_000;
 
 function createHolders(
@@ -136,7 +134,7 @@ function createHolders(
   };
 }
 
-/** What may be sent in an hour: a number, what the reputation earns, or no limit. */
+/** How much may be sent per hour: a number, what the reputation earns, or no limit. */
 type Limit = number | 'earned' | null;
 
 interface MeterSettings {
@@ -149,11 +147,11 @@ interface MeterSettings {
 /** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
 interface Meter {
   limit(limit: Limit): void;
-  /** Reads the counters, when what is known of them is old. */
+  /** Reads the counters unless the last reading is recent. */
   read(now: number): Promise<void>;
-  /** When one more may be sent: `now`, or the time at which enough of what was sent is an hour ago. */
+  /** When one more may be sent: `now`, or when enough of what was sent is more than an hour old. */
   freeAt(now: number): number;
-  /** One more is let go. */
+  /** Counts one more message as sent. */
   take(now: number): void;
 }
 
@@ -161,7 +159,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const KEPT_MS = 120_000;
 
-/** The counters at one time, with what this host has let go since, by the beginning of the minute. */
+/** The counters at one time, plus what this host has released since, by start of the minute. */
 interface Reading {
   readonly at: number;
   readonly quota: number;
@@ -169,9 +167,9 @@ interface Reading {
 }
 
 /**
- * A counter grows when a message was sent, which is a while after it was let go; what this host let go since a reading
- * is added to it. What was on its way at a reading is in neither, so the readings of the last minutes are kept, and the
- * highest of their sums counts.
+ * Counters grow when a message has been sent, a while after it was released, so what this host released since a reading
+ * is added to it. Mail in flight during a reading is in neither; therefore the readings of the last minutes are kept,
+ * and the highest of their sums counts.
  */
 function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }): Meter {
   let limit = settings.limit;
@@ -226,8 +224,8 @@ async function readCounters(
 }
 
 /**
- * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no
- * hour has more than the quota, wherever it begins.
+ * When the last 60 minutes have room for one more. A minute counts fully until all of it is an hour old, so that no 60
+ * minutes exceed the quota, wherever they begin.
  */
 function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number): number {
   const since = now - HOUR_MS - MINUTE_MS;
@@ -242,17 +240,17 @@ function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number
   return at;
 }
 
-/** Keeps those who wait from all asking at once. */
+/** Spreads the checks of waiting mail over time. */
 interface Spread {
-  /** How many milliseconds from now one that has to wait asks again; `chance` is in [0, 1). */
+  /** Milliseconds until the next check of a waiting message; `chance` is in [0, 1). */
   next(now: number, chance: number): number;
 }
 
 const LONGEST_MS = 15 * MINUTE_MS;
-/** Putting one off is a write to the spool; so many in a minute are cheap. */
+/** Putting a message off is a write to the spool; this many per minute are cheap. */
 const ASKS_PER_MINUTE = 1200;
 
-/** Every minute, and less often when so many wait that their asking would be a load of its own. */
+/** Checks every minute, or less often if so many messages wait that checking would be a load of its own. */
 function createSpread(): Spread {
   let span = MINUTE_MS;
   let asked = 0;
@@ -265,7 +263,7 @@ function createSpread(): Spread {
         from = now;
       }
       asked++;
-      // Half of it by chance, so that what was queued together does not ask together for ever.
+      // Half of it is random, so that mail queued together does not stay together.
       return Math.round((span * (1 + chance)) / 2);
     },
   });
@@ -278,18 +276,18 @@ interface ReleasingDeps {
   readonly log: Log;
 }
 
-/** Mail of a subaccount that is held back, or is no longer. */
+/** Holds back or releases the mail of a subaccount. */
 export interface Releasing {
-  /** None of it leaves from now on. */
+  /** Stops its mail from now on. */
   hold(account: string, subaccount: string): void;
   /**
-   * Lets it leave at once, now that it may. Never throws: what it cannot release asks again by itself, within a minute
-   * or so. Answers how many.
+   * Releases its mail immediately after a change allows it. Never throws: what cannot be released is checked again
+   * within a minute or so. Returns how many were released.
    */
   release(account: string, subaccount: string): Promise<number>;
 }
 
-/** Releases what waits on the spool of this host, whenever it was put there. */
+/** Releases what waits on this host's spool, whenever it was queued. */
 export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): Releasing {
   return frozen({
     hold: holding.changed,

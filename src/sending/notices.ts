@@ -13,12 +13,12 @@ import type { Store } from '../store/store.ts';
 import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
 interface NoticeDeps {
-  /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */
+  /** The sender of notices (`mail.from`), who also gets their bounces. */
   readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
   readonly clock: Clock;
-  /** How long notices have been tried. */
+  /** Measures how long notices have been tried. */
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
   readonly ids: Ids;
   readonly log: Log;
@@ -28,20 +28,20 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Longer than the mailer's deadline, so that nobody else sends what one process is sending. */
+/** Longer than the mailer's deadline, so that no other process sends the same notice. */
 const CLAIM_MS = 5 * MINUTE_MS;
 const BACKOFF_MS = [1, 5, 15, 30, 60, 120, 240].map((minutes) => minutes * MINUTE_MS);
-/** Rows whose time is far ahead that are looked at in one run. */
+/** Rows due far in the future that one run examines. */
 const LOOK_AHEAD = 1000;
-/** How long a notice is tried. */
+/** How long delivery of a notice is attempted. */
 const TRIED_MS = DAY_MS;
 const KEPT_MS = 30 * DAY_MS;
-/** Notices on their way at one time. */
+/** Notices sent concurrently. */
 const AT_ONCE = 5;
 const PURGED_AT_ONCE = 200;
 const LONGEST_REASON = 300;
 
-/** The part that sends notices. */
+/** Creates the part that sends notices. */
 export function createNotices(deps: NoticeDeps): Notices {
   const { store, mailer, clock, ids, log } = deps;
   const attempt = createAttempt(deps);
@@ -49,7 +49,7 @@ export function createNotices(deps: NoticeDeps): Notices {
   let wanted = false;
   let stopped = false;
 
-  /** Sends now, without anybody waiting for it; the task comes again for what goes wrong here. */
+  /** Sends now, in the background; the task retries what fails here. */
   function sendSoon(): void {
     wanted = true;
     sendDue().catch((error: unknown) => log.error('task.fault', { task: 'send-notices', error }));
@@ -58,7 +58,7 @@ export function createNotices(deps: NoticeDeps): Notices {
   function sendDue(): Promise<Tally> {
     return (running ??= sendAll().finally(() => {
       running = undefined;
-      if (wanted && !stopped) sendSoon(); // one that came in after the last look
+      if (wanted && !stopped) sendSoon(); // one arrived after the last query
     }));
   }
 
@@ -100,12 +100,12 @@ export function createNotices(deps: NoticeDeps): Notices {
     async stop() {
       stopped = true;
       mailer.stop();
-      await running?.catch(() => undefined); // whoever asked has heard of it
+      await running?.catch(() => undefined); // the caller has had the error
     },
   });
 }
 
-/** What is due by the clock, or else what a clock that was ahead put off: nothing waits longer than it was told to. */
+/** Finds due notices, or else those that a clock that was ahead put off: none waits longer than its backoff. */
 async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<readonly NoticeRow[]> {
   const due = await notices.many(
     { state: 'waiting', dueAt: { range: { lte: new Date(now) } } },
@@ -119,10 +119,10 @@ async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<r
   return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + AGREE_MS).slice(0, AT_ONCE);
 }
 
-/** How long a notice waits after so many attempts, in milliseconds. */
+/** The backoff after so many attempts, in milliseconds. */
 const backoff = (attempts: number) => (attempts === 0 ? 0 : (BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS));
 
-/** One attempt at one notice: claimed, handed to the mailer, settled. */
+/** Makes one attempt at a notice: claim, send, settle. */
 function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
   const { store, mailer, clock, log } = deps;
 
@@ -135,7 +135,7 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
     }
   }
 
-  /** A clock that is wrong at the start must not use up a notice's time. */
+  /** A clock that is wrong at startup must not use up a notice's time. */
   function triedFor({ createdAt }: NoticeRow): number {
     return deps.time.sure() ? deps.time.age(createdAt.getTime()) : 0;
   }
@@ -145,9 +145,9 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
       { id: row.id, state: 'waiting', dueAt: row.dueAt },
       { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
     );
-    if (!claimed) return undefined; // another process has it
+    if (!claimed) return undefined; // another process claimed it
     const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now(), triedFor(claimed));
-    // Before the end is noted: cut off in between, it is tried to be told again, under the same id.
+    // Before the result is stored: after an interruption the bounce is stored again, under the same id.
     if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
     await store.notices.change({ id: row.id, state: 'waiting' }, patch);
     const fields = {
@@ -164,8 +164,8 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
 }
 
 /**
- * Tells the sender of our own mail what was never delivered (RFC 5321 section 6.1). Its text stays away, for it may
- * hold a link that proves something. What cannot be told to the sender is in the log, and never bounces again.
+ * Sends the operator a bounce for an undeliverable notice (RFC 5321 section 6.1), without its text, which may contain a
+ * secret link. A bounce never bounces; if it cannot be delivered, there is only the log.
  */
 async function bounce(
   { store, clock, from }: NoticeDeps,
@@ -175,7 +175,7 @@ async function bounce(
   const sender = toPlainAddress(from);
   if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
   const now = new Date(clock.now());
-  const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nIt is not tried again.\n`;
+  const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nNo further attempts will be made.\n`;
   const row = {
     account,
     to: sender,
@@ -196,10 +196,7 @@ interface Tally {
   failed: number;
 }
 
-/**
- * What protects a person from mail that others ask for: each address by itself, and what one account asks for at one
- * domain.
- */
+/** Limits that protect people from mail that others request: per address, and per account and domain. */
 function quotasFor(account: string, address: string): readonly Quota[] {
   const domain = address.slice(address.lastIndexOf('@') + 1);
   return [
@@ -209,7 +206,7 @@ function quotasFor(account: string, address: string): readonly Quota[] {
   ];
 }
 
-/** What comes next for a notice, by what became of its attempt. */
+/** The changes to a notice's row after an attempt. */
 function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: number) {
   if (outcome.kind === 'sent')
     return { kind: outcome.kind, state: 'sent' as const, text: '', dueAt: new Date(now), lastError: null };
@@ -228,8 +225,8 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
 }
 
 /**
- * Removes notices that ended before `before`, links that were over by then, and places of quotas that nobody takes any
- * more.
+ * Deletes notices that ended before `before`, links that had expired by then, and unused quota places. Returns how
+ * many.
  */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
@@ -247,13 +244,13 @@ async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
 }
 
 interface MailerSettings {
-  /** What Message-IDs end in. */
+  /** The domain of Message-IDs. */
   readonly hostname: string;
-  /** The sender, in the header and in the envelope. */
+  /** The sender, in header and envelope. */
   readonly from: string;
 }
 
-/** Writes mail of our own and has it carried. */
+/** Composes notices and sends them. */
 export function createMailer(
   { hostname, from }: MailerSettings,
   { carrier }: { readonly carrier: MailCarrier },
@@ -266,7 +263,7 @@ export function createMailer(
       text: mail.text,
       date: mail.at,
       messageId: `<${mail.id}@${hostname}>`,
-      // RFC 3834 section 5: no vacation notices, please.
+      // RFC 3834 section 5: suppresses vacation replies.
       headers: { 'Auto-Submitted': 'auto-generated' },
       disableFileAccess: true,
       disableUrlAccess: true,
@@ -290,10 +287,7 @@ export function createMailer(
   });
 }
 
-/**
- * A refusal of the message by a 5xx is final, and so is a domain that takes no mail; everything else may be better
- * later.
- */
+/** A 5xx reply and a domain that accepts no mail are permanent; everything else is retried. */
 function toOutcome(attempt: MailAttempt): MailOutcome {
   if (attempt.kind === 'unanswered') return { kind: attempt.permanent ? 'failed' : 'deferred', reason: attempt.reason };
   const { code, diag, host, address } = attempt;
@@ -301,7 +295,7 @@ function toOutcome(attempt: MailAttempt): MailOutcome {
   return { kind: code >= 500 ? 'failed' : 'deferred', reason: `${host} (${address}): ${code} ${diag}` };
 }
 
-/** At most `places` in any `ms` milliseconds of what `name` names. */
+/** At most `places` in any `ms` milliseconds, counted by `name`. */
 interface Quota {
   readonly name: string;
   readonly places: number;
@@ -314,8 +308,8 @@ interface QuotaPlace {
 }
 
 /**
- * Takes a place of every quota, or of none. A place is a row that is held until a time; a step of the store hands it to
- * one asker only, so any number of processes that ask at once get no more than there are.
+ * Takes a place of every quota, or of none. A place is a row held until a time; a conditional write gives it to one
+ * caller only, so concurrent processes never exceed the quota.
  */
 async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
   const taken: QuotaPlace[] = [];
@@ -340,24 +334,24 @@ async function takePlace(
     const id = `${name} ${number}`;
     if ((await quotas.insert({ id, until })) === 'inserted') return { id, until };
     if (await quotas.change({ id, until: { range: { lte: now } } }, { until })) return { id, until };
-    // Nobody honest takes a place for longer: the clock was ahead then.
+    // No valid place is held this long: the clock was ahead when it was taken.
     if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + AGREE_MS) } } }, { until }))
       return { id, until };
   }
   return undefined;
 }
 
-// Much less than RFC 5321 allows, on purpose: what cannot be quoted, escaped or routed on (`!`, `%`, `|`, `/`) cannot
-// be misread by any server on the way, nor end up in a header as anything but an address.
+// Deliberately much less than RFC 5321 allows: without characters that could be quoted, escaped or routed on (`!`, `%`,
+// `|`, `/`), no server can misread an address and no header can contain anything else.
 const MAILBOX = /^[A-Za-z0-9_+=~&-]+(?:\.[A-Za-z0-9_+=~&-]+)*$/;
 const LONGEST_MAILBOX = 64; // RFC 5321 section 4.5.3.1.1
 
-/** Whether we write to a mailbox of this name: letters, digits, `_ + = ~ & -`, and dots between them. */
+/** Whether we send to this local part: letters, digits, `_ + = ~ & -`, and dots between them. */
 export function isPlainMailbox(text: string): boolean {
   return text.length <= LONGEST_MAILBOX && MAILBOX.test(text);
 }
 
-/** An address that we write to, with its domain as lower-case A-labels; undefined for one that we do not. */
+/** Normalizes an address that we send to, its domain to lower-case A-labels; undefined for others. */
 export function toPlainAddress(text: string): string | undefined {
   const at = text.lastIndexOf('@');
   const domain = toAsciiDomain(text.slice(at + 1));
@@ -365,7 +359,7 @@ export function toPlainAddress(text: string): string | undefined {
   return `${text.slice(0, at)}@${domain}`;
 }
 
-/** Sends the mail of our own that is due again, and forgets what is over. New mail does not wait for this. */
+/** Retries notices that are due, and purges old ones. New notices are sent without it. */
 export function sendNoticesTask(deps: {
   readonly notices: Pick<Notices, 'sendDue' | 'purge'>;
   readonly clock: Clock;

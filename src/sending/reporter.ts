@@ -20,37 +20,37 @@ interface ReporterDeps {
   readonly log: Log;
 }
 
-/** Tells the store what became of mail that went out. */
+/** Records in the store what became of outbound mail. */
 export interface Reporter extends Service {
-  /** There are new reports. */
+  /** New reports were written. */
   poke(): void;
-  /** Everything has been told. */
+  /** Whether all reports have been recorded, except those being retried. */
   idle(): boolean;
 }
 
-/** Reports that are told before the spool forgets them, together. */
+/** Reports recorded before the spool forgets them, together. */
 const BATCH = 50;
-/** So many can share one write of the spool, and mail coming in has its turn. */
+/** Lets many reports share one spool write, and incoming mail in between. */
 const PACE_MS = 20;
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 60_000;
-/** A report that the store cannot take, although it is there, is told again now and then, and holds up no other. */
+/** A report that fails although the store is available is retried at this interval, without blocking others. */
 const STUBBORN_MS = 300_000;
 
 /**
- * Takes reports off the spool, oldest first, and records them; only then the spool may forget them. What was cut off in
- * between is told twice and recorded once, for events have the ids of their reports. While the store is away it waits:
- * reports stay.
+ * Takes reports off the spool, oldest first, and records them; only then may the spool forget them. After an
+ * interruption a report is recorded again, but counted once, because events have the ids of their reports. While the
+ * store is unavailable, reports stay on the spool.
  */
 export function createReporter({ spool, recorder, clock, log }: ReporterDeps): Reporter {
-  /** Those that failed for a reason of their own, and when they may be told again. */
+  /** Reports that failed on their own account, and when they may be retried. */
   const stubborn = new Map<string, number>();
   let phase: 'new' | 'running' | 'stopped' = 'new';
   let wait = FIRST_WAIT_MS;
   let working: Promise<void> | undefined;
   let fresh = false;
   let cancel = (): void => {};
-  /** What it waits for before it goes on, if anything. */
+  /** What it is waiting for, if anything. */
   let pausing: 'pace' | 'store' | 'stubborn' | undefined;
 
   function poke(): void {
@@ -74,7 +74,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
       if (!(error instanceof StoreAway) && phase === 'running') log.error('event.fault', { error });
       return 'failed' as const;
     });
-    // In the same step as the look at `fresh` below: whoever pokes in between would be heard by nobody.
+    // Must be set synchronously with the check of `fresh` below; otherwise a poke in between would be lost.
     working = undefined;
     if (phase !== 'running') return;
     if (outcome === 'failed') {
@@ -93,7 +93,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     const ready = found.filter(({ id }) => (stubborn.get(id) ?? now) <= now).slice(0, BATCH);
     const turns = new Map<string, Promise<unknown>>();
     const told = await atOnce(ready, (report) => {
-      // Those of one message in their order.
+      // Reports on one message are recorded in order.
       const about = readReport(report)?.event.message ?? report.id;
       const mine = Promise.resolve(turns.get(about)).then(() => tell(report));
       turns.set(about, mine);
@@ -106,7 +106,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     return ready.length === BATCH ? 'more' : 'done';
   }
 
-  /** Whether it has been told; false: the store is away. */
+  /** Whether it was recorded; false: the store is unavailable. */
   async function tell(report: Report): Promise<boolean | 'refused'> {
     try {
       await record(report);
@@ -124,7 +124,8 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     if (!told) throw new Error('a report cannot be read');
     const { event, sent } = told;
     if ((await recorder.record(event)) !== 'unknown') return;
-    // The store was away when the message came. A lost message has no row, and nothing to make one of.
+    // The store was unavailable when the message was submitted. A lost message has no row, and no data to create one
+    // from.
     if (sent) await recorder.begin(sent);
     if ((await recorder.record(event)) === 'unknown')
       log.warn('event.fault', { report: report.id, reason: 'its message has no row' });
@@ -145,20 +146,17 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
   });
 }
 
-/** What happened to mail going out, as the events of messages have it. */
+/** An event of an outbound message, as it is recorded. */
 export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
   readonly links?: readonly string[];
 }
 
-/** A report as the store gets it. */
+/** A parsed report. */
 interface OutcomeReport {
   readonly event: MessageEvent;
-  /**
-   * The row of its message, in case it could not be written when the message came. Null when the message itself was
-   * lost.
-   */
+  /** The message's row, in case it could not be written at submission. Null if the message itself was lost. */
   readonly sent: NewSentMessage | null;
 }
 
@@ -169,17 +167,17 @@ interface Body {
 
 interface ReportFacts {
   readonly delivery: SentDelivery;
-  /** Attempts made before. */
+  /** Previous attempts. */
   readonly attempts: number;
   /** Milliseconds since 1970. */
   readonly at: number;
-  /** On the spool; undefined when it was lost. */
+  /** On the spool; undefined if it was lost. */
   readonly message: Message | undefined;
 }
 
 /**
- * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that
- * a crash made twice is one event.
+ * Makes the report of an attempt. Its id, also the event's, is derived from the kind, the delivery and the attempt, so
+ * that an attempt repeated after a crash is one event.
  */
 export function toReport({ delivery, attempts, at, message }: ReportFacts, { kind, detail, links }: Happening): Report {
   const { id, account } = delivery;
@@ -192,7 +190,7 @@ export function toReport({ delivery, attempts, at, message }: ReportFacts, { kin
   return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };
 }
 
-/** Undefined: the text is no report, because the disk damaged it or a later version wrote it. */
+/** Parses a report. Undefined if the disk damaged it or a later version wrote it. */
 export function readReport({ id, body }: Report): OutcomeReport | undefined {
   try {
     // Written by `toReport` and kept by the spool, which is trusted.
@@ -208,14 +206,14 @@ export function readReport({ id, body }: Report): OutcomeReport | undefined {
 
 const DAY = 24 * 3_600_000;
 
-/** What is to be told of an attempt: every deferral here, however often. */
+/** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
   const places = attempt.kind === 'answered' ? { source_ip: attempt.source, destination_ip: attempt.address } : {};
   return { kind: outcome === 'delivered' ? 'send' : 'deferral', detail: { diag: wordsOf(attempt), ...places } };
 }
 
-/** What is told of mail whose time was over before anybody took it. */
+/** The bounce event of mail that expired undelivered. */
 export function toExpiry(last: string): Happening {
   const diag = `4.4.7 delivery time expired${last === '' ? '' : `; the last answer was: ${last}`}`;
   const { kind, description, bgtools_code: code } = classifyReply(451, '4.4.7');
@@ -223,8 +221,8 @@ export function toExpiry(last: string): Happening {
 }
 
 /**
- * Of the deferrals of a message the first is told, and then one a day: readers want to know that it hangs, not each
- * time. `before` is the age of the message at its previous attempt, `age` its age now.
+ * Whether a deferral is recorded: the first one, then one a day. `before` is the age of the message at its previous
+ * attempt, `age` its age now; milliseconds.
  */
 export function tellsDeferral(attempts: number, before: number, age: number): boolean {
   return attempts === 0 || Math.floor(age / DAY) > Math.floor(before / DAY);

@@ -15,28 +15,28 @@ import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from '
 import type { Claim, Scheduling } from './scheduling.ts';
 import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sources } from './types.ts';
 
-// The road of the kind `outbound`: mail of an account, composed for its recipient and carried to a server of theirs.
+// The road of the kind `outbound`: accounts' mail, composed for each recipient and delivered to a server of theirs.
 
-/** Who may sign a message. Null: it goes out unsigned. */
+/** Finds the signing key for a message. Null: it is sent unsigned. */
 export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
 
-/** The parts that only mail going out needs. */
+/** The parts that only outbound mail needs. */
 export interface MailParts {
   readonly leaving: Leaving;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
-  /** The number of an account; undefined when there is none of that id. */
+  /** The number of an account; undefined if there is no such account. */
   numberOf(account: string): Promise<number | undefined>;
-  /** Throws StoreAway as long as the secret for tokens could not be read, or what belongs to the account. */
+  /** Throws `StoreAway` if the token secret or the account's domains cannot be read. */
   composing(account: string, outgoing: Outgoing): Promise<Omit<ComposeSettings, 'trace'>>;
-  /** There is something to be told: reports were written. */
+  /** Called after reports were written. */
   reported(): void;
 }
 
 interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
-  /** How long mail is tried. */
+  /** How long delivery is attempted. */
   readonly maxAgeHours: number;
 }
 
@@ -57,16 +57,16 @@ interface Loaded {
   readonly outgoing: Outgoing;
 }
 
-/** The reason of a reject is one of the words that consumers know; the sentence goes beside it. */
+/** The reason of a reject is one of the words that clients know; the explanation is in `diag`. */
 const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({
   kind: 'reject',
   detail: { reason, diag },
 });
 const LOST = rejected('invalid', 'the message was lost on our disk');
-/** No claim to be given back. */
+/** No claim to release. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 
-/** The road of mail going out. */
+/** Creates the road of outbound mail. */
 export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
   const { spool, leaving, scheduling, clock, log, time } = deps;
   const limit = settings.maxAgeHours * 3_600_000;
@@ -78,7 +78,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       if (!found) return await end(waiting, engine, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
       if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at, engine);
-      // As late as can be, so that what is held back can be cancelled; before anything is told of it.
+      // As late as possible, so that held-back mail can still be cancelled, but before any event is recorded.
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
       if (leave.kind === 'never')
@@ -90,10 +90,10 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
         found.message,
         'dead',
         toExpiry('it was held back'),
-        'held back until its time was over',
+        'held back until it expired',
       );
     } catch (error) {
-      // That the store is away is logged once, and not for every mail.
+      // Store outages are logged once, not for every message.
       if (error instanceof StoreAway) return { kind: 'put off' };
       throw error;
     }
@@ -105,12 +105,15 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return found && outgoing && { ...found, outgoing };
   }
 
-  /** Whoever may still be cancelled or moved asks the store; once it was attempted it is too late for both. */
+  /**
+   * Only a message that can still be cancelled or moved asks the store; after its first attempt it is too late for
+   * both.
+   */
   async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
     return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
   }
 
-  /** Does what somebody wished meanwhile. Nothing is told of a message that was cancelled. */
+  /** Applies the cancellation or the move. A cancelled message gets no event. */
   async function giveWay(
     { delivery, parked }: Waiting,
     claim: Exclude<Claim, { readonly kind: 'ours' }>,
@@ -123,7 +126,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
 
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
-  /** Written down, so that a restart keeps to it; no attempt is counted. */
+  /** Persisted, so that a restart keeps the time; no attempt is counted. */
   async function putOff({ delivery }: Waiting, at: number, engine: Engine): Promise<Carried> {
     await engine.settle(delivery, { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
     return { kind: 'put off', at };
@@ -134,14 +137,14 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
     if (!job)
-      return await end(waiting, engine, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
+      return await end(waiting, engine, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
     const [composed, sourceAddresses] = await Promise.all([
       deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed, engine);
     if (!(await gate.enter())) {
-      // Until its destination is back it can be cancelled again. Where the store cannot be told, it cannot.
+      // It can be cancelled again until its destination is back; if the store is unavailable, it cannot.
       if (first) await scheduling.release(delivery.id).catch(() => undefined);
       return { kind: 'turned back' };
     }
@@ -157,8 +160,8 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   }
 
   /**
-   * What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be
-   * mended.
+   * If a message can never be composed, it ends now; if the fault is ours, it is retried as long as all mail, since it
+   * may be fixed.
    */
   async function refuse(
     waiting: Waiting,
@@ -177,7 +180,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return { kind: 'settled', settled, result: summaryOf(attempt) };
   }
 
-  /** The same job at every attempt, so that the same mail goes out. */
+  /** The same job for every attempt, so that the same message is sent. */
   async function toJob(
     { delivery, budgetFrom }: Waiting,
     { message, body, outgoing }: Loaded,
@@ -208,7 +211,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     gate: Gate,
     engine: Engine,
   ): Promise<Carried> {
-    // Those that are cut at the end of the process say nothing of their destination.
+    // Attempts cut off at shutdown tell nothing about the destination.
     if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
     const happening = toHappening(attempt, settled);
@@ -233,7 +236,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     });
   }
 
-  /** Whether a deferral is worth telling. When the history cannot be read it is not. */
+  /** Whether a deferral is worth an event. If the history cannot be read, it is not. */
   async function isNews({ delivery, attempts, budgetFrom }: Waiting): Promise<boolean> {
     if (attempts === 0) return true;
     const before = await spool.attempts(delivery.id).catch(() => []);
@@ -242,7 +245,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return tellsDeferral(attempts, Math.max(0, age - since), age);
   }
 
-  /** Ends it without a server having been asked. */
+  /** Ends a delivery without an attempt. */
   async function end(
     waiting: Waiting,
     engine: Engine,
@@ -286,16 +289,16 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
     concurrencyAtStart: settings.concurrencyAtStart,
-    // Mail servers are slow on purpose: greylisting, tarpits, filters that take their time.
+    // Mail servers are slow on purpose: greylisting, tarpits, slow filters.
     heedsLatency: false,
     limit,
     timed: true,
-    // Bounces are nothing that somebody must look after.
+    // Bounces need nobody's attention.
     isAlarming: () => false,
     attempt,
     async expire(waiting, engine): Promise<Carried> {
       const found = await load(waiting);
-      // Its time is over whatever the store would say; a store that is away need not be waited for.
+      // The delivery has expired whatever the store says, so an unavailable store is not waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
@@ -313,12 +316,12 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   });
 }
 
-/** What is sent is told with its tracked links. */
+/** Adds the tracked links to a send event. */
 function withLinks(happening: Happening, links: readonly string[]): Happening {
   return happening.kind === 'send' && links.length > 0 ? { ...happening, links } : happening;
 }
 
-/** Counts what became of mail, by the kind of its event. */
+/** Counts results by kind of event. */
 function createResultMeters(metrics: Metrics): (kind: Happening['kind']) => void {
   const results = new Map<string, Counter>(
     ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
@@ -329,7 +332,7 @@ function createResultMeters(metrics: Metrics): (kind: Happening['kind']) => void
   return (kind) => results.get(kind)?.add();
 }
 
-/** What the server said: of a refusal as the event has it. */
+/** The server's reply; of a refusal as in the event. */
 function diagOf(attempt: MailAttempt, { detail }: Happening): string {
   return String(detail['diag'] ?? (attempt.kind === 'answered' ? `smtp;${attempt.code} ${attempt.diag}` : ''));
 }

@@ -11,64 +11,66 @@ interface SchedulingDeps {
   readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags'>;
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
   readonly clock: Clock;
-  /** Nothing is forgotten by a clock that cannot be believed. */
+  /** Nothing is deleted while the clock is in doubt. */
   readonly time: Pick<RunningTime, 'sure'>;
 }
 
-/** Whether a wish came in time. `late`: the host that has the message has claimed it, and may have sent it. */
+/** Whether a change came in time. `late`: the host that has the message has claimed it, and may have sent it. */
 type WishOutcome = 'done' | 'late';
 
 /**
- * What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before
- * that time. `first`: nobody has claimed it before, so that nobody can have sent it.
+ * The answer to a host that is about to send a message: `ours`: send it; `cancelled`; `moved`: not before `at`.
+ * `first`: nobody claimed it before, so nobody can have sent it.
  */
 export type Claim =
   | { readonly kind: 'ours'; readonly first: boolean }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'moved'; readonly at: number };
 
-/**
- * Messages that are to be sent later, while they wait. What is waited for here is the store's to say, whichever host is
- * asked.
- */
+/** Scheduled messages, before they are sent. The store is authoritative for their state, whichever host is asked. */
 export interface Scheduling {
-  /** `done`: no host sends it any more, not even one that is down now. Asked again it finishes what was cut off. */
+  /**
+   * `done`: no host will send it, not even one that is down now. Calling it again completes an interrupted
+   * cancellation.
+   */
   cancel(row: ScheduledRow): Promise<WishOutcome>;
   /**
-   * Sends it at another time; one that has passed means now. `done`: no host sends it before. One that has to send it
-   * earlier hears of that within a minute.
+   * Reschedules a message; a time in the past means now. `done`: no host sends it earlier. A host that has to send it
+   * sooner learns of that within a minute.
    */
   move(row: ScheduledRow, at: Date): Promise<WishOutcome>;
   /**
-   * Claims a message of this host's spool whose time has come: from then on nobody can cancel or move it. Whoever has
-   * claimed it gets it again, so that a process that ended in between goes on. Throws StoreAway: nobody knows, and it
-   * has to wait.
+   * Claims a message on this host's spool whose time has come; after that it cannot be cancelled or moved. A claim can
+   * be repeated, so that a process that ended in between can continue. Throws `StoreAway`: the state is unknown and the
+   * message has to wait.
    */
   claim(delivery: string): Promise<Claim>;
-  /** Gives a first claim back, of which nothing was sent. */
+  /** Releases a first claim when nothing was sent. */
   release(delivery: string): Promise<void>;
   /**
-   * Does what other hosts were asked to do about messages that wait here, and forgets rows that are of no more use.
-   * Answers how many of both.
+   * Applies changes made on other hosts to messages on this spool, and deletes rows that are no longer needed. Returns
+   * the number of both.
    */
   tend(): Promise<number>;
 }
 
-/** Rows of one step. */
+/** Rows per query. */
 const STEP = 200;
 const DAY_MS = 86_400_000;
-/** So long it can be said that a message has left. */
+/** How long a claimed row is kept after its send time, so that a late change can be refused as such. */
 const LEFT_MS = DAY_MS;
-/** So long a host may be down and hear at its return that a message was cancelled. */
+/**
+ * How long a row is kept after its send time: a host that was down that long still learns that a message was cancelled.
+ */
 const WAITED_MS = 365 * DAY_MS;
-/** Timers run by another clock than the wall's: nobody puts a message off for what lies between the two. */
+/** Timers do not run by the wall clock: a message is not put off for a difference this small. */
 const SLACK_MS = 1000;
 
 const UNCLAIMED = { in: [null, 'moved'] } as const;
 
 export function createScheduling({ store, spool, clock, time }: SchedulingDeps): Scheduling {
   const { scheduled } = store;
-  /** How the delivery stands; undefined: it is not here, but on the spool of another host, or not on any yet. */
+  /** The state of the delivery on this host; undefined: it is on another host's spool, or not on any yet. */
   const stateOf = async ({ delivery }: ScheduledRow): Promise<DeliveryState | undefined> =>
     (await spool.delivery(delivery))?.state;
   const selected = ({ account, delivery }: ScheduledRow) => ({
@@ -85,7 +87,8 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
   }
 
   /**
-   * The row of what is cancelled goes last, when its delivery is over; where that is not here, its own host does it.
+   * Drops a cancelled delivery and its rows; the schedule row last, once the delivery is settled. If the delivery is on
+   * another host, that host deletes the row.
    */
   async function finish(row: ScheduledRow): Promise<boolean> {
     await spool.drop(selected(row), clock.now());
@@ -103,11 +106,11 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     return 'done';
   }
 
-  /** Takes the time of the row over to the spool, if the delivery is here. */
+  /** Copies the row's time to the spool, if the delivery is here. */
   async function align(row: ScheduledRow): Promise<boolean> {
     const moved = await spool.reschedule(selected(row), Math.max(row.sendAt.getTime(), clock.now()));
     if (moved === 0 && (await stateOf(row)) === undefined) return false;
-    // Not if it was moved again meanwhile.
+    // Only if it was not moved again meanwhile.
     return (await scheduled.change({ id: row.id, state: 'moved', sendAt: row.sendAt }, { state: null })) !== undefined;
   }
 
@@ -126,15 +129,15 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
       await align(row);
       return { kind: 'moved', at: row.sendAt.getTime() };
     }
-    if (row) return await claim(delivery); // it was moved once more in this moment, to now
-    // Without a row (the store was set back, or forgot it after a year) we still owe the mail that we took, unless it
-    // was cancelled on this host in this moment: then its delivery was dropped before its row went.
+    if (row) return await claim(delivery); // just moved again, to now
+    // Without a row (the store was restored from a backup, or deleted it after a year) accepted mail is still owed,
+    // unless it was just cancelled on this host: then its delivery was dropped before its row.
     return (await spool.delivery(delivery))?.state === 'waiting'
       ? { kind: 'ours', first: false }
       : { kind: 'cancelled' };
   }
 
-  /** Does `work` for every row of a state, whichever host has it. Answers for how many it did something. */
+  /** Runs `work` for every row of a state whose delivery is on this host. Returns for how many it made a change. */
   async function tendAll(state: 'cancelled' | 'moved', work: (row: ScheduledRow) => Promise<boolean>): Promise<number> {
     let count = 0;
     for (let last = ''; ; ) {
@@ -167,7 +170,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
   });
 }
 
-/** Does on this host what was wished on others about messages that are to be sent later. */
+/** Applies changes to scheduled messages that other hosts received. */
 export function tendScheduledTask({ scheduling }: { readonly scheduling: Pick<Scheduling, 'tend'> }): Task {
   return {
     perHost: true,

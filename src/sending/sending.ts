@@ -38,10 +38,10 @@ interface SendingDeps {
   readonly log: Log;
 }
 
-/** How long the number of an account is believed; it never changes, but the account may go. Milliseconds. */
+/** How long an account's number is cached. It never changes, but the account may be deleted. Milliseconds. */
 const FRESH_MS = 60_000;
 
-/** What mail going out needs of the store and of those who know about it, and who tells the store what became of it. */
+/** Builds what the outbound road needs from the store, and the reporter that records results there. */
 export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
@@ -70,7 +70,7 @@ export function createSending(
 }
 
 interface SignerSettings {
-  /** Signs when the sender's domain may not; empty: then nothing does. Its record is the operator's to publish. */
+  /** Signs if the sender's domain may not; empty: such mail is not signed. The operator publishes its DKIM record. */
   readonly ownDomain: string;
   readonly dkimSelector: string;
 }
@@ -83,12 +83,12 @@ interface SignerDeps {
 
 type Signer = ComposeJob['dkim'];
 
-/** How long an answer is believed: a domain that was verified just now need not wait for long. */
+/** How long the signer is cached: short, because a domain may just have been verified. Milliseconds. */
 const KEY_FRESH_MS = 10_000;
 
 /**
- * Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else
- * nobody.
+ * Chooses the signer of a message: the domain that its account named, else the sender's, if allowed; else our own; else
+ * none.
  */
 export function createSignerOf(
   { ownDomain, dkimSelector }: SignerSettings,
@@ -96,7 +96,7 @@ export function createSignerOf(
 ): SignerOf {
   const known = createRecent(find, KEY_FRESH_MS);
 
-  /** `key` is an account and domains that may be asked for, apart by spaces: neither holds one. */
+  /** `key` is an account and candidate domains, separated by spaces, which neither contains. */
   async function find(key: string): Promise<Signer> {
     const [account = '', ...wanted] = key.split(' ');
     for (const domain of wanted) {

@@ -19,9 +19,9 @@ import type { OwnDomains } from './domains/own-domains.ts';
 import type { Leaving, RecipientOutcome, Submission, SubmitOutcome, Submitting } from './types.ts';
 
 interface SubmitSettings {
-  /** Stands in our Received line. */
+  /** Used in our Received line. */
   readonly hostname: string;
-  /** Where bounces come back to: nobody's mailbox. */
+  /** The domain of return paths; it has no mailboxes. */
   readonly returnDomain: string;
 }
 
@@ -38,25 +38,25 @@ interface SubmitDeps {
   readonly metrics: Metrics;
 }
 
-/** Chunks that a body is written in; no part of the spool holds more than it has to. */
+/** Chunk size for writing a body to the spool, which bounds the memory that each write takes. */
 const CHUNK_BYTES = 65_536;
 
-/** A submission with its recipients sorted: who gets it, who must not, who cannot. */
+/** A submission with its recipients sorted: deliverable, suppressed, invalid. */
 interface SortedSubmission {
   readonly submission: Submission;
   readonly messageId: string;
   readonly receivedAt: number;
   readonly deliveries: readonly Delivery[];
   readonly suppressed: readonly { readonly delivery: Delivery; readonly reason: string }[];
-  /** The rows of all of them, by the delivery's id. */
+  /** Message rows by delivery id. */
   readonly rows: ReadonlyMap<string, NewSentMessage>;
   readonly answers: readonly RecipientOutcome[];
 }
 
 /**
- * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be
- * mailed. Its rows come after the sync; when the store goes away just then, they are made when the deliveries are
- * reported.
+ * Accepts an account's mail: one message on the spool, with a delivery for each recipient that is not suppressed. Its
+ * rows are written after the sync; if the store becomes unavailable in between, they are created when the deliveries
+ * are reported.
  */
 export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
   const { store, log } = deps;
@@ -87,7 +87,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
         count(sorted);
         return { outcome, recipients: sorted.answers };
       } catch (error) {
-        // that it is away is logged once
+        // store outages are logged elsewhere, once
         if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
         return { outcome: 'fault' };
       }
@@ -167,7 +167,7 @@ async function sort(
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
 }
 
-/** The account may not write From this address: nobody gets the message, and nothing is kept of it. */
+/** The account may not use this From address: all recipients are rejected and nothing is stored. */
 function refuseSender({ recipients }: Submission, { ids }: SubmitDeps): RecipientOutcome[] {
   const messageId = ids.message();
   return distinct(recipients).map(({ text, read }) => ({
@@ -179,7 +179,7 @@ function refuseSender({ recipients }: Submission, { ids }: SubmitDeps): Recipien
   }));
 }
 
-/** Each recipient once; what cannot be read is told apart by its text. */
+/** Removes duplicate recipients; invalid addresses are compared as text. */
 function distinct(recipients: readonly string[]): { readonly text: string; readonly read: Recipient | undefined }[] {
   const once = new Map<string, { readonly text: string; readonly read: Recipient | undefined }>();
   for (const text of recipients) {
@@ -223,7 +223,7 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
   }
 }
 
-/** A delivery names its recipient with the domain in A-labels; RCPT may not have. */
+/** Rewrites DSN recipients with the domain in A-labels, as deliveries have it; RCPT may not. */
 function renamed(dsn: DsnRequest): DsnRequest {
   return {
     ...dsn,
@@ -233,7 +233,7 @@ function renamed(dsn: DsnRequest): DsnRequest {
   };
 }
 
-/** What the API takes has come over no transport, and begins with us. */
+/** The Received line; empty for the API, where the message originates here. */
 function traceOf(
   { submission: { client, outgoing }, messageId, receivedAt, deliveries }: SortedSubmission,
   envelope: Envelope,
@@ -254,8 +254,8 @@ function traceOf(
 }
 
 /**
- * Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone
- * by its time.
+ * Writes the schedule rows before the spool accepts the message: a delivery without a row could never be cancelled; a
+ * row without a delivery leaves the list at its send time.
  */
 async function schedule(
   {
@@ -294,8 +294,8 @@ async function unschedule({ deliveries }: SortedSubmission, { store }: SubmitDep
 }
 
 /**
- * The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is
- * away would be waited for a thousand times.
+ * Writes the rows of all messages, and the reject events of suppressed recipients. Stops at the first error, so that an
+ * unavailable store is not waited for a thousand times.
  */
 async function recordAll(
   { submission: { account }, messageId, rows, deliveries, suppressed }: SortedSubmission,
@@ -324,22 +324,20 @@ async function recordAll(
   }
 }
 
-/** Somebody who is to get a message. */
+/** A valid recipient. */
 interface Recipient {
-  /** As the account wrote it, without spaces around it. */
+  /** As the account wrote it, trimmed. */
   readonly email: string;
-  /** As the envelope names it: the domain in its A-label form. */
+  /** As in the envelope: the domain in A-labels. */
   readonly recipient: string;
   readonly domain: string;
-  /**
-   * `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person.
-   */
+  /** `recipient` in lower case: the key of merge variables and metadata, and of deduplication. */
   readonly key: string;
 }
 
 /**
- * Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX
- * one could know.
+ * Parses a recipient; undefined for an invalid address. Address literals are refused: they have no domain with a
+ * reputation or an MX.
  */
 export function readRecipient(text: string): Recipient | undefined {
   const email = text.trim();
@@ -350,8 +348,8 @@ export function readRecipient(text: string): Recipient | undefined {
 }
 
 /**
- * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool
- * message's. In steps, because its subject is merged, and a call may have a thousand recipients.
+ * The initial row of the message that a delivery carries; `receivedAt` is the spool message's. In steps, because the
+ * subject is merged and a call may have a thousand recipients.
  */
 export function* makingSentMessage(
   outgoing: Outgoing,

@@ -3,9 +3,9 @@ import type { Outgoing } from '../mail/outgoing.ts';
 import type { Body, QueuedDelivery } from '../queue/delivery.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 
-/** A mail of our own to one person. */
+/** A notice of our own to one person, ready to be sent. */
 export interface Mail {
-  /** Stands in the Message-ID. */
+  /** Used in the Message-ID. */
   readonly id: string;
   readonly to: string;
   readonly subject: string;
@@ -13,17 +13,17 @@ export interface Mail {
   readonly at: Date;
 }
 
-/** What became of handing it over. `deferred`: try again later; `failed`: it will not be taken. */
+/** The result of sending a notice. `deferred`: try again later; `failed`: permanent. */
 export type MailOutcome = { readonly kind: 'sent' } | { readonly kind: 'deferred' | 'failed'; readonly reason: string };
 
-/** Hands mail over to the server of its recipient, or to a relay. */
+/** Delivers mail to the recipient's server, or to a relay. */
 export interface Mailer {
   send(mail: Mail): Promise<MailOutcome>;
-  /** Cuts what is under way; it counts as deferred. */
+  /** Aborts sends in progress; they count as deferred. */
   stop(): void;
 }
 
-/** What is to be written to somebody. Subject and text are ours: nothing that a user typed belongs into the subject. */
+/** A notice to be sent. Subject and text are ours: the subject must contain nothing that a user typed. */
 export interface NewNotice {
   readonly account: string;
   readonly to: string;
@@ -31,66 +31,66 @@ export interface NewNotice {
   readonly text: string;
 }
 
-/** Mail of our own: written to the store first, then sent, and tried again for a day. */
+/** Notices: stored first, then sent, and retried for a day. */
 export interface Notices {
   /**
-   * `queued`: it is durable, and is being sent. `limited`: this address, or its domain, got too many already.
-   * `refused`: not an address that we write to (`isPlainMailbox`).
+   * Stores and sends a notice. `queued`: it is durable and being sent. `limited`: this address or its domain received
+   * too many already. `refused`: not an address that we write to (`isPlainMailbox`).
    */
   enqueue(notice: NewNotice): Promise<'queued' | 'limited' | 'refused'>;
-  /** Sends what is due now; a second call while one runs waits for it. Answers how many ended how. */
+  /** Sends what is due now and returns the number of results of each kind. Concurrent calls share one run. */
   sendDue(): Promise<{ readonly sent: number; readonly deferred: number; readonly failed: number }>;
-  /** Forgets what ended long ago, a bounded number at a time. */
+  /** Deletes notices that ended long ago, a bounded number per call. Returns how many rows were deleted. */
   purge(): Promise<number>;
   stop(): Promise<void>;
 }
 
-/** What is handed over to be sent: by the API or by submission. */
+/** Mail submitted by API or SMTP. */
 export interface Submission {
   readonly account: string;
   readonly outgoing: Outgoing;
   /** MIME or draft, as `outgoing.form` says. */
   readonly bytes: Uint8Array;
-  /** Addresses, each of which gets a message of its own. */
+  /** Addresses; each gets a message of its own. */
   readonly recipients: readonly string[];
   /** Not before this time. */
   readonly sendAt: Date | null;
-  /** The other end, for our Received line; null for the API. */
+  /** The SMTP client, for our Received line; null for the API. */
   readonly client: { readonly address: string; readonly helo: string | null; readonly tls: string | null } | null;
-  /** What SMTP asked to be told; recipients as in `recipients`. */
+  /** DSN parameters from SMTP; recipients as in `recipients`. */
   readonly dsn?: DsnRequest | undefined;
 }
 
-/** What became of one recipient at once. `id` is the message's, 32 hex digits. */
+/** The immediate result for one recipient. `id` is the message's, 32 hex digits. */
 export interface RecipientOutcome {
   readonly id: string;
   readonly email: string;
   readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
-  /** Why it is rejected or invalid: hard-bounce, soft-bounce, spam, unsub, custom, invalid-sender, invalid. */
+  /** Why it was rejected or is invalid: hard-bounce, soft-bounce, spam, unsub, custom, invalid-sender, invalid. */
   readonly rejectReason: string | null;
   /**
-   * Why it is queued, in words that consumers know: sending-paused, hourly-quota, or sending-backlog, as the queue
-   * takes all mail.
+   * Why it is queued, in Mandrill's words: sending-paused, hourly-quota, or sending-backlog (all other mail, as
+   * everything is queued).
    */
   readonly queuedReason: string | null;
 }
 
 /**
- * accepted: durable on the spool · unknown-subaccount: none of that id · full / fault: nothing was kept, try again
+ * accepted: durable on the spool · unknown-subaccount: no such subaccount · full / fault: nothing was kept, try again
  * later.
  */
 export type SubmitOutcome =
   | { readonly outcome: 'accepted'; readonly recipients: readonly RecipientOutcome[] }
   | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
 
-/** The one way of an account's mail onto the spool. */
+/** The only way for an account's mail onto the spool. */
 export interface Submitting {
   submit(submission: Submission): Promise<SubmitOutcome>;
 }
 
 /**
- * Whether a message may leave now. `later`: paused, over its quota; ask again at that time. `never`: waited too long
- * while paused.
+ * Whether a message may leave now. `later`: paused or over quota; ask again at `at`. `never`: paused for too long, or
+ * the subaccount was deleted.
  */
 export type Leave =
   | { readonly kind: 'now' }
@@ -99,20 +99,17 @@ export type Leave =
 
 export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
-  /**
-   * What would hold a message back if it were to leave now, if anything. It takes no place in a quota. Throws
-   * `StoreAway`.
-   */
+  /** Why the message would be held back now; undefined when it would not. Uses up no quota. Throws `StoreAway`. */
   heldBecause(account: string, outgoing: Outgoing, now: number): Promise<'sending-paused' | 'hourly-quota' | undefined>;
 }
 
-/** What holds mail back believes for a while what it has read. */
+/** The cached state of subaccounts that decides whether mail is held back. */
 export interface Holding {
-  /** A subaccount was changed: it is to be read again. */
+  /** Invalidates the cache after a subaccount was changed. */
   changed(account: string, subaccount: string): void;
 }
 
-/** Everything that a message for one recipient is composed of. */
+/** Everything needed to compose a message for one recipient. */
 export interface ComposeJob {
   readonly outgoing: Outgoing;
   readonly body: Body;
@@ -122,7 +119,7 @@ export interface ComposeJob {
   readonly accountNumber: number;
   readonly at: number;
   readonly settings: ComposeSettings;
-  /** Signs as this domain; none: the message is not signed. */
+  /** The domain to sign as; null: the message is not signed. */
   readonly dkim: { readonly domain: string; readonly selector: string; readonly privateKey: string } | null;
 }
 
@@ -130,42 +127,42 @@ export interface ComposeSettings {
   readonly hostname: string;
   /** Domain of return paths and unsubscribe addresses. */
   readonly returnDomain: string;
-  /** The return domain is the message's own, and its addresses are good there alone. */
+  /** The return domain is the message's own, and its addresses are valid only there. */
   readonly ownReturns?: boolean;
-  /** Where tracking links begin, without a final slash. */
+  /** Base of tracking links, without a trailing slash. */
   readonly publicUrl: string;
-  /** Where they begin otherwise, when a message has a tracking domain of its own. */
+  /** The default base of tracking links, if the message has its own tracking domain. */
   readonly ownUrl?: string;
   /** Signs tokens (mail/return-address.ts). */
   readonly secret: string;
-  /** A Received line that goes in front, or nothing. */
+  /** A Received line to prepend, or empty. */
   readonly trace: string;
 }
 
-/** A message ready to be sent: CRLF line ends, signed. */
+/** A message ready to be sent: CRLF line endings, signed. */
 export interface ComposedMessage {
   readonly bytes: Uint8Array;
   /** VERP address, without brackets. */
   readonly mailFrom: string;
-  /** The tracked links in it, each once, as clicks on them are told. */
+  /** The tracked links in it, each once, as reported in click events. */
   readonly links: readonly string[];
 }
 
 /**
- * A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be
- * mended.
+ * A composed message, or why there is none. `final`: it can never be composed; otherwise it is a fault of ours that may
+ * be fixed.
  */
 export type ComposeReply =
   | { readonly kind: 'composed'; readonly composed: ComposedMessage }
   | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
 
-/** Composes mail going out on worker threads, under a deadline and a memory limit. */
+/** Composes outbound mail on worker threads, with a deadline and a memory limit. */
 export interface Composer {
-  /** Throws only when the disk or the process fails. */
+  /** Throws only if the disk or the process fails. */
   compose(job: ComposeJob): Promise<ComposeReply>;
 }
 
-/** Carries a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
+/** Delivers a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
 export interface MailCarrier {
   carry(mail: {
     readonly composed: ComposedMessage;
@@ -176,8 +173,7 @@ export interface MailCarrier {
 }
 
 /**
- * Which of our addresses a message leaves from: those of its pool by the share that their warmup allows; empty: the
- * host's own.
+ * Chooses the source addresses for a message: those of its pool, weighted by warmup. Empty: the host's default address.
  */
 export interface Sources {
   choose(account: string, outgoing: Pick<Outgoing, 'pool'>, chance: number, now: Date): Promise<readonly string[]>;

@@ -10,6 +10,7 @@ import type { Log } from '../base/log.ts';
 import type { ListenEntry, TlsSettings } from './listener.ts';
 import { greeting, REFUSALS, type Reply } from './replies.ts';
 import type { Session } from './session.ts';
+import { duplicateSocket } from './threads/duplicate-socket.ts';
 import type { Answer } from './verbs.ts';
 
 /**
@@ -71,8 +72,7 @@ export function createServers(
       // What keeps it from listening is thrown.
       if (library.server.listening) log.error('smtp.fault', { fault });
     });
-    await once(library.listen(entry), 'listening');
-    log.info('smtp.listening', placeOf(library.server));
+    await once(library.listen(await toListen(entry)), 'listening');
   }
 
   async function close(): Promise<void> {
@@ -90,11 +90,27 @@ export function createServers(
     close,
     addresses: () => servers.map(({ library }) => placeOf(library.server)),
     listening: () => servers.length > 0 && servers.every(({ library }) => library.server.listening),
-    useTls({ cert, key, minVersion }) {
-      createSecureContext({ cert, key, minVersion }); // throws before the library forgets the old one
-      for (const { library } of servers) library.updateSecureContext({ cert, key, minVersion });
+    useTls(tls) {
+      const context = tlsOptions(tls);
+      createSecureContext(context); // throws before the library forgets the old one
+      for (const { library } of servers) library.updateSecureContext(context);
     },
   });
+}
+
+function tlsOptions({ cert, key, minVersion, ticketKeys }: TlsSettings) {
+  return { cert, key, minVersion, ...(ticketKeys && { ticketKeys: Buffer.from(ticketKeys) }) };
+}
+
+/** Throws when key and certificate do not belong together. */
+export function checkTls(tls: TlsSettings): void {
+  createSecureContext(tlsOptions(tls));
+}
+
+/** Threads share an address by the kernel, which deals connections out, and a socket by a descriptor each. */
+async function toListen(entry: ListenEntry): Promise<object> {
+  if ('fd' in entry) return entry.shared ? duplicateSocket(entry.fd) : { fd: entry.fd };
+  return { host: entry.host, port: entry.port, reusePort: entry.shared === true };
 }
 
 function placeOf(server: NetServer): { readonly address: string; readonly port: number } {
@@ -286,6 +302,8 @@ export class Connection extends SMTPConnection {
   }
 
   #answer({ reply, then, delayMs = 0 }: Answer, next: () => void, input: Input): void {
+    // It came too late: the session ended while it waited for another part.
+    if (this.#closing) return next();
     if (delayMs > 0) return this.#answerLater({ reply, then }, delayMs, next, input);
     this.#say(reply);
     if (then === 'tls') return this.upgrade(next);
@@ -302,6 +320,7 @@ export class Connection extends SMTPConnection {
     const { clock } = this.#shared;
     const { deadlines } = this.#own;
     deadlines.pause();
+    this.release();
     clock.after(delayMs, () => {
       deadlines.resume(clock.monotonic());
       this.#answer(answer, next, input);
@@ -359,10 +378,12 @@ class Input extends SMTPStream {
     if (this._dataMode)
       return connection.take(chunk, this, (rest) => (rest ? this._write(rest, 'buffer', next) : next()));
     connection.received(chunk);
-    // Commands that come together are answered together.
+    // Commands that come together are answered together, even if one of them waits for another thread.
     if (chunk.indexOf(10) < chunk.length - 1) connection.hold();
-    super._write(chunk, encoding, next);
-    connection.release();
+    super._write(chunk, encoding, (error) => {
+      connection.release();
+      next(error);
+    });
   }
 
   /** An unfinished line at the end of the input is no command: a closed parser leaves it alone. */

@@ -8,32 +8,49 @@ import type { Service } from '../base/service.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
+import { type Admission, createAdmission } from './admission.ts';
 import { type Connection, createServers } from './connection.ts';
+import { createDesk } from './desk.ts';
 import { createDoor } from './door.ts';
 import { createInboundSide } from './inbound.ts';
 import type { BareNewline } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
-import { createSessionMeters } from './session-log.ts';
+import { createSessionMeters, type Meters } from './session-log.ts';
+import { createThreadedListener } from './threads/threads.ts';
 
 /** The SMTP side of the daemon. */
 export interface Listener extends Service {
   /** Finishes what is in DATA for at most `graceMs` (10 s), says 421 4.3.0 to everybody else, and closes. */
   stop(graceMs?: number): Promise<void>;
-  addresses(): { readonly address: string; readonly port: number }[];
+  addresses(): Place[];
   /** New sessions get this certificate. Throws when key and certificate do not fit; the old ones stay. */
   reload(tls: TlsSettings | undefined): Promise<void>;
   healthy(): boolean;
 }
 
-/** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
-export type ListenEntry = { readonly host: string; readonly port: number } | { readonly fd: number };
+/** Where a listener listens. */
+export interface Place {
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * Where to listen: an address and a port, or a socket that somebody opened for us (systemd). `shared`: other threads
+ * listen there too.
+ */
+export type ListenEntry = { readonly shared?: boolean } & (
+  | { readonly host: string; readonly port: number }
+  | { readonly fd: number }
+);
 
 /** A certificate with its key, both PEM. */
 export interface TlsSettings {
   readonly cert: string;
   readonly key: string;
   readonly minVersion: SecureVersion;
+  /** 48 bytes that session tickets are sealed with: a client resumes its session on whichever thread it comes back to. */
+  readonly ticketKeys?: Uint8Array;
 }
 
 /** What config/default.yaml says under `smtp`, and our name. Times are milliseconds. */
@@ -74,32 +91,74 @@ export interface ListenerDeps {
   readonly postmaster: Postmaster;
   readonly acceptance: Acceptance;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
+  readonly threads: SessionThreads;
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: Metrics;
 }
 
-const SWEEP_MS = 1000;
-const GRACE_MS = 10_000;
-const FAREWELL_MS = 1000;
-
-/** Listens for mail that comes in. */
-export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
-  return createListenerFor(createInboundSide(settings, deps), settings, deps);
+/** What sessions need beside their side. */
+interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'log'> {
+  readonly admission: Admission;
+  readonly meters: Meters;
 }
 
-/** Listens for what the side is there for. */
+/** Threads for sessions. */
+export interface SessionThreads {
+  /** 0: the sessions are on the main thread. */
+  readonly count: number;
+  /** The program, which calls `serveSessions`, and what it is started with. */
+  readonly script: URL;
+  readonly own: unknown;
+}
+
+const SWEEP_MS = 1000;
+export const GRACE_MS = 10_000;
+export const FAREWELL_MS = 1000;
+
+/** Listens for mail that comes in: on threads of its own, or on this one. */
+export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
+  const { clock, log, metrics } = deps;
+  const meters = createSessionMeters('smtp', metrics);
+  const admission = createAdmission(settings, { clock, log, meters });
+  const desk = createDesk(settings, { ...deps, admission });
+  const shared = { ...deps, admission, meters, desk };
+  if (deps.threads.count > 0) return withLog(createThreadedListener(settings, shared), log);
+  return withLog(createSessions(createInboundSide(settings, shared), settings, shared), log);
+}
+
+/** Listens for what the side is there for, on this thread. */
 export function createListenerFor(
   side: Side,
   settings: ListenerSettings,
-  deps: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
+  { clock, log, metrics }: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
 ): Listener {
-  const { clock, log } = deps;
+  const meters = createSessionMeters(settings.implicitTls ? 'submissions' : side.name, metrics);
+  const admission = createAdmission(settings, { clock, log, meters });
+  return withLog(createSessions(side, settings, { admission, clock, log, meters }), log);
+}
+
+function withLog(listener: Listener, log: Log): Listener {
+  return frozen({
+    ...listener,
+    async start() {
+      await listener.start();
+      for (const place of listener.addresses()) log.info('smtp.listening', { ...place });
+    },
+    async reload(tls) {
+      await listener.reload(tls);
+      log.info('smtp.tls_reloaded', { offered: tls !== undefined });
+    },
+  });
+}
+
+/** Listens with the sessions on this thread. */
+export function createSessions(
+  side: Side,
+  settings: ListenerSettings,
+  { admission, meters, clock, log }: SessionDeps,
+): Listener {
   const implicitTls = settings.implicitTls ?? false;
-  const meters = createSessionMeters(
-    side.name === 'submission' && implicitTls ? 'submissions' : side.name,
-    deps.metrics,
-  );
   const open = new Set<Connection>();
   let stopping = false;
   let tls = settings.tls !== undefined;
@@ -114,10 +173,14 @@ export function createListenerFor(
     refused: meters.refused,
     fault: (fault: unknown) => log.error('smtp.fault', { fault }),
   };
-  const door = createDoor(settings, { clock, log, meters });
+  const door = createDoor(settings, { admission, clock, log });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
     if (stopping) return turnAway(socket);
     door.knock(socket, (address, leave) => {
+      if (stopping) {
+        leave();
+        return turnAway(socket);
+      }
       const session = createSession(settings, { side, clock, log, meters }, { address, offersTls: tls });
       const connection = connect(session, () => {
         leave();
@@ -173,11 +236,12 @@ export function createListenerFor(
     async start() {
       useTls(settings.tls);
       await servers.open();
-      door.open();
+      admission.open();
       sweep();
     },
     async stop(graceMs = GRACE_MS) {
       stopping = true;
+      admission.close();
       door.close();
       const closed = servers.close();
       sayGoodbye([...open].filter((connection) => !connection.inData()));
@@ -191,7 +255,6 @@ export function createListenerFor(
     addresses: servers.addresses,
     async reload(next) {
       useTls(next);
-      log.info('smtp.tls_reloaded', { offered: tls });
     },
     healthy: () => !stopping && servers.listening(),
   });

@@ -95,10 +95,12 @@ export function openReception(
         await sink.abort();
         return { ended: { reply: REFUSALS.bareLineEnding, size }, rest: NOTHING };
       }
+      // A copy: with the message the memory of its chunks may be given away to another thread.
+      const behind = rest.length === 0 ? NOTHING : Buffer.from(rest);
       const kept = keep(pieces);
       if (kept) await kept;
       if (state === 'more') return MORE;
-      return { ended: await finish(), rest };
+      return { ended: await finish(), rest: behind };
     },
     abort: () => sink.abort(),
   });

@@ -78,6 +78,18 @@ export const REFUSALS = frozen({
   unknownParameter: reply(555, '5.5.4', 'Unsupported parameter'),
 });
 
+export type RefusalName = keyof typeof REFUSALS;
+
+const NAMES = new Map<Reply, string>(Object.entries(REFUSALS).map(([name, refusal]) => [refusal, name]));
+
+/** How a refusal travels between threads; undefined for one that was made when it was said. */
+export function nameOfRefusal(refusal: Reply): RefusalName | undefined {
+  const name = NAMES.get(refusal);
+  return name !== undefined && isRefusalName(name) ? name : undefined;
+}
+
+const isRefusalName = (name: string): name is RefusalName => Object.hasOwn(REFUSALS, name);
+
 /** The rest: what we say when all is well. */
 export const REPLIES = frozen({
   ok: reply(250, '2.0.0', 'OK'),

@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
-import { pathIn, splitCommand, type Verdict } from './command-line.ts';
+import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines, type Deadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
 import type { Received, Reception } from './reception.ts';
@@ -43,17 +43,20 @@ export interface Side {
   readonly name: 'smtp' | 'submission';
   /** Why no transaction may begin now. */
   mail(): Reply | undefined;
-  /** Where mail for an address goes (null: out into the world), or why it is not taken. */
-  recipient(address: Address): Verdict<Match | null>;
+  /** Where mail for an address goes, or why it is not taken. */
+  recipient(address: Address): Routed | Promise<Routed>;
   /** Why no message may come now. */
   data(): Reply | undefined;
-  /** The account that takes mail for a domain, where mail comes in; for the log. */
-  ownerOf?(domain: string): string | undefined;
   /** Opens the place that the bytes of the present transaction go to. */
   receive(state: SessionState, address: string): Reception;
   /** One for each session; undefined: nobody has to say who they are. */
   gate?(state: SessionState, client: Client): Gate;
 }
+
+/** Where mail goes (null: out into the world), or why it is not taken, and by which account. */
+export type Routed =
+  | { readonly refused: Reply; readonly owner?: string | undefined }
+  | { readonly refused?: undefined; readonly value: Match | null };
 
 /** Hears a session before the verbs do, and lets through whom it knows. */
 export interface Gate {
@@ -89,8 +92,8 @@ export function createSession(
 
   /** RFC 5321 section 3.8: a 421 is the end of the session; after a 521 nothing of the input can be believed. */
   function settle(answer: Answer, command: string, transaction = state.transaction): Answer {
-    const { reply, then } = answer;
-    if (reply.code >= 400) sessionLog.refused(reply, command, partiesOf(command, transaction));
+    const { reply, then, owner } = answer;
+    if (reply.code >= 400) sessionLog.refused(reply, command, partiesOf(command, transaction, owner));
     if (reply.code === 421 || reply.code === 521) {
       reason ??= reply.line.trimEnd();
       return { ...answer, then: 'close' };
@@ -99,7 +102,7 @@ export function createSession(
     return answer;
   }
 
-  function partiesOf(command: string, transaction: Transaction | undefined): Parties {
+  function partiesOf(command: string, transaction: Transaction | undefined, owner: string | undefined): Parties {
     const { verb, rest } = splitCommand(command);
     const recipients = [...(transaction?.recipients.values() ?? [])];
     const owners = new Set(recipients.flatMap(({ match }) => (match ? [match.account] : [])));
@@ -107,9 +110,7 @@ export function createSession(
     if (verb === 'MAIL') return { ...all, mail_from: pathIn('FROM', rest), recipient: undefined };
     if (verb !== 'RCPT')
       return { ...all, recipient: verb === 'DATA' ? listed(recipients.map(({ recipient }) => recipient)) : undefined };
-    const recipient = pathIn('TO', rest);
-    const owner = recipient === undefined ? undefined : side.ownerOf?.(recipient.slice(recipient.lastIndexOf('@') + 1));
-    return { ...all, recipient, account: state.login?.account ?? owner };
+    return { ...all, recipient: pathIn('TO', rest), account: state.login?.account ?? owner };
   }
 
   function openData(): void {
@@ -135,20 +136,22 @@ export function createSession(
   }
 
   /** What the gate has nothing to say about is for the verbs. */
-  function answer(fromGate: Answer | undefined, line: string): Answer {
+  function answer(fromGate: Answer | undefined, line: string): Answer | Promise<Answer> {
     // The lines of a login hold the key: none of them is logged.
     if (fromGate) return settle(fromGate, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
     const fromVerb = obey(dialog, line);
+    if (fromVerb instanceof Promise) return inOurTime(() => fromVerb.then((later) => settle(later, line)), line);
     if (fromVerb.then === 'data') openData();
     return settle(fromVerb, line);
   }
 
-  async function answerLater(fromGate: Promise<Answer | undefined>, line: string): Promise<Answer> {
+  /** While we wait for other parts no deadline runs. */
+  async function inOurTime(work: () => Promise<Answer>, line: string): Promise<Answer> {
     deadlines.pause();
     try {
-      return answer(await fromGate, line);
+      return await work();
     } catch (error) {
-      return fault(error, 'AUTH');
+      return fault(error, line);
     } finally {
       deadlines.resume(clock.monotonic());
     }
@@ -159,7 +162,9 @@ export function createSession(
     command(line): Answer | Promise<Answer> {
       try {
         const fromGate = gate?.hear(line);
-        return fromGate instanceof Promise ? answerLater(fromGate, line) : answer(fromGate, line);
+        return fromGate instanceof Promise
+          ? inOurTime(async () => answer(await fromGate, line), 'AUTH')
+          : answer(fromGate, line);
       } catch (error) {
         return fault(error, line);
       }

@@ -1,8 +1,8 @@
 import { readMail, readRcpt, splitCommand } from './command-line.ts';
 import type { ListenerSettings } from './listener.ts';
 import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
-import type { Gate, Side } from './session.ts';
-import type { SessionState } from './session-state.ts';
+import type { Gate, Routed, Side } from './session.ts';
+import type { SessionState, Transaction } from './session-state.ts';
 
 /** What a command is answered, and what the connection does then. */
 export interface Answer {
@@ -11,6 +11,8 @@ export interface Answer {
   readonly then?: 'close' | 'data' | 'tls' | undefined;
   /** How long the answer waits, in milliseconds. */
   readonly delayMs?: number;
+  /** Whose mail is refused; for the log. */
+  readonly owner?: string | undefined;
 }
 
 /** What the verbs work with. */
@@ -31,8 +33,8 @@ const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\
 // Nothing that a header line or a log could not carry. Beyond that all is let pass: real clients say the oddest names.
 const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
 
-/** Obeys one command line (without its line end). */
-export function obey(dialog: Dialog, line: string): Answer {
+/** Obeys one command line (without its line end). Only RCPT may have to wait, for who knows the recipients. */
+export function obey(dialog: Dialog, line: string): Answer | Promise<Answer> {
   const { state } = dialog;
   const { verb, rest } = splitCommand(line);
   if (verb === 'RCPT') return rcpt(dialog, rest);
@@ -90,32 +92,40 @@ function mail({ settings, side, gate, state }: Dialog, rest: string): Reply {
   return REPLIES.senderOk;
 }
 
-function rcpt(dialog: Dialog, rest: string): Answer {
+function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
   const { settings, state } = dialog;
   if (state.helo === null) return { reply: REFUSALS.noHelo };
   if (!state.transaction) return { reply: REFUSALS.noMail };
   if (state.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
   // Known and unknown mailboxes wait alike, or the wait would tell which is which.
   const slow = state.badRecipients > 0 && state.badRecipients >= settings.slowAfterRefusals;
-  const reply = addRecipient(dialog, rest) ?? REPLIES.recipientOk;
-  if (reply.code === 550) state.refuseRecipient();
-  return slow ? { reply, delayMs: SLOW_ANSWER_MS } : { reply };
+  const toAnswer = (answer: Answer): Answer => {
+    if (answer.reply.code === 550) state.refuseRecipient();
+    return slow ? { ...answer, delayMs: SLOW_ANSWER_MS } : answer;
+  };
+  const added = addRecipient(dialog, state.transaction, rest);
+  return added instanceof Promise ? added.then(toAnswer) : toAnswer(added);
 }
 
 /** Adds the recipient to the transaction, or answers why not. */
-function addRecipient({ settings, side, state }: Dialog, rest: string): Reply | undefined {
-  const { transaction } = state;
-  if (!transaction) return REFUSALS.noMail;
-  const command = readRcpt(rest, transaction.utf8, settings.hostname);
-  if (command.refused) return command.refused;
+function addRecipient(
+  { settings, side, state }: Dialog,
+  { utf8, recipients }: Transaction,
+  rest: string,
+): Answer | Promise<Answer> {
+  const command = readRcpt(rest, utf8, settings.hostname);
+  if (command.refused) return { reply: command.refused };
   const { address, dsn } = command.value;
   const key = `${address.mailbox}@${address.domain}`.toLowerCase();
-  if (transaction.recipients.has(key)) return undefined;
-  if (transaction.recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
-  const match = side.recipient(address);
-  if (match.refused) return match.refused;
-  state.addRecipient(key, { recipient: address.text, match: match.value, dsn });
-  return undefined;
+  if (recipients.has(key)) return { reply: REPLIES.recipientOk };
+  if (recipients.size >= settings.maxRecipients) return { reply: REFUSALS.tooManyRecipients };
+  const add = (found: Routed): Answer => {
+    if (found.refused) return { reply: found.refused, owner: found.owner };
+    state.addRecipient(key, { recipient: address.text, match: found.value, dsn });
+    return { reply: REPLIES.recipientOk };
+  };
+  const found = side.recipient(address);
+  return found instanceof Promise ? found.then(add) : add(found);
 }
 
 function data({ side, state }: Dialog, rest: string): Answer {

@@ -3,38 +3,37 @@ import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
 import { StoreAway } from './driver/port.ts';
 
-/** What the store said, by key, believed for a while; other hosts may have changed it since. */
+/** Store reads, cached by key for a while; other hosts may have changed the values since. */
 interface Beliefs<T> {
   /**
-   * What was read within `freshMs`, else what the store says now. While the store is away what was read last goes on
-   * being believed, and nobody waits for an answer: each would hold its place for as long as an operation of the store
-   * may take, so that mail would pile up for the time after its return. Undefined: the store is away and was never
-   * asked about this.
+   * Returns the cached value if it is younger than `freshMs`, else reads it. While the store is unavailable, the last
+   * value is returned without waiting: otherwise each caller would be held for as long as a store operation may take,
+   * and mail would pile up. Undefined: the store is unavailable and the key was never read.
    */
   of(key: string): Promise<T | undefined>;
-  /** What the store says now; throws StoreAway. */
+  /** Reads the value now; throws `StoreAway`. */
   now(key: string): Promise<T>;
-  /** Somebody here knows better. */
+  /** Stores a value that the caller knows to be current. */
   keep(key: string, value: T): void;
 }
 
-/** How soon a store that did not answer is asked again. */
+/** How soon a store that did not answer is asked again. Milliseconds. */
 const AGAIN_MS = 2000;
-/** Values that are kept at a time; above that the one that was read first is forgotten. */
+/** Cached values; beyond that the oldest is evicted. */
 const MOST = 50_000;
 
-/** `read` asks the store. What it finds must not be undefined. */
+/** Creates the cache. `read` asks the store and must not return undefined. */
 export function createBeliefs<T extends NonNullable<unknown> | null>(
   read: (key: string) => Promise<T>,
   freshMs: number,
   { clock }: { readonly clock: Clock },
 ): Beliefs<T> {
   const known = createMemory<{ readonly value: T; readonly readAt: number }>({ most: MOST });
-  /** Set while the store is away. */
+  /** Set while the store is unavailable. */
   let askAgainAt: number | undefined;
 
   async function now(key: string): Promise<T> {
-    if (askAgainAt !== undefined) askAgainAt = Number.POSITIVE_INFINITY; // one at a time
+    if (askAgainAt !== undefined) askAgainAt = Number.POSITIVE_INFINITY; // one reader at a time
     try {
       const value = await read(key);
       askAgainAt = undefined;
@@ -46,7 +45,7 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
     }
   }
 
-  /** Answers nothing when the store is away. */
+  /** Undefined if the store is unavailable. */
   async function ask(key: string): Promise<T | undefined> {
     try {
       return await now(key);
@@ -66,7 +65,7 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
       const at = clock.monotonic();
       if (last && at - last.readAt < freshMs) return last.value;
       if (last && askAgainAt !== undefined) {
-        // What else may be wrong with the store is heard by the first who waits for it again.
+        // Any other error reaches the first caller that waits for the store again.
         if (at >= askAgainAt) ask(key).catch(() => undefined);
         return last.value;
       }

@@ -23,7 +23,9 @@ import { subaccounts } from './rows/subaccounts.ts';
 import { templateLabels, templates } from './rows/templates.ts';
 import { signingKeys, webhooks, webhookTallies } from './rows/webhooks.ts';
 
-/** Every collection, by its name in the code. Each is declared under rows/; all types below are read from this list. */
+/**
+ * Every collection, by its name in the code. Each is declared under rows/; all types below are derived from this list.
+ */
 export const COLLECTIONS = {
   accounts,
   keys,
@@ -68,9 +70,9 @@ type RowOf<N extends Name> =
   Collections[N] extends Declaration<infer R extends Row, string, string, boolean> ? R : never;
 type AccessOf<N extends Name> = Collections[N]['access'];
 
-/** Everything of all accounts: for the daemon's own parts and the command line, never for an API handler. */
+/** All rows of all accounts: for the daemon's own parts and the command line, never for an API handler. */
 export interface Store extends Opened {
-  /** The same store as one account sees it. */
+  /** The same store, restricted to one account. */
   of(account: string): AccountStore;
   ping(): Promise<void>;
   close(): Promise<void>;
@@ -78,14 +80,12 @@ export interface Store extends Opened {
 
 type Opened = { readonly [N in Name]: Collection<RowOf<N>> };
 
-/** What one account can reach: every filter and every new row carries its id, whatever the caller says. */
+/** What one account can reach: every filter and every new row gets its id, whatever the caller passes. */
 export interface AccountStore extends Views {
   readonly account: string;
 }
 
-/**
- * What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing.
- */
+/** What an account may do with its rows, by the declared access of a collection; nothing for other kinds of access. */
 interface Operations {
   readonly own: keyof BoundCollection<OwnedRow>;
   readonly lent: 'one' | 'many' | 'change';
@@ -101,7 +101,7 @@ type View<R, A> = R extends OwnedRow
     : never
   : never;
 
-/** A collection in which an account finds, adds and changes rows of its own only. */
+/** A collection restricted to the rows of one account. */
 export interface BoundCollection<R extends OwnedRow> {
   one(filter: Unowned<Filter<R>>): ReturnType<Collection<R>['one']>;
   many(filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]): ReturnType<Collection<R>['many']>;
@@ -112,12 +112,10 @@ export interface BoundCollection<R extends OwnedRow> {
 
 type Unowned<T> = Omit<T, 'account'>;
 
-// TypeScript does not follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
-// assertions below say what the list makes true.
+// TypeScript cannot follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
+// assertions below state what the list guarantees.
 
-/**
- * Accounts whose views are kept: every API call needs one, and binding all collections takes longer than a small call.
- */
+/** Cached account views: every API call needs one, and binding all collections takes longer than a small call. */
 const MOST_VIEWS = 200;
 
 /** Opens every collection on a database. */
@@ -163,7 +161,7 @@ function bind<R extends OwnedRow>(collection: Collection<R>, account: string): B
   };
 }
 
-/** Every collection whose rows are an account's and count as its bytes, with its declaration. */
+/** Every collection whose rows count towards an account's bytes, with its declaration. */
 export function collectionsOfAccounts(store: Store) {
   return NAMES.filter((name) => !['none', 'lent'].includes(COLLECTIONS[name].access)).map(
     (name) => [COLLECTIONS[name], store[name]] as const,

@@ -13,20 +13,19 @@ import {
 } from './driver/port.ts';
 import { COLLECTIONS, collectionsOfAccounts, type Store } from './store.ts';
 
-// What accounts have in the store: how it is counted beside the writes (the meter), and put right every night (the
-// task).
+// The storage usage of accounts: counted with each write (the meter), and corrected every night (the task).
 
 type Collections = (typeof COLLECTIONS)[keyof typeof COLLECTIONS];
 
-/** Kinds of rows, by the names of their collections, of which an account may have so many. */
+/** Kinds of rows that are limited per account, by the names of their collections. */
 export type LimitedKind = Extract<Collections, { readonly limited?: true }>['name'];
 export const LIMITED_KINDS: readonly LimitedKind[] = Object.values(COLLECTIONS).flatMap((declared) =>
   declared.limited ? [declared.name] : [],
 );
 
-/** What an account has in the store: rows of each kind that is limited, and bytes in all. */
+/** The usage of an account: the number of rows of each limited kind, and total bytes. */
 interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
-  /** Of all rows of the account in every collection, written as JSON. Indexes are not counted. */
+  /** Of all rows of the account in every collection, as JSON. Indexes are not counted. */
   readonly bytes: number;
 }
 
@@ -36,35 +35,33 @@ type Usage = Omit<UsageRow, 'id'>;
 type UsagePart = keyof Usage;
 const USAGE_PARTS: readonly UsagePart[] = ['bytes', ...LIMITED_KINDS];
 
-/** What a new account has. */
+/** The usage of a new account. */
 const NOTHING: Usage = frozen(tableOf(USAGE_PARTS, () => 0));
 
-/** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
+/** How long this host buffers its counts, and how old the cached counts of other hosts may be. Milliseconds. */
 const FLUSH_MS = 1000;
-/** A patch larger than this is weighed against what it replaces, which costs a look-up. */
+/** For a patch larger than this, in bytes, the difference is measured, which costs a look-up. */
 const LARGE_PATCH = 1024;
-/** Accounts whose usage is remembered. */
+/** Accounts whose usage is cached. */
 const MAX_REMEMBERED = 10_000;
 
 /**
- * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up
- * what it writes and brings the sums into the store once a second, by atomic increments, so that all hosts of a store
- * share one count.
+ * Counts the usage of accounts with each write, without reading existing rows: each host sums up its writes and adds
+ * them to the store once a second, by atomic increments, so that all hosts of a store share one count.
  *
- * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it
- * was killed, by small patches and counters, and by what the command line wrote. `correct` makes that good, every
- * night.
+ * The count misses what other hosts wrote in the last second or so, what a killed host had not flushed, small patches
+ * and counters, and writes of the command line. `correct` fixes that every night.
  */
 export interface UsageMeter {
-  /** What the account has now. Throws `StoreAway`. */
+  /** The current usage of an account. Throws `StoreAway`. */
   of(account: string): Promise<Usage>;
-  /** What the store says without what this host has not brought yet. */
+  /** The stored usage, without this host's unflushed counts. */
   stored(account: string): Promise<Usage>;
-  /** Adds what a count of all rows found beyond it, which may be below nothing. */
+  /** Adds the difference found by counting all rows, which may be negative. */
   correct(account: string, difference: Usage): Promise<void>;
 }
 
-/** The database with every write counted. Closing it brings the last counts. */
+/** Wraps a database so that every write is counted. Closing it flushes the counts. */
 export async function meteredDatabase(
   database: Database,
   { clock }: { readonly clock: Clock },
@@ -94,7 +91,7 @@ export async function meteredDatabase(
     remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
   }
 
-  /** What cannot be brought is brought the next time. */
+  /** What cannot be flushed is kept for the next time. */
   async function flush(): Promise<void> {
     for (const [account, parts] of [...pending]) {
       pending.delete(account);
@@ -124,7 +121,7 @@ export async function meteredDatabase(
     ping: () => database.ping(),
     async close() {
       cancel?.();
-      await flushing.then(flush).catch(() => undefined); // the nightly count finds what could not be brought
+      await flushing.then(flush).catch(() => undefined); // the nightly count makes up for a failed flush
       cancel?.();
       await database.close();
     },
@@ -134,12 +131,12 @@ export async function meteredDatabase(
 
 const isLimited = (name: string): name is LimitedKind => LIMITED_KINDS.some((kind) => kind === name);
 
-/** The account that a row belongs to; undefined for rows of nobody. */
+/** The account that owns a row; undefined if none does. */
 function ownerOf(row: Row): string | undefined {
   return 'account' in row && typeof row.account === 'string' ? row.account : undefined;
 }
 
-/** Bytes of a row, as they are counted. */
+/** The counted bytes of a row. */
 function bytesOf(row: object): number {
   return Buffer.byteLength(JSON.stringify(row));
 }
@@ -149,7 +146,7 @@ function meteredCollection<R extends Row>(
   rows: Collection<R>,
   note: (account: string, part: UsagePart, amount: number) => void,
 ): Collection<R> {
-  /** Notes a row that came (1) or went (-1). */
+  /** Counts a row that was added (1) or removed (-1). */
   function noteRow(row: R, sign: 1 | -1): void {
     const account = ownerOf(row);
     if (account === undefined) return;
@@ -180,12 +177,12 @@ function meteredCollection<R extends Row>(
 
 type Sum = Record<UsagePart, number>;
 
-/** Rows that are read at a time, so that nobody waits long for the store. */
+/** Rows per query, so that other callers are not blocked for long. */
 const STEP = 500;
 
 /**
- * Counts what accounts have from their rows, once a night, and corrects the running count. What is written while it
- * counts may be counted twice or not at all, until the next night.
+ * Counts the usage of all accounts from their rows, once a night, and corrects the running count. Rows written during
+ * the count may be counted twice or not at all, until the next night.
  */
 export function countUsageTask({ store, meter }: { readonly store: Store; readonly meter: UsageMeter }): Task {
   return {
@@ -217,7 +214,7 @@ function minus(sum: Usage, other: Usage): Usage {
   return difference;
 }
 
-/** All rows of a collection, by their ids. */
+/** All rows of a collection, ordered by id. */
 async function* every(rows: Pick<Collection<Row>, 'many'>): AsyncGenerator<Row> {
   for (let last = '', more = true; more; ) {
     const filter: Filter<Row> = { id: { range: { gt: last } } };

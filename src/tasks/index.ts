@@ -30,8 +30,8 @@ import { expireExportsTask } from './exports/folder.ts';
 import { type ExportSettings, runExportsTask } from './exports/run-exports.ts';
 
 /**
- * Every task of the daemon, by its name in logs, metrics and leases. Each lies with its noun; its times are those of
- * the settings.
+ * Every task of the daemon, by its name in logs, metrics and leases. Each is implemented in the folder of its subject;
+ * its schedule comes from the settings.
  */
 export function createTasks(settings: TaskSettings, deps: TaskDeps) {
   return {
@@ -82,8 +82,8 @@ interface TaskDeps {
   readonly ownership: Ownership;
   readonly keySwitch: KeySwitch;
   readonly trackingDomainTests: RetestTrackingDeps['trackingDomainTests'];
-  /** Answers from memory where it may. */
+  /** Answers from its cache if it can. */
   readonly cached: Resolver;
-  /** Asks anew. */
+  /** Bypasses the cache. */
   readonly resolver: Resolver;
 }

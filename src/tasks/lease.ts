@@ -4,35 +4,35 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { LeaseRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 
-/** How long a holder that is not heard of counts as alive. Renewed three times as often. Milliseconds. */
+/** How long a lease lasts without renewal. Renewed three times as often. Milliseconds. */
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
 
-/** What became of asking for a lease. */
+/** The answer to a request for a lease. */
 type LeaseAnswer =
   | { readonly kind: 'held'; readonly lease: Lease }
   /** Another process holds it. */
   | { readonly kind: 'elsewhere' }
-  /** It is free, and a run was begun meanwhile. */
+  /** It is free, but another run began after `since`. */
   | { readonly kind: 'done' };
 
 /** The right to run one task. */
 export interface Lease {
   /** Aborted when the lease was lost, or could not be renewed in time. */
   readonly lost: AbortSignal;
-  /** Never throws: a lease that cannot be given back runs out. */
+  /** Never throws: a lease that cannot be released expires. */
   release(): Promise<void>;
 }
 
 export interface Leases {
   /**
-   * Asks for the lease of a task, for a run that is not needed when another began after `since` (milliseconds since
+   * Requests the lease of a task, for a run that is not needed if another began after `since` (milliseconds since
    * 1970). Throws StoreAway.
    */
   ask(task: string, since: number): Promise<LeaseAnswer>;
 }
 
-/** The leases of one life of one process; `holder` names it and is never used again. */
+/** The leases of one process; `holder` identifies the process and is never reused. */
 export function createLeases(
   settings: { readonly holder: string },
   deps: { store: Pick<Store, 'leases'>; clock: Clock },
@@ -49,14 +49,14 @@ export function createLeases(
     const refused = row && refusalOf(row, { holder, since, now });
     if (refused) return { kind: refused };
     const mine = { holder, until: new Date(now + TERM_MS), ranAt: new Date(now) };
-    // Whoever else read the same row changes it first or finds it changed.
+    // Of all that read the same row, only one succeeds in changing it.
     const taken = row
       ? (await leases.change({ id: task, holder: row.holder, until: row.until }, mine)) !== undefined
       : (await leases.insert({ id: task, ...mine })) === 'inserted';
     return taken ? { kind: 'held', lease: keep(task) } : { kind: 'elsewhere' };
   }
 
-  /** Renews until it is released or lost. */
+  /** Renews the lease until it is released or lost. */
   function keep(task: string): Lease {
     const losing = new AbortController();
     let until = clock.monotonic() + TERM_MS;
@@ -93,9 +93,9 @@ export function createLeases(
 }
 
 /**
- * A clock that was ahead and is right again must not keep a task from running until the time that it wrote comes:
- * neither the end of a lease that nobody holds any more nor the begin of a run counts when it lies further ahead than
- * an honest one can.
+ * Why a lease is not granted. After a clock that ran ahead has been corrected, the times that it wrote must not block a
+ * task: the end of an abandoned lease and the start of a run are ignored if they are further in the future than a
+ * correct clock could have written.
  */
 function refusalOf(
   row: LeaseRow,

@@ -8,20 +8,20 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { Leases } from './lease.ts';
 
 /**
- * Runs tasks at the times that the settings say (`tasks`), each one never beside itself.
+ * Runs tasks on the schedules in the settings (`tasks`), never two runs of a task at the same time.
  *
- * node-cron reads the expressions, tells what is wrong with one, and says which times are whose. Its timers are not
- * used, for two reasons. They wait for a time of the wall clock that they worked out before: a clock that is set back
- * by an hour would hold up every task for that hour. And a task needs more than a timer: its lease, being watched while
- * another host runs it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this
- * file is what happens at one.
+ * node-cron parses the expressions, reports what is wrong with them, and decides which times match. Its timers are not
+ * used, for two reasons. They wait for a wall clock time that was computed before: a clock set back by an hour would
+ * delay every task by that hour. And a task needs more than a timer: its lease, being watched while another host runs
+ * it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this file is what
+ * happens at each.
  */
 export interface Scheduler extends Service {
-  /** Runs a task now, if no other process does. Never throws. */
+  /** Runs a task now, unless another process is running it. Never throws. */
   run(name: string): Promise<void>;
   /**
-   * Has a task run now because there is something to do for it. While it runs, once more after that, however often it
-   * is called.
+   * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however often
+   * this is called.
    */
   poke(name: string): void;
 }
@@ -33,7 +33,7 @@ interface SchedulerDeps {
   readonly metrics: Metrics;
 }
 
-/** What is wrong with a cron expression; undefined when nothing is. */
+/** Returns what is wrong with a cron expression; undefined if nothing is. */
 export function scheduleFault(expression: string): string | undefined {
   const [error] = cron.validateDetailed(expression).errors;
   if (!error) return undefined;
@@ -43,7 +43,7 @@ export function scheduleFault(expression: string): string | undefined {
   return `must be a cron expression, as */5 * * * * (${reason})`;
 }
 
-/** A task with its name and its times. */
+/** A task with its name and its schedule. */
 interface Planned {
   readonly name: string;
   readonly schedule: string;
@@ -51,15 +51,11 @@ interface Planned {
 }
 
 /**
- * How often a lease that another process holds is looked at again, so that a run which died with its process is taken
- * over.
+ * How often a lease held by another process is requested again, so that the run of a process that died is taken over.
  */
 const WATCH_MS = 10_000;
 
-/**
- * `schedules` holds a cron expression for each task, in UTC. A run that fails is logged and comes again at its next
- * time.
- */
+/** `schedules` has a cron expression for each task, in UTC. A failed run is logged and repeated at its next time. */
 export function createScheduler<N extends string>(
   tasks: Readonly<Record<N, Task>>,
   schedules: Readonly<Record<N, string>>,
@@ -75,7 +71,7 @@ export function createScheduler<N extends string>(
   const attempt = createAttempt(deps, createMeters([...planned.keys()], deps), ending.signal);
   let endTicks = () => {};
 
-  /** `since`: the run is not needed when another process began one after this. */
+  /** `since`: the run is not needed if another process began one after this time. */
   function start(one: Planned, since: number): Promise<void> {
     const present = running.get(one.name);
     if (present || ending.signal.aborted) return present ?? Promise.resolve();
@@ -88,7 +84,7 @@ export function createScheduler<N extends string>(
     return next;
   }
 
-  /** `watchFrom`: another process holds the lease; what was asked for is still to be done. */
+  /** `watchFrom`: another process holds the lease, and the requested run is still due. */
   function ended(one: Planned, watchFrom: number | undefined): void {
     running.delete(one.name);
     if (ending.signal.aborted) return;
@@ -125,14 +121,14 @@ export function createScheduler<N extends string>(
 
 const SECOND_MS = 1000;
 const MINUTE_MS = 60_000;
-/** Clocks of hosts may differ by this much and still mean the same time of a schedule. Milliseconds. */
+/** How far the clocks of hosts may differ and still mean the same scheduled time. Milliseconds. */
 const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
 const SAME_SECOND_MS = 500;
 
 /**
- * Calls `run` at the times of each task, until the answer is called. Ticks are a second apart where a schedule needs
- * seconds, else a minute.
+ * Calls `run` at the scheduled times of each task, until the returned function is called. Ticks are a second apart if a
+ * schedule needs seconds, otherwise a minute.
  */
 function atTheirTimes(
   planned: readonly Planned[],
@@ -151,14 +147,14 @@ function atTheirTimes(
   });
   return () => {
     endTicks();
-    for (const { job } of jobs) void job.destroy(); // node-cron keeps a list of all there are
+    for (const { job } of jobs) void job.destroy(); // node-cron keeps a list of all tasks
   };
 }
 
 /**
- * Calls `tick` when a step of the wall clock begins, with its start (milliseconds since 1970), until the answer is
- * called. The pause before each is a step at most, whatever the wall clock does: one that is set back by an hour must
- * not hold up tasks for that hour, and one that is set ahead by days (or a machine that slept) owes one tick and not
+ * Calls `tick` at the start of each step of the wall clock, with that time (milliseconds since 1970), until the
+ * returned function is called. Waits at most one step, whatever the wall clock does: a clock set back by an hour must
+ * not delay tasks by that hour, and a clock set ahead by days (or a machine that slept) causes one tick and not
  * thousands.
  */
 function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): () => void {
@@ -170,9 +166,9 @@ function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): 
   function look(): void {
     const time = present();
     cancel = arm();
-    // A timer may fire a little before its time, and a leap second shows a time twice.
+    // A timer may fire a little early, and a leap second repeats a time.
     if (time === last) return;
-    // A process that was busy for seconds makes up for those.
+    // Catches up on ticks missed while the process was busy.
     const first = time > last && time - last <= MINUTE_MS ? last + stepMs : time;
     last = time;
     for (let owed = first; owed <= time; owed += stepMs) tick(owed);
@@ -181,7 +177,7 @@ function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): 
   return () => cancel();
 }
 
-/** One run of a task under its lease; true: another process holds the lease. Never throws. */
+/** Runs a task once under its lease. Returns true if another process holds the lease. Never throws. */
 function createAttempt(
   { leases, log }: SchedulerDeps,
   meters: Meters,
@@ -214,23 +210,26 @@ function createAttempt(
     } catch (error) {
       meters.ended(name, error instanceof StoreAway ? 'skipped' : 'failed');
       if (!(error instanceof StoreAway)) log.error('task.fault', { task: name, error });
-      // One line for the whole time, not one a minute for every task.
+      // One line for the whole outage, not one a minute for every task.
       else if (!away)
-        log.warn('task.skipped', { task: name, reason: 'the store is away; tasks that need it wait until it is back' });
+        log.warn('task.skipped', {
+          task: name,
+          reason: 'the store is unavailable; tasks that need it wait until it is back',
+        });
       away ||= error instanceof StoreAway;
     }
     return false;
   };
 }
 
-/** What is counted of the runs of tasks. */
+/** Metrics of the runs of tasks. */
 interface Meters {
-  /** Runs it; what it throws is counted by `ended`. */
+  /** Runs it and counts a success; failures are counted by `ended`. */
   timed<T>(task: string, run: () => Promise<T>): Promise<T>;
   ended(task: string, result: 'failed' | 'skipped'): void;
 }
 
-/** `tasks`: the names of all there are, so that each is shown from the beginning. */
+/** `tasks`: the names of all tasks, so that each has metrics from the start. */
 function createMeters(tasks: readonly string[], { clock, metrics }: Pick<SchedulerDeps, 'clock' | 'metrics'>): Meters {
   const lastSuccess = new Map<string, number>();
   const of = (task: string) => {

@@ -91,9 +91,9 @@ describe(`${IDLE} idle sessions`, () => {
         to: `const dialog = { weight: Buffer.alloc(${weight}, 1), settings,`,
       },
       {
-        file: 'smtp/door.ts',
+        file: 'smtp/admission.ts',
         from: 'const refused = lag.lagging()',
-        to: `if (address === '127.0.0.1') for (const end = performance.now() + ${BANNER_MS + 10}; performance.now() < end;);\n      const refused = lag.lagging()`,
+        to: `if (client === '127.0.0.1') for (const end = performance.now() + ${BANNER_MS + 10}; performance.now() < end;);\n      const refused = lag.lagging()`,
       },
     ]);
     const { first } = await (await crowdOf(victim, ROOM + OVER, 30)).report();

@@ -9,28 +9,33 @@ import { until } from '../support/until.ts';
 const fixture = (name: string) => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
 
 describe('certificates of a running daemon', () => {
-  it('are taken over when the files change or at SIGHUP; a pair that does not fit changes nothing', async () => {
-    const dir = await tempDir();
-    const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
-    const use = (name: string) => {
-      copyFileSync(fixture(`${name}.cert.pem`), cert);
-      copyFileSync(fixture(`${name}.key.pem`), key);
-    };
-    use('first');
-    const postern = await spawnDaemon(dir, { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: key });
-    const before = await serialAt(postern.smtp.port);
-    use('second');
-    const after = await until('the new certificate', async () => {
-      const now = await serialAt(postern.smtp.port);
-      return now !== before ? now : undefined;
-    });
-    writeFileSync(key, 'no key at all');
-    postern.signal('SIGHUP');
-    await until('the refusal', () => postern.lines.some(({ event }) => event === 'daemon.reload_refused'));
-    expect(await serialAt(postern.smtp.port)).to.equal(after);
-    use('first');
-    postern.signal('SIGHUP');
-    await until('the first one again', async () => (await serialAt(postern.smtp.port)) === before);
-    expect(await postern.end()).to.equal(0);
-  }).timeout(30_000);
+  for (const threads of ['0', '2'])
+    it(`are taken over when the files change or at SIGHUP; a pair that does not fit changes nothing (threads: ${threads})`, async () => {
+      const dir = await tempDir();
+      const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
+      const use = (name: string) => {
+        copyFileSync(fixture(`${name}.cert.pem`), cert);
+        copyFileSync(fixture(`${name}.key.pem`), key);
+      };
+      use('first');
+      const postern = await spawnDaemon(dir, {
+        POSTERN_SMTP__TLS__CERT: cert,
+        POSTERN_SMTP__TLS__KEY: key,
+        POSTERN_SMTP__THREADS: threads,
+      });
+      const before = await serialAt(postern.smtp.port);
+      use('second');
+      const after = await until('the new certificate', async () => {
+        const now = await serialAt(postern.smtp.port);
+        return now !== before ? now : undefined;
+      });
+      writeFileSync(key, 'no key at all');
+      postern.signal('SIGHUP');
+      await until('the refusal', () => postern.lines.some(({ event }) => event === 'daemon.reload_refused'));
+      expect(await serialAt(postern.smtp.port)).to.equal(after);
+      use('first');
+      postern.signal('SIGHUP');
+      await until('the first one again', async () => (await serialAt(postern.smtp.port)) === before);
+      expect(await postern.end()).to.equal(0);
+    }).timeout(30_000);
 });

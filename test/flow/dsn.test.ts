@@ -115,7 +115,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     expect(status)
       .to.match(/^Action: relayed\r?$/m)
       .and.match(/^Status: 2\.0\.0\r?$/m);
-    expect(text).to.contain('handed over to the next server');
+    expect(text).to.contain('relayed to the next server');
     expect(returned)
       .to.match(/^Subject: Hi\r?$/m)
       .and.not.contain('the text');

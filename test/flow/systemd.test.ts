@@ -37,56 +37,59 @@ describe('postern serve under a service manager', function () {
 
   after(() => manager?.stop());
 
-  it('takes the socket it is handed, says when it is ready and alive, reloads, drains and ends with 0', async () => {
-    const socket = await openSocket();
-    const daemon = spawnWithSocket(socket.fd, [MAIN, 'serve'], {
-      PATH: process.env['PATH'],
-      NOTIFY_SOCKET: manager.socket,
-      WATCHDOG_USEC: '1000000',
-      POSTERN_DATA_DIR: await tempDir(),
-      POSTERN_HOSTNAME: 'mx.example.com',
-      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-      // A port that would fail, were it used beside the socket.
-      POSTERN_SMTP__LISTEN: '127.0.0.1:1',
-      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
-      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-    });
-    let said = '';
-    daemon.stdout?.on('data', (text) => {
-      said += String(text);
-    });
-    daemon.stderr?.on('data', (text) => {
-      said += String(text);
-    });
-    socket.release();
-    const exited = once(daemon, 'exit');
-    const heard = (start: string, from = 0) =>
-      until(`${start} in ${said}`, () => manager.notified.slice(from).some((text) => text.startsWith(start)), 15_000);
+  for (const threads of ['0', '2'])
+    it(`takes the socket it is handed, says when it is ready and alive, reloads, drains and ends with 0 (threads: ${threads})`, async () => {
+      const before = manager.notified.length;
+      const socket = await openSocket();
+      const daemon = spawnWithSocket(socket.fd, [MAIN, 'serve'], {
+        PATH: process.env['PATH'],
+        NOTIFY_SOCKET: manager.socket,
+        WATCHDOG_USEC: '1000000',
+        POSTERN_DATA_DIR: await tempDir(),
+        POSTERN_HOSTNAME: 'mx.example.com',
+        POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+        // A port that would fail, were it used beside the socket.
+        POSTERN_SMTP__LISTEN: '127.0.0.1:1',
+        POSTERN_SMTP__THREADS: threads,
+        POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+        POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      });
+      let said = '';
+      daemon.stdout?.on('data', (text) => {
+        said += String(text);
+      });
+      daemon.stderr?.on('data', (text) => {
+        said += String(text);
+      });
+      socket.release();
+      const exited = once(daemon, 'exit');
+      const heard = (start: string, from = before) =>
+        until(`${start} in ${said}`, () => manager.notified.slice(from).some((text) => text.startsWith(start)), 15_000);
 
-    try {
-      await heard('READY=1');
-      const replies = await dialog(
-        socket.port,
-        'EHLO client.test',
-        'MAIL FROM:<a@client.test>',
-        'RCPT TO:<b@not-ours.test>',
-        'QUIT',
-      );
-      expect(replies.map((reply) => reply.slice(0, 3))).to.deep.equal(['220', '250', '250', '550', '221']);
-      await heard('WATCHDOG=1');
+      try {
+        await heard('READY=1');
+        const replies = await dialog(
+          socket.port,
+          'EHLO client.test',
+          'MAIL FROM:<a@client.test>',
+          'RCPT TO:<b@not-ours.test>',
+          'QUIT',
+        );
+        expect(replies.map((reply) => reply.slice(0, 3))).to.deep.equal(['220', '250', '250', '550', '221']);
+        await heard('WATCHDOG=1');
 
-      const seen = manager.notified.length;
-      daemon.kill('SIGHUP');
-      await heard('RELOADING=1', seen);
-      await heard('READY=1', seen);
+        const seen = manager.notified.length;
+        daemon.kill('SIGHUP');
+        await heard('RELOADING=1', seen);
+        await heard('READY=1', seen);
 
-      daemon.kill('SIGTERM');
-      expect(await exited).to.deep.equal([0, null]);
-      expect(manager.notified.findLast((text) => !text.startsWith('WATCHDOG'))).to.match(/^STOPPING=1\n/);
-    } finally {
-      if (daemon.exitCode === null) daemon.kill('SIGKILL');
-    }
-  });
+        daemon.kill('SIGTERM');
+        expect(await exited).to.deep.equal([0, null]);
+        expect(manager.notified.findLast((text) => !text.startsWith('WATCHDOG'))).to.match(/^STOPPING=1\n/);
+      } finally {
+        if (daemon.exitCode === null) daemon.kill('SIGKILL');
+      }
+    });
 
   it('does not start on a hand-over that makes no sense', async () => {
     const socket = await openSocket();

@@ -1,13 +1,18 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { NO_METRICS } from '../../src/base/metrics.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { type Metrics, NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
+import { folderOf, makeFolders } from '../../src/queue/disk/folder.ts';
 import { createListener, type ListenerSettings } from '../../src/smtp/listener.ts';
 import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
+import { tempDir } from './temp.ts';
 import { until } from './until.ts';
 
 /** A message that the listener handed to `accept`. */
@@ -22,14 +27,9 @@ export interface Taken {
 export function createBelow() {
   const taken: Taken[] = [];
   let next = 0;
-  const below = {
-    taken,
-    /** Messages begun and neither accepted nor given up. */
-    open: 0,
+  const whole = {
     room: true,
     backlog: 0,
-    /** Bytes that body writers hold now. */
-    held: 0,
     accept: async (): Promise<'accepted' | 'full' | 'fault'> => 'accepted',
     write: async (): Promise<void> => {},
     lookup: (mailbox: string, domain: string): Lookup => {
@@ -42,6 +42,16 @@ export function createBelow() {
         match: { kind: 'inbound', account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' },
       };
     },
+  };
+  const below = {
+    ...whole,
+    taken,
+    /** Messages begun and neither accepted nor given up; on threads nothing is begun here. */
+    open: 0,
+    /** Bytes that body writers hold now. */
+    held: 0,
+    /** Undoes all troubles. */
+    mend: () => Object.assign(below, whole),
   };
   const acceptance: Acceptance = {
     begin() {
@@ -75,7 +85,8 @@ export function createBelow() {
     async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const outcome = await below.accept();
       if (outcome !== 'accepted') return { outcome };
-      if (body.kind === 'inline') taken.push({ messageId, arrival, routed, bytes: Buffer.from(body.bytes) });
+      const bytes = body.kind === 'inline' ? Buffer.from(body.bytes) : readFileSync(body.path);
+      taken.push({ messageId, arrival, routed, bytes });
       return { outcome, messageId };
     },
   };
@@ -114,8 +125,42 @@ export const LISTENER_SETTINGS: ListenerSettings = {
   proxyProtocol: [],
 };
 
-/** A listener on a free port of loopback, its doubles, its log and its clock. */
-export async function startListener(settings: Partial<ListenerSettings> = {}, clock = createTestClock()) {
+/** Where the sessions of a test's listener are. */
+interface Where {
+  /** 0: on this thread. */
+  readonly threads?: number;
+  /** The program of a thread, and what it is told beside the folder of the queue. */
+  readonly script?: URL;
+  readonly own?: object;
+  readonly metrics?: Metrics;
+  /** Time of the main thread, where sessions are on others. */
+  readonly time?: Clock;
+}
+
+const THREAD = new URL('../../src/composition/smtp-thread.ts', import.meta.url);
+
+/** Describes the same twice: with sessions on the main thread, and on two threads of their own. */
+export function whereverSessionsAre(
+  title: string,
+  tests: (start: (settings?: Partial<ListenerSettings>) => Promise<Started>, threads: number) => void,
+): void {
+  for (const threads of [0, 2]) {
+    describe(`${title} (sessions on ${threads === 0 ? 'the main thread' : `${threads} threads`})`, () =>
+      tests((settings) => startListener(settings, createTestClock(), { threads }), threads));
+  }
+}
+
+/**
+ * A listener on a free port of loopback, its doubles, its log and its clock. On threads sessions keep the time of the
+ * system.
+ */
+export async function startListener(
+  settings: Partial<ListenerSettings> = {},
+  clock = createTestClock(),
+  { threads = 0, script = THREAD, own = {}, metrics = NO_METRICS, time = systemClock }: Where = {},
+) {
+  const spoolDir = threads === 0 ? '' : join(await tempDir(), 'spool');
+  if (threads > 0) makeFolders(folderOf(spoolDir));
   const below = createBelow();
   const log = createTestLog();
   const listener = createListener(
@@ -124,9 +169,10 @@ export async function startListener(settings: Partial<ListenerSettings> = {}, cl
       ...below.parts,
       returnAddresses: undefined,
       postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
-      clock,
+      threads: { count: threads, script, own: { spoolDir, ...own } },
+      clock: threads === 0 ? clock : time,
       log,
-      metrics: NO_METRICS,
+      metrics,
     },
   );
   await listener.start();

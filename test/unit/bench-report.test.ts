@@ -2,11 +2,22 @@ import { expect } from 'chai';
 import { toPlot } from '../../bench/figures.ts';
 import type { Cell } from '../../bench/matrix.ts';
 import { toSvg } from '../../bench/plot.ts';
-import { type CellOutcome, median, toPeers, toTable } from '../../bench/report.ts';
+import { type CellOutcome, median, toPeers, toSummary, toTable } from '../../bench/report.ts';
 
-const CELL: Cell = { size: '5 kB', bytes: 5000, signed: false, connections: 50, messages: 100, typical: true };
+const CELL: Cell = {
+  size: '5 kB',
+  bytes: 5000,
+  signed: false,
+  connections: 50,
+  messages: 100,
+  lead: true,
+  quick: true,
+};
 const figures = (rate: number) => ({
   rate,
+  accepted: rate,
+  postP50: 4,
+  postP99: 5,
   p50: 1,
   p95: 2,
   p99: 3,
@@ -22,25 +33,49 @@ const bars = (svg: string) =>
     .filter((height) => height !== 13);
 
 describe('the report of the benchmark', () => {
-  it('takes the middle of the rounds, and compares Postern with the others', () => {
-    const table = toTable({
-      cell: CELL,
-      outcomes: [outcome('postern', 10, 3000, 2900), outcome('other', 1450, 1, 9000)],
-    });
+  it('takes the middle of the rounds, shows how far they lie apart, and compares Postern with the others', () => {
+    const table = toTable(
+      { cell: CELL, outcomes: [outcome('postern', 10, 3000, 2900), outcome('other', 1450, 1, 9000)] },
+      3,
+    );
     expect(table)
-      .to.match(/^\| postern \| 2900 \| 1\.00 \|/m)
-      .and.match(/^\| other \| 1450 \| 2\.00 \|/m);
+      .to.match(/^\| postern \| 2900 \(10–3000\) \| 1\.00 \|.* \| 3 \|$/m)
+      .and.match(/^\| other \| 1450 \(1–9000\) \| 2\.00 \|/m);
     expect(median([])).to.be.NaN;
   });
 
-  it('says why a contestant has no figures, and leaves the ratio out where Postern has none', () => {
-    const table = toTable({
-      cell: CELL,
-      outcomes: [{ name: 'postern', rounds: [], fault: 'Error: it fell over' }, outcome('other', 50)],
-    });
-    expect(table)
-      .to.match(/^\| postern \| Error: it fell over \|/m)
-      .and.match(/^\| other \| 50\.0 \| {2}\|/m);
+  it('says why a contestant has no figures, or fewer, and leaves the ratio out where Postern has none', () => {
+    const outcomes = [
+      { name: 'postern', rounds: [], fault: 'Error: it fell over' },
+      { ...outcome('other', 50), fault: 'Error: 3 were lost' },
+    ];
+    expect(toTable({ cell: CELL, outcomes }, 2))
+      .to.match(/^\| postern \|.*\| 0 of 2: Error: it fell over \|$/m)
+      .and.match(/^\| other \| 50\.0 \| {2}\|.*\| 1 of 2: Error: 3 were lost \|$/m);
+  });
+
+  it('compares under the same conditions only', () => {
+    const outcomes = [
+      { ...outcome('postern', 900), variant: 'RSA' },
+      { ...outcome('postern', 1200), variant: 'ECDSA' },
+      { ...outcome('other', 300), variant: 'ECDSA' },
+    ];
+    expect(toTable({ cell: CELL, outcomes }, 1)).to.match(/^\| other, ECDSA \| 300 \| 4\.00 \|/m);
+  });
+
+  it('begins with the main cells: rates beside those that are closest, latency where the rate is fixed', () => {
+    const summary = toSummary(
+      [
+        { cell: CELL, outcomes: [outcome('postern', 3000), outcome('by hand, durable', 1000), outcome('haraka', 1)] },
+        { cell: { ...CELL, name: '500 messages/s', rate: 500 }, outcomes: [outcome('postern', 500)] },
+        { cell: { ...CELL, name: 'a detail', lead: false }, outcomes: [outcome('postern', 1)] },
+      ],
+      ['postern', 'by hand, durable', 'haraka'],
+    );
+    expect(summary)
+      .to.match(/^\| 5 kB, 50 connections \| 3000 \| \*\*3\.00\*\*: 1000 \| 3 \| 300 \|$/m)
+      .and.match(/^\| 500 messages\/s \| postern \| 500 \| 1\.0 \| 3\.0 \| 4\.0 \| 5\.0 \|$/m)
+      .and.not.contain('detail');
   });
 
   it('names the contestants that could not be had, with the reason', () => {
@@ -54,8 +89,8 @@ describe('the plot of the benchmark', () => {
   const all: CellOutcome[] = [
     { cell: CELL, outcomes: [outcome('postern', 1000), outcome('slow', 250), { name: 'broken', rounds: [] }] },
     {
-      cell: { ...CELL, connections: 500, typical: false },
-      outcomes: [outcome('postern', 1000), outcome('slow', 2000)],
+      cell: { ...CELL, connections: 500, lead: false },
+      outcomes: [outcome('postern', 1000), outcome('slow', 2000), { name: 'broken', rounds: [] }],
     },
   ];
 

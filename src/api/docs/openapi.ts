@@ -3,10 +3,10 @@ import { COMMON_ERRORS, ERRORS, type ErrorName } from '../errors.ts';
 import type { Operation } from '../operation.ts';
 import { EXAMPLE_KEY, groupOf, type Schema, toSchema } from './reference.ts';
 
-const KEY: Schema = { type: 'string', description: 'a valid API key; it may come as a bearer token instead' };
+const KEY: Schema = { type: 'string', description: 'a valid API key; may be sent as a bearer token instead' };
 
 /**
- * The description of the API in OpenAPI 3.1, made from the declarations. `server` is the base URL of the operations.
+ * Generates the OpenAPI 3.1 description of the API from the declarations. `server` is the base URL of the operations.
  */
 export function toOpenApi(operations: readonly Operation[], server: string) {
   const schemas = createSchemas();
@@ -19,7 +19,7 @@ export function toOpenApi(operations: readonly Operation[], server: string) {
       title: 'Postern API',
       version: '1.0',
       description:
-        'Every operation is a POST with a JSON body that holds the key and the parameters. Every answer is JSON. ' +
+        'Every operation is a POST with a JSON body that contains the key and the parameters. Every answer is JSON. ' +
         'null means absent; unknown parameters are ignored.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
@@ -33,7 +33,7 @@ export function toOpenApi(operations: readonly Operation[], server: string) {
         bearer: {
           type: 'http',
           scheme: 'bearer',
-          description: 'An API key. Without this header the body holds it as `key`.',
+          description: 'An API key. Without this header, the body must contain it as `key`.',
         },
       },
     },
@@ -106,9 +106,9 @@ function errorSchema(operations: readonly Operation[]) {
 type Schemas = ReturnType<typeof createSchemas>;
 
 /**
- * Collects the structs that have a name, and leaves a reference where they stood, so that a generated client has one
- * class for each record. A struct is named by its title (`dedicated IP record` is `DedicatedIp`), the parameters and
- * the untitled answer of an operation by its path.
+ * Collects the structs that have a name and replaces each with a reference, so that a generated client has one class
+ * for each record. A struct is named after its title (`dedicated IP record` becomes `DedicatedIp`), the parameters and
+ * the untitled answer of an operation after its path.
  */
 function createSchemas() {
   const collected = new Map<string, Schema>();
@@ -147,7 +147,7 @@ function createSchemas() {
 
   return {
     named,
-    /** What an operation answers. */
+    /** The schema of an operation's answer. */
     answer(operation: string, schema: Schema): Schema {
       if (schema.type === 'object' && schema.title === undefined) return named(`${operation}Response`, schema);
       const { items } = schema;
@@ -159,7 +159,7 @@ function createSchemas() {
   };
 }
 
-/** `inbound/add-route` is `InboundAddRoute`, `dedicated IP record` is `DedicatedIp`. */
+/** `inbound/add-route` becomes `InboundAddRoute`, `dedicated IP record` becomes `DedicatedIp`. */
 function className(text: string): string {
   const words = text.replace(/ record$/, '').split(/[^A-Za-z0-9]+/);
   return words.map((word) => word.charAt(0).toUpperCase() + word.slice(1).toLowerCase()).join('');

@@ -36,7 +36,7 @@ pre{background:var(--code);border:1px solid var(--line);border-radius:.4rem;padd
 }
 `;
 
-/** Filters the operations while a person types; `/` goes to the field. Without it the page is complete all the same. */
+/** Filters the operations as the user types; `/` focuses the field. The page is complete without it. */
 const SCRIPT = `
 const box = document.querySelector('.filter');
 if (box) {
@@ -72,10 +72,10 @@ if (box) {
 
 const digest = (text: string) => `sha256-${createHash('sha256').update(text).digest('base64')}`;
 
-/** What a Content-Security-Policy names the style sheet and the script of these pages by. */
+/** Hashes of the style sheet and the script of these pages, for a Content-Security-Policy. */
 export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as const;
 
-/** The page at the root: where to go from here. */
+/** The page at the root, with links to the others. */
 export function home(version: string): string {
   return document(
     'Postern',
@@ -111,15 +111,15 @@ const FILTER = `<div class="filter" hidden><label for="filter">Filter operations
 
 function introduction(origin: string): string {
   return `<h1>API reference</h1>
-<p>Every operation is a POST to <code>${escapeHtml(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that holds the <code>key</code> and the parameters.
-<code>null</code> means absent; unknown parameters are ignored; a form is accepted too. The key may come as a bearer token (<code>Authorization: Bearer KEY</code>) instead. Every answer is JSON, and times are UTC.
-The same for programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
-<p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>. A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>, a rule that failed
-code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every field that is wrong. Any operation can answer these:</p>${errorTable(commonErrors())}`;
+<p>Every operation is a POST to <code>${escapeHtml(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that contains the <code>key</code> and the parameters.
+<code>null</code> means absent; unknown parameters are ignored; a form is accepted too. The key may be sent as a bearer token (<code>Authorization: Bearer KEY</code>) instead. Every answer is JSON, and times are UTC.
+For programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
+<p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>. A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>, an invalid one
+has code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every invalid field. Any operation can answer these:</p>${errorTable(commonErrors())}`;
 }
 
 function section(entry: Entry): string {
-  const tag = entry.extension ? '<span class="tag">beyond the public ancestor</span>' : '';
+  const tag = entry.extension ? '<span class="tag">not part of the Mandrill API</span>' : '';
   const fields = entry.fields.length > 0 ? fieldTable('Field', entry.fields, false) : '';
   const errors = entry.errors.length > 0 ? `<h4>Errors</h4>${errorTable(entry.errors)}` : '';
   return `<section id="${idOf(entry)}" data-find="${escapeHtml(`${entry.path} ${entry.summary}`)}"><h3>${escapeHtml(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>

@@ -5,7 +5,7 @@ import type { Operation } from '../operation.ts';
 /** A key for examples. It is not valid anywhere. */
 export const EXAMPLE_KEY = 'ExampleKey000000000001';
 
-/** An operation as a person reads it; the page and the markdown are made from it. */
+/** An operation in readable form, from which the page and the markdown are made. */
 export interface Entry {
   readonly path: string;
   readonly group: string;
@@ -13,7 +13,7 @@ export interface Entry {
   readonly notes: string;
   readonly extension: boolean;
   readonly params: readonly Field[];
-  /** In one line what the answer is. */
+  /** The type of the answer, in one line. */
   readonly returns: string;
   readonly fields: readonly Field[];
   readonly errors: readonly {
@@ -22,13 +22,13 @@ export interface Entry {
     readonly status: number;
     readonly when: string;
   }[];
-  /** A command line that can be pasted. */
+  /** A curl command that can be pasted. */
   readonly request: string;
   /** The answer as JSON. */
   readonly answer: string;
 }
 
-/** Reads a declaration for people. `origin` is where the service is reached. */
+/** Converts a declaration to its readable form. `origin` is the URL of the service. */
 export function toEntry(operation: Operation, origin: string): Entry {
   const returns = toSchema(operation.returns);
   const body = JSON.stringify({ key: EXAMPLE_KEY, ...operation.example.params });
@@ -55,7 +55,7 @@ export function groupOf(operation: Operation): string {
   return operation.path.split('/')[1] ?? '';
 }
 
-/** The errors that every operation may answer, and those on the way to one. */
+/** The errors that every operation may answer, and those that occur before one is reached. */
 export const commonErrors = () => errorRows([...COMMON_ERRORS, ...TRANSPORT_ERRORS]);
 
 function errorRows(names: readonly ErrorName[]) {
@@ -63,15 +63,15 @@ function errorRows(names: readonly ErrorName[]) {
 }
 
 const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.json\`, where \`{base}\` is the address of the service
-followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are the same thing.) The body
-is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is accepted too. The key may come as
+followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are equivalent.) The body
+is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is accepted too. The key may be sent as
 a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent, unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
 
 An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has code -1 and
-\`You must specify a <name> value\`; a rule that failed has code -2 and \`Validation error: {"<field>":"<text>"}\`, with every
-field that is wrong.`;
+\`You must specify a <name> value\`; an invalid one has code -2 and \`Validation error: {"<field>":"<text>"}\`, with every
+invalid field.`;
 
-/** docs/api.md. */
+/** Generates docs/api.md. */
 export function toMarkdown(operations: readonly Operation[]): string {
   const entries = operations.map((operation) => toEntry(operation, 'http://127.0.0.1:8080'));
   const groups = [...new Set(entries.map((entry) => entry.group))];
@@ -91,10 +91,7 @@ export function toMarkdown(operations: readonly Operation[]): string {
 }
 
 function entryLines(entry: Entry): string[] {
-  const lines = [
-    `### ${entry.path}`,
-    entry.summary + (entry.extension ? ' *Beyond the interface of the public ancestor.*' : ''),
-  ];
+  const lines = [`### ${entry.path}`, entry.summary + (entry.extension ? ' *Not part of the Mandrill API.*' : '')];
   if (entry.notes !== '') lines.push(entry.notes);
   lines.push(fieldTable('Parameter', entry.params));
   lines.push(`Answers: ${entry.returns}.`);
@@ -124,7 +121,7 @@ function cell(text: string): string {
 /** A JSON Schema, as far as the reference reads it. */
 export type Schema = z.core.JSONSchema.BaseSchema;
 
-/** A parameter or a field of a record, in words. */
+/** A parameter or a field of a record, as the reference describes it. */
 export interface Field {
   readonly name: string;
   readonly type: string;
@@ -132,7 +129,7 @@ export interface Field {
   readonly description: string;
 }
 
-/** The schema of what goes over the wire. What is sent may grow: records are not closed. */
+/** The JSON Schema of what is sent over HTTP. Records are open, because fields may be added. */
 export function toSchema(schema: z.ZodType): Schema {
   const override = ({ jsonSchema }: { jsonSchema: Schema }) => withoutSafeRange(jsonSchema);
   const {
@@ -143,7 +140,7 @@ export function toSchema(schema: z.ZodType): Schema {
   return rest;
 }
 
-/** That an integer fits a double goes without saying. */
+/** Removes the bounds of safe integers, which every integer has. */
 function withoutSafeRange(schema: Schema): void {
   if (schema.maximum === Number.MAX_SAFE_INTEGER) delete schema.maximum;
   if (schema.minimum === Number.MIN_SAFE_INTEGER) delete schema.minimum;
@@ -162,7 +159,7 @@ function fieldsOf(schema: Schema, prefix = ''): Field[] {
   });
 }
 
-/** The type in the words of the reference: string, integer, boolean, array of …, struct, and `or null`. */
+/** The type as the reference names it: string, integer, boolean, array of …, struct, and `or null`. */
 function typeOf(schema: Schema): string {
   if (schema.anyOf) {
     const kinds = schema.anyOf.map((kind) => (typeof kind === 'boolean' ? 'any' : typeOf(kind)));
@@ -192,7 +189,7 @@ function isArray(schema: Schema): boolean {
   return schema.type === 'array';
 }
 
-/** Ten counters, named once under their own title. */
+/** Whether it is the stats block, whose description lists its ten counters. */
 function isStats(schema: Schema): boolean {
   return schema.title === 'stats block';
 }

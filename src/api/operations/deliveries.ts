@@ -9,35 +9,35 @@ const attemptRecord = z
   .object({
     time: time('when the POST began'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
-    status: z.int().nullable().meta({ description: 'HTTP status, null when no answer came' }),
-    error: z.string().nullable().meta({ description: 'why no answer came, null when one came' }),
+    status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
+    error: z.string().nullable().meta({ description: 'why there was no answer; null if there was one' }),
     answer: str('the start of the answer'),
     batch: z
       .string()
       .nullable()
-      .meta({ description: 'webhook-id of the POST when several deliveries shared it, else null' }),
+      .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
   })
   .meta({ title: 'attempt record' });
 
 export const deliveryRecord = z
   .object({
     id: str(
-      'unique identifier; travels as `_id` of the event and as the header webhook-id, the same over all attempts and replays',
+      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the header webhook-id of a POST of its own',
     ),
     message_id: str('the message; several recipients share one'),
     route: str('id of the route'),
-    pattern: str('pattern of the route when the message came'),
-    url: str('where it is posted to'),
+    pattern: str('pattern of the route when the message arrived'),
+    url: str('the URL that it is posted to'),
     email: str('the recipient'),
     state: z
       .enum(['waiting', 'delivered', 'dead', 'dropped'])
       .meta({ description: 'dead: given up, can be replayed; dropped: ended by an operator' }),
     created_at: time('when the message was accepted'),
-    next_attempt_at: timeOrNull('when it is posted next, null when it is not waiting'),
+    next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),
     ended_at: timeOrNull('when it was delivered, given up or dropped'),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
-    attempts: z.array(attemptRecord).meta({ description: 'every POST, the oldest first' }),
+    attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
   })
   .meta({ title: 'delivery record' });
 
@@ -76,11 +76,11 @@ function toTime(ms: number): string {
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
-/** Questions to the queue at one time: an account that looks at its mail must not keep mail from being taken. */
+/** Concurrent queries to the queue: an account that lists deliveries must not delay the acceptance of mail. */
 const AT_A_TIME = 20;
 
 const deliveryId = text(255);
-const routeId = optional(text(255)).meta({ description: 'id of a route; also of one that was deleted since' });
+const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
 const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
@@ -95,7 +95,7 @@ const list = operation({
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
-    domain: optional(knownDomain).meta({ description: 'those of the routes that the domain has now' }),
+    domain: optional(knownDomain).meta({ description: 'deliveries of the routes that the domain has now' }),
     state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
     from,
     to,
@@ -139,7 +139,7 @@ const list = operation({
       const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
       routeIds = route === undefined ? now : now.filter((one) => one === route);
     }
-    // An empty list of routes means none; the queue is not asked, lest it take it for all.
+    // An empty list of routes means none, but the queue would take it for all.
     if (routeIds?.length === 0) return [];
     const found = await queue.deliveries(
       {
@@ -177,7 +177,7 @@ const replay = operation({
     from,
     to,
     route: routeId,
-    state: optional(z.enum(ENDED)).meta({ description: 'only those that ended so' }),
+    state: optional(z.enum(ENDED)).meta({ description: 'only deliveries in this state' }),
   },
   returns: z.object({ replayed: z.int().meta({ description: 'how many deliveries were queued again' }) }),
   errors: [],
@@ -187,7 +187,7 @@ const replay = operation({
   },
   async handle({ id, ids, from, to, route, state }, call) {
     const named = id === undefined ? ids : [...(ids ?? []), id];
-    // Without this, forgetting a parameter would post everything again.
+    // Without this check, a call that omits a parameter would replay everything.
     if (named === undefined && from === undefined && to === undefined)
       throw call.invalid('id', 'Please enter an id, ids, or a time in from or to');
     if (named?.length === 0) return { replayed: 0 };
@@ -204,5 +204,5 @@ const replay = operation({
   },
 });
 
-/** What became of inbound mail; beyond the documented interface. */
+/** Deliveries of inbound mail; not part of Mandrill's API. */
 export const deliveries = [list, replay];

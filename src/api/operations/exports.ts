@@ -15,24 +15,25 @@ import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
-/** More tags, senders or keys than an account has use for. */
+/** More tags, senders or keys than any account needs. */
 const MAX_FILTER = 1000;
 
 const exportRecord = z
   .object({
-    id: z
-      .string()
-      .meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
+    id: z.string().meta({ description: 'unique identifier of the job: its start time with a fraction' }),
     created_at: time('when it was started'),
     type: z.enum(['activity', 'reject', 'whitelist']),
     finished_at: timeOrNull('when it ended; null for a job that has not run'),
     state: z
       .enum(['waiting', 'working', 'complete', 'error', 'expired'])
-      .meta({ description: 'expired: it was complete, and its archive is gone' }),
+      .meta({ description: 'expired: the archive of the completed job was deleted' }),
     result_url: z.string().nullable().meta({
-      description: 'URL of the zip archive; null unless the job is complete. Whoever has it can fetch the archive',
+      description: 'URL of the zip archive; null unless the job is complete. Anyone who has it can fetch the archive',
     }),
-    error: z.string().nullable().meta({ description: 'why the job ended in state error (beyond the public ancestor)' }),
+    error: z
+      .string()
+      .nullable()
+      .meta({ description: 'why the job ended in state error (not part of the Mandrill API)' }),
   })
   .meta({ title: 'export record' });
 
@@ -49,7 +50,7 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
 }
 
 const DAY_MS = 86_400_000;
-/** Ids of one account that may be taken at one moment before we believe in a fault. */
+/** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 
 /** What is to be exported. */
@@ -59,7 +60,7 @@ interface ExportRequest {
   readonly filter: ActivityFilter | null;
 }
 
-/** Makes the row of a job, and has this host begin it now. */
+/** Inserts the row of a job and wakes this host's task. */
 async function start(request: ExportRequest, { store, settings, now, poke, refuse }: Call<never>): Promise<ExportRow> {
   const createdAt = now();
   const { perDay } = settings.exports;
@@ -93,9 +94,9 @@ async function start(request: ExportRequest, { store, settings, now, poke, refus
 }
 
 /**
- * An id as the public ancestor's are: the time with a fraction of five digits, of which our clock gives three; the
- * others count what came in one millisecond. It is unique in its account, sorts by time, and is no secret: only its
- * account is shown the job.
+ * An id like Mandrill's: the time with a fraction of five digits, of which our clock gives three; the others number the
+ * jobs of one millisecond. It is unique in its account, sorts by time, and is no secret: only its account can see the
+ * job.
  */
 function nameAt(time: Date, n: number): string {
   const units = time.getTime() * 100 + n;
@@ -108,12 +109,12 @@ const notifyEmail = optional(
     context.addIssue({ code: 'custom', message: 'Not a valid email address' });
     return z.NEVER;
   }),
-).meta({ description: 'who is told by mail when the job has ended' });
+).meta({ description: 'address to notify by mail when the job ends' });
 
 const list = (item: z.ZodType<string>, description: string) =>
   optional(z.array(item).max(MAX_FILTER)).meta({ description });
 
-/** What an empty list would let through is nothing, and nobody wants that: it is no condition. */
+/** An empty list counts as no condition, because nobody wants to match nothing. */
 const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
   items && items.length > 0 ? items : null;
 
@@ -135,11 +136,11 @@ const STARTED = {
   error: null,
 };
 const UNTIL_THEN =
-  'The job starts at once and runs in the background; poll /exports/info until its state is complete. The archive can be fetched for some days (7 unless the operator says otherwise).';
+  'The job starts immediately and runs in the background; poll /exports/info until its state is complete. The archive is available for some days (7 by default).';
 const GUARDED =
-  "A cell that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a line break) has a ' in front.";
+  "A cell that a spreadsheet would read as a formula (it begins with =, +, -, @, a tab or a line break) is prefixed with '.";
 const LIMIT =
-  'An account may start a limited number of jobs in 24 hours (100 unless the operator says otherwise); then RequestLimitExceeded.';
+  'An account may start a limited number of jobs in 24 hours (100 by default); beyond that, RequestLimitExceeded.';
 const NOTES = `${UNTIL_THEN} ${GUARDED} ${LIMIT}`;
 
 const info = operation({
@@ -162,7 +163,7 @@ const listJobs = listing({
   notes: 'Returns all of them; `after` continues after one. Jobs are deleted 90 days after they end.',
   params: {
     after: optional(text(255)).meta({
-      description: 'continue after the job with this id (beyond the public ancestor)',
+      description: 'continue after the job with this id (not part of the Mandrill API)',
     }),
   },
   returns: z.array(exportRecord),
@@ -183,7 +184,7 @@ const listJobs = listing({
 const rejects = operation({
   path: '/exports/rejects',
   summary: 'Starts an export of the rejection blacklist.',
-  notes: `The archive holds rejects.csv with the columns email, reason, detail, created_at, expires_at, last_event_at, expires_at: the entries that have not expired, those of subaccounts too. ${NOTES}`,
+  notes: `The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
   params: { notify_email: notifyEmail },
   returns: exportRecord,
   errors: [],
@@ -195,7 +196,7 @@ const rejects = operation({
 const whitelist = operation({
   path: '/exports/whitelist',
   summary: 'Starts an export of the rejection whitelist.',
-  notes: `The archive holds whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
+  notes: `The archive contains whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
   params: { notify_email: notifyEmail },
   returns: exportRecord,
   errors: [],
@@ -221,8 +222,8 @@ const activity = operation({
   path: '/exports/activity',
   summary: 'Starts an export of the activity of the account: messages sent and what happened to them.',
   notes:
-    'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
-    `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
+    'The archive contains activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
+    `configured (exports.metadata_fields) and the account has added (/metadata/add). All given conditions must be met; an empty list counts as no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
     date_from: optionalTime.meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),

@@ -4,31 +4,28 @@ import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
-// What several groups have in their declarations: fields of records, and parameters, each read into the form that the
-// handler works with.
+// Fields of records and parameters that several groups share. Parameters are parsed into the form that handlers use.
 
-/** A text of a record. */
+/** A text field of a record. */
 export const str = (description: string) => z.string().meta({ description });
 
-/** A time of a record. */
+/** A time field of a record. */
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
-/** A time of a record that may be missing; `missing` says what that means. */
+/** A time field of a record that may be null; `missing` says what null means. */
 export const timeOrNull = (description: string, missing = '') =>
   z
     .string()
     .nullable()
     .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}` });
 
-/** What a browser and a proxy take; no webhook needs more. */
+/** As much as browsers and proxies accept; no webhook needs more. */
 const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
-/** Recipients of a message: as many as a transaction over SMTP may have (smtp.max_recipients by default). */
+/** Maximum recipients of a message, as in an SMTP transaction (the default of smtp.max_recipients). */
 export const MAX_RECIPIENTS = 1000;
 
-/**
- * A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to.
- */
+/** A domain to add: HTML tags are stripped first (rule strip_tags), then it must be a domain that can receive mail. */
 export const newDomain = text(MAX_DOMAIN_TEXT)
   .transform((value, context) => {
     const domain = stripTags(value).trim();
@@ -41,7 +38,7 @@ export const newDomain = text(MAX_DOMAIN_TEXT)
   })
   .meta({ description: 'the domain, as `inbound.example.com`; tags are stripped' });
 
-/** A domain that was added: in any case, as U-label or A-label. What can be no domain was never added. */
+/** A domain that was added, in any case, as U-label or A-label. An invalid name is accepted here and never found. */
 export const knownDomain = text(MAX_DOMAIN_TEXT)
   .transform((value) => ({ domain: value, id: toAsciiDomain(value.trim()) ?? '' }))
   .meta({ description: 'a domain that was added' });
@@ -54,7 +51,7 @@ export const pattern = text(MAX_PATTERN)
     'Please enter a pattern without spaces and control characters',
   )
   .meta({
-    description: 'what the mailbox name must match: `*` is any run of characters, `?` one, letters in any case',
+    description: 'what the mailbox name must match: `*` is any run of characters, `?` one character; case is ignored',
   });
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
@@ -66,7 +63,10 @@ export const endpointUrl = text(MAX_URL)
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
 
-/** Refuses a URL where no webhook answers, in the words of the ancestor's user interface and with the cause. */
+/**
+ * Throws ValidationError if no webhook answers at the URL, in the words of Mandrill's user interface and with the
+ * cause.
+ */
 export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
   const cause = await call.urlFault(url);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
@@ -80,7 +80,7 @@ export const emailAddress = text(1000).transform((value, context) => {
   return z.NEVER;
 });
 
-/** How many at most; 0 is what clients in typed languages send for "not given". */
+/** The maximum number of results; clients in typed languages send 0 for "not given". */
 export function limitOf(max: number, otherwise: number) {
   return optional(
     z
@@ -88,20 +88,20 @@ export function limitOf(max: number, otherwise: number) {
       .min(0)
       .max(max)
       .transform((limit) => (limit === 0 ? undefined : limit)),
-  ).meta({ description: `how many at most, up to ${max}; ${otherwise} when left out or 0` });
+  ).meta({ description: `maximum number of results, up to ${max}; ${otherwise} if omitted or 0` });
 }
 
 const SECOND_MS = 1000;
-/** What every store can hold (store/driver/values.ts). */
+/** The range of times that every store can hold (store/driver/values.ts). */
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
 const LAST_TIME = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-/** A time that the store can hold: the calendar ends where a year has more than four digits. */
+/** Clamps a time to what the store can hold, which ends where a year has more than four digits. */
 export function withinCalendar(ms: number): Date {
   return new Date(Math.min(Math.max(ms, FIRST_TIME), LAST_TIME));
 }
 
-/** The last second that is meant, read as the first time that is not; a date alone means all of that day. */
+/** An inclusive end of a range, parsed to the exclusive end one second later; a date alone means all of that day. */
 export const optionalEndTime = optional(
   z
     .string()
@@ -112,8 +112,8 @@ export const optionalEndTime = optional(
 );
 
 /**
- * The validation rule strip_tags: takes HTML tags and comments out of a text, as PHP's function of that name does.
- * One pass, character by character: no input takes longer than its length.
+ * The validation rule strip_tags: removes HTML tags and comments, as PHP's function of that name does. One pass over
+ * the characters, so the time is linear in the length.
  */
 export function stripTags(text: string): string {
   const kept: string[] = [];
@@ -126,7 +126,7 @@ export function stripTags(text: string): string {
   }
 }
 
-/** The next `<` that begins a tag; one before a space is a sign of comparison and stays. */
+/** The next `<` that begins a tag; one before white space is a comparison and stays. */
 function nextTag(text: string, from: number): number {
   for (let at = text.indexOf('<', from); at >= 0; at = text.indexOf('<', at + 1)) {
     if (!/\s/.test(text.charAt(at + 1))) return at;
@@ -134,7 +134,10 @@ function nextTag(text: string, from: number): number {
   return text.length;
 }
 
-/** Behind the `>` that ends the tag; a `>` in quotes does not. A tag that never ends takes the rest with it. */
+/**
+ * The position after the `>` that ends the tag, skipping any in quotes. A tag that never ends includes the rest of the
+ * text.
+ */
 function endOfTag(text: string, from: number): number {
   let quote = '';
   for (let at = from; at < text.length; at++) {

@@ -27,7 +27,7 @@ const ipAddress = text(64).transform((value, context) => {
   return z.NEVER;
 });
 
-/** What HELO or EHLO says: a name or an address literal, in any case one word. */
+/** The argument of HELO or EHLO: a name or an address literal, in any case without spaces. */
 const greeting = z
   .string()
   .max(255)
@@ -37,13 +37,13 @@ const greeting = z
 const RAW =
   'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
 
-/** An empty list is a caller's mistake, who would not want the headers to decide instead. */
+/** An empty list is a mistake: the caller would not expect the headers to be used instead. */
 const recipients = z
   .array(emailAddress)
   .min(1, 'Please enter at least one recipient, or leave it out')
   .max(MAX_RECIPIENTS);
 
-/** Puts a document into the inbound path, as if it had arrived over SMTP. */
+/** Submits a document to the inbound path, as if it had arrived over SMTP. */
 const sendRaw = operation({
   path: '/inbound/send-raw',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
@@ -54,9 +54,9 @@ const sendRaw = operation({
     raw_message: z
       .string()
       .min(1, 'Please enter a value')
-      .meta({ description: 'the full MIME document, headers and all' }),
+      .meta({ description: 'the full MIME document, including headers' }),
     to: optional(recipients).meta({
-      description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers',
+      description: 'recipients, at least one; if omitted, those of the To, Cc and Bcc headers',
     }),
     mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
     helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
@@ -86,8 +86,8 @@ const sendRaw = operation({
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = withCrlf(raw_message);
     const fromHeaders = to === undefined;
-    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope
-    // from the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
+    // With `to` we act as an MTA, which changes no header (RFC 5321 section 6.4). Without it we build the envelope from
+    // the headers, as a sender's mail client does, which removes Bcc (RFC 5322 section 3.6.3).
     const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
     const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
     if (bytes.length > call.settings.maxMessageBytes)
@@ -104,21 +104,21 @@ const sendRaw = operation({
   },
 });
 
-/** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
+/** The addresses that can be parsed. A header may contain text that is none ("undisclosed-recipients:;"). */
 function readable(addresses: readonly string[]): Address[] {
   return addresses.map(parseAddress).filter((address) => address !== undefined);
 }
 
-/** Each recipient once, with the route it hits. */
+/** Each recipient once, with the route that it matches. */
 function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
   const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
   return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
     const found = call.inbound.lookup(mailbox, domain);
-    // Not known is not the same as not there: nothing may get lost because the store is away.
+    // Unknown does not mean absent: no mail may be lost while the store is unavailable.
     if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
     return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
   });
 }
 
-/** Mail that comes in over the API. */
+/** Inbound mail submitted through the API. */
 export const inboundSendRaw = [sendRaw];

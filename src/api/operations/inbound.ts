@@ -25,9 +25,11 @@ const inboundDomainRecord = z
     domain: str('the domain, as it was added'),
     created_at: time('when it was added'),
     valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
-    routed: z.boolean().meta({ description: 'whether mail is taken for it here; false: publish the TXT record first' }),
-    verified_at: timeOrNull('when the TXT record was first seen; null: never'),
-    txt_name: str('where a TXT record proves that the domain belongs to the account'),
+    routed: z
+      .boolean()
+      .meta({ description: 'whether mail to it is accepted here; if false, publish the TXT record first' }),
+    verified_at: timeOrNull('when the TXT record was first found; null: never'),
+    txt_name: str('name of the TXT record that proves that the domain belongs to the account'),
     txt_value: str('the value of that record'),
   })
   .meta({ title: 'inbound domain record' });
@@ -79,7 +81,7 @@ function toRouteRecord(
   return { id, pattern, url, batch_events: batchEvents };
 }
 
-/** The domain's row, or the error that it is not there; for one account another's domain is not there. */
+/** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
 async function findDomain(
   domain: { readonly domain: string; readonly id: string },
   { inbound, refuse }: Call<'Unknown_InboundDomain'>,
@@ -98,7 +100,7 @@ const domains = operation({
   example: { params: {}, answer: [DOMAIN] },
   async handle(_, { store }) {
     const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
-    // For a moment, while a proof is acted on, a domain may be there with its claim.
+    // While a proof takes effect, a domain may briefly be listed together with its claim.
     const routed = new Set(rows.filter((row) => !isClaim(row)).map(nameOf));
     return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map(toDomainRecord);
   },
@@ -108,10 +110,10 @@ const addDomain = operation({
   path: '/inbound/add-domain',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'Mail to the domain arrives here once its MX record names this service; the record is looked up now and again by check-domain. ' +
-    'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; ' +
-    'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
-    'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
+    'Mail to the domain arrives here once its MX record names this service; the record is looked up now, and again by check-domain. ' +
+    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` with the value `txt_value` is published; ' +
+    'this applies wherever the operator requires a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
+    'so keep it published. Names of the operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   errors: [],
@@ -133,15 +135,15 @@ const addDomain = operation({
         added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
       );
     }
-    return toDomainRecord(added.isNew ? ((await looked(added.row, call)) ?? added.row) : added.row);
+    return toDomainRecord(added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row);
   },
 });
 
 /**
- * The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was; while it is silent
- * nobody waits for a second answer. Undefined: the domain was deleted.
+ * Looks up the MX and the proof in the DNS and returns the updated row. Results that the DNS does not give stay as they
+ * were; if it does not answer for the MX, the proof is not looked up. Undefined if the domain was deleted.
  */
-async function looked(
+async function checkDns(
   row: InboundDomainRow,
   { store, resolver, settings, now, inbound }: Call<never>,
 ): Promise<InboundDomainRow | undefined> {
@@ -155,14 +157,14 @@ const checkDomain = operation({
   path: '/inbound/check-domain',
   summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
-    'While the DNS cannot be reached, the last result stands. A proof takes effect at once; without this call, within the hour.',
+    'While the DNS cannot be reached, the last result is kept. A proof takes effect immediately; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
   example: { params: { domain: 'inbound.example.com' }, answer: { ...DOMAIN, valid_mx: true } },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
-    const checked = await looked(row, call);
+    const checked = await checkDns(row, call);
     if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
     return toDomainRecord(checked);
   },
@@ -178,10 +180,10 @@ const deleteDomain = operation({
   example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
-    // Routes first: should we be cut off, no route is left behind for a domain that another account may claim next.
+    // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
     await removeRoutes(id, call);
     const removed = await call.inbound.remove(id);
-    await removeRoutes(id, call); // one that came in between
+    await removeRoutes(id, call); // added meanwhile
     await call.inbound.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
     return toDomainRecord(removed);
@@ -231,7 +233,7 @@ const addRoute = operation({
       createdAt: call.now(),
     };
     await call.store.inboundRoutes.insert(row);
-    // The domain may have been deleted meanwhile, and nobody would ever remove this route.
+    // The domain may have been deleted meanwhile, and nothing else would remove this route.
     if (!(await call.inbound.find(domainId))) {
       await call.store.inboundRoutes.remove({ id: row.id });
       throw call.refuse('Unknown_InboundDomain', domain.domain);
@@ -258,7 +260,7 @@ const updateRoute = operation({
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url, batchEvents: batch_events });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
-    // After the routing, so that nothing can still be accepted for the old URL behind this step.
+    // After `routingChanged`, so that no mail can be accepted for the old URL after this step.
     if (url !== undefined) await call.queue.redirect(row, url);
     return toRouteRecord(row);
   },
@@ -280,7 +282,7 @@ const deleteRoute = operation({
   },
 });
 
-/** Inbound domains and their routes, as the documented interface has them. */
+/** Inbound domains and their routes, as in Mandrill's API. */
 export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, addRoute, updateRoute, deleteRoute];
 
 const routeKey = operation({
@@ -288,7 +290,7 @@ const routeKey = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect; turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
@@ -339,11 +341,12 @@ const testRoute = operation({
       .array(
         inboundRouteRecord.extend({
           result: z.enum(VERDICTS).meta({
-            description: 'no match: the pattern does not fit; less specific: it fits, and another route goes first',
+            description:
+              'no match: the pattern does not match; less specific: it matches, but another route takes precedence',
           }),
         }),
       )
-      .meta({ description: 'every route of the domain, the oldest first' }),
+      .meta({ description: 'every route of the domain, oldest first' }),
     payload: z
       .unknown()
       .meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
@@ -391,5 +394,5 @@ function verdict(route: InboundRouteRow, mailbox: string, hit: string | undefine
   return matches(route.pattern, mailbox) ? 'less specific' : 'no match';
 }
 
-/** What helps to set up and to find faults in routes; beyond the documented interface. */
+/** Tools to set up and debug routes; not part of Mandrill's API. */
 export const routeTools = [routeKey, testRoute];

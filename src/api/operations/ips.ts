@@ -24,14 +24,14 @@ import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { str, time, timeOrNull } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
-/** An address in any spelling. What is none is an address that the account does not have. */
+/** An IP address in any notation. Other text is treated as an address that the account does not have. */
 export const ipParam = text(64)
   .transform((value) => toIpId(value) ?? value)
-  .meta({ description: 'the IP address, in any spelling' });
+  .meta({ description: 'the IP address, in any notation' });
 
 const MAX_POOL = 255;
 
-/** A pool that should be there. */
+/** The name of an existing pool. */
 export const knownPool = text(MAX_POOL)
   .transform((value) => value.trim())
   .meta({ description: 'name of the pool' });
@@ -55,11 +55,11 @@ export const ipRecord = z
         start_at: timeOrNull('when the warmup began', 'null when there is none'),
         end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
       })
-      .meta({ description: 'the 30 days in which a growing share of mail goes over it' }),
+      .meta({ description: 'the 30 days in which a growing share of mail is sent from it' }),
   })
   .meta({ title: 'dedicated IP record' });
 
-/** Makes records of addresses, by the account's placement and the present time. */
+/** Creates the conversion from rows to records, for the account's placement and the current time. */
 export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRow) => z.output<typeof ipRecord> {
   const poolOf = createPoolFinder(placement);
   return (row) => ({
@@ -72,7 +72,7 @@ export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRo
   });
 }
 
-/** An end that has passed is over, whether the task has cleared it or not. */
+/** A warmup whose end has passed is over, even if the task has not cleared it yet. */
 function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
   const warming = isWarming(warmupEndAt, now);
   const shown = (at: Date | null) => (warming && at ? toTimestamp(at) : null);
@@ -80,7 +80,7 @@ function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
 }
 
 // For the examples.
-/** An address of the account's. */
+/** An address of the account. */
 export const IP = {
   ip: '192.0.2.1',
   created_at: '2026-01-03 10:00:00',
@@ -102,18 +102,18 @@ const reverseDomain = text(1000)
   })
   .meta({ description: 'the domain name, as `out.example.com`' });
 
-/** All addresses of the account, in the order of their texts. */
+/** All addresses of the account, sorted as text. */
 export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
   return store.ips.many({ releasedAt: null }, { sort: 'id' });
 }
 
-/** The pool of that name. The default pool is made when it is looked for first, as old as the account. */
+/** Finds a pool by name. The default pool is created when first looked up, with the creation time of the account. */
 export async function findPool(name: string, parts: AccountParts): Promise<PoolRow | undefined> {
   const row = await parts.store.pools.one({ id: poolId(parts.account.id, name) });
   return row ?? (name === DEFAULT_POOL ? makePool(name, parts.account.createdAt, parts) : undefined);
 }
 
-/** Makes a pool, or answers the one that somebody else made meanwhile. */
+/** Creates a pool, or returns the one that was created meanwhile. */
 export async function makePool(
   name: string,
   createdAt: Date,
@@ -123,7 +123,7 @@ export async function makePool(
   for (;;) {
     if ((await store.pools.insert(row)) === 'inserted') return { ...row, account: account.id };
     const present = await store.pools.one({ id: row.id });
-    if (present) return present; // else it was deleted in between
+    if (present) return present; // otherwise it was deleted meanwhile
   }
 }
 
@@ -134,7 +134,7 @@ async function showIp(row: IpRow, { store, now }: Call<never>) {
   return createIpRecorder(await readPlacement(store), now())(row);
 }
 
-/** The row of an address, or the error that the account has no such address. */
+/** Returns the row of an address. Throws Unknown_IP if the account does not have it. */
 async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
   const row = await store.ips.one({ id: ip, releasedAt: null });
   if (!row) throw refuse('Unknown_IP', ip);
@@ -146,7 +146,7 @@ const list = listing({
   summary: 'Lists the dedicated IPs of the account.',
   notes: 'Returns all of them, sorted as text; `after` continues after one.',
   params: {
-    after: optional(ipParam.meta({ description: 'continue after this IP (beyond the public ancestor)' })),
+    after: optional(ipParam.meta({ description: 'continue after this IP (not part of the Mandrill API)' })),
   },
   returns: z.array(ipRecord),
   errors: [],
@@ -188,11 +188,11 @@ const provision = operation({
     'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are available. Only one request may be pending. ' +
     `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
   params: {
-    warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false unless given' })),
+    warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false if omitted' })),
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
   },
   returns: z.object({
-    requested_at: time('when the IP was asked for'),
+    requested_at: time('when the IP was requested'),
   }),
   errors: ['IP_ProvisionLimit', 'Unknown_Pool', 'PaymentRequired', 'NoSendingHistory', 'PoorReputation'],
   example: { params: { warmup: true }, answer: { requested_at: '2026-01-05 12:00:00' } },
@@ -211,17 +211,17 @@ const withdraw = operation({
   path: '/ips/cancel-provision',
   summary: 'Cancels the pending request for a dedicated IP.',
   notes:
-    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made at once.',
+    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made immediately.',
   extension: true,
   params: {},
   returns: z.object({
     withdrawn: z.boolean().meta({ description: 'whether a request was cancelled; false: none was pending' }),
-    requested_at: timeOrNull('when that IP was asked for', 'null: none was pending'),
+    requested_at: timeOrNull('when that IP was requested', 'null: none was pending'),
   }),
   errors: [],
   example: { params: {}, answer: { withdrawn: false, requested_at: null } },
   async handle(_, { store, account }) {
-    // In one step: the task that chooses an address names it in the row in one step too.
+    // One atomic change: the task that chooses an address sets it in the row in one atomic change, too.
     const row = await store.ipRequests.remove({ id: account.id, ip: null });
     return { withdrawn: row !== undefined, requested_at: row ? toTimestamp(row.requestedAt) : null };
   },
@@ -254,7 +254,7 @@ const startWarmup = operation({
     const begin = { warmupStartAt: now, warmupEndAt: warmupEnd(now) };
     const begun =
       (await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: null }, begin)) ??
-      // One that is over and has not been cleared yet.
+      // A warmup that is over but has not been cleared yet.
       (await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: { range: { lte: now } } }, begin));
     return showIp(begun ?? (await findIp(ip, call)), call);
   },
@@ -262,7 +262,7 @@ const startWarmup = operation({
 
 const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
-  summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it at once.',
+  summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it immediately.',
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -287,12 +287,12 @@ const remove = operation({
   errors: [],
   example: { params: { ip: '192.0.2.2' }, answer: { ip: '192.0.2.2', deleted: true } },
   async handle({ ip }, { store, now }) {
-    // The inventory is beyond an account: a task takes the address there.
+    // Accounts cannot reach the inventory: a task moves the address there.
     return { ip, deleted: (await store.ips.change({ id: ip, releasedAt: null }, { releasedAt: now() })) !== undefined };
   },
 });
 
-/** Dedicated IPs: what is told of them, and how they come, warm up and go. */
+/** Dedicated IPs: listing, provisioning, warmup and return. */
 export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, remove];
 
 const checkCustomDns = operation({
@@ -331,7 +331,7 @@ const setCustomDns = operation({
   },
   async handle({ ip, domain }, call) {
     const row = await findIp(ip, call);
-    // An address that greets as the operator would be taken for him.
+    // An address that greets with a name of the operator would be taken for the operator.
     if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     if (isPending(row, call.now())) throw call.refuse('Invalid_CustomDNSPending');
     if (row.customState === 'valid' && row.customDomain === domain) return showIp(row, call);
@@ -342,7 +342,10 @@ const setCustomDns = operation({
   },
 });
 
-/** Begins a change where the row is as it was read: of several at once, one begins and the others find it pending. */
+/**
+ * Begins a change if the row is unchanged since it was read: of concurrent calls, one succeeds and the others find the
+ * change pending.
+ */
 async function begin(
   row: IpRow,
   domain: string,

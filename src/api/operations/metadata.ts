@@ -3,7 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import { type MetadataFieldRow, metadataFieldId } from '../../store/rows/messages.ts';
 import { operation } from '../operation.ts';
 
-/** Fields that an account may have: each is a column of its exports. */
+/** Maximum fields of an account; each is a column of its exports. */
 const MOST_FIELDS = 50;
 const LONGEST_TEMPLATE = 10_000;
 
@@ -16,7 +16,7 @@ const fieldRecord = z
     name: z.string().meta({ description: 'the name of the field' }),
     state: z
       .enum(['active', 'delete', 'index'])
-      .meta({ description: 'always `active` here: a field is in use at once, and gone at once' }),
+      .meta({ description: 'always `active` here: adding and deleting a field take effect immediately' }),
     view_template: z
       .string()
       .nullable()
@@ -42,7 +42,7 @@ const EXAMPLE = {
 
 const list = operation({
   path: '/metadata/list',
-  summary: 'Lists the metadata fields of the account, the oldest first.',
+  summary: 'Lists the metadata fields of the account, oldest first.',
   notes:
     'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
   params: {},
@@ -78,7 +78,7 @@ const add = operation({
 const update = operation({
   path: '/metadata/update',
   summary: 'Changes the view template of a metadata field.',
-  notes: 'If left out, the template stays; an empty one removes it.',
+  notes: 'If omitted, the template is kept; an empty one removes it.',
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
@@ -108,5 +108,5 @@ const remove = operation({
   },
 });
 
-/** Metadata fields that an account wants to see in its activity. */
+/** Metadata fields that an account wants in its activity exports. */
 export const metadata = [list, add, update, remove];

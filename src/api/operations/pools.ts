@@ -17,21 +17,21 @@ import { time } from './fields.ts';
 import { createIpRecorder, findPool, IP, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
 
-/** A pool that may have to be made. */
+/** The name of a pool that may not exist yet. */
 const newPool = knownPool
   .refine((name) => name !== '', 'Please enter a value')
   .refine((name) => !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(name), 'Please enter a name without control characters')
-  .meta({ description: 'name of the pool; letters count as they are' });
+  .meta({ description: 'name of the pool, case-sensitive' });
 
 const poolRecord = z
   .object({
     name: z.string().meta({ description: 'name of the pool' }),
-    created_at: time('when it was made'),
+    created_at: time('when it was created'),
     ips: z.array(ipRecord).meta({ description: 'the dedicated IPs in it' }),
   })
   .meta({ title: 'IP pool record' });
 
-/** Makes records of pools from all addresses of the account. */
+/** Creates the conversion from pools to records, for all addresses of the account. */
 function createPoolRecorder(
   placement: PlacementRow,
   ips: readonly IpRow[],
@@ -54,7 +54,7 @@ const setPool = operation({
     ip: ipParam,
     pool: newPool,
     create_pool: optional(
-      z.boolean().meta({ description: 'whether to make the pool when it is not there; false unless given' }),
+      z.boolean().meta({ description: 'whether to create the pool if it does not exist; false if omitted' }),
     ),
   },
   returns: ipRecord,
@@ -89,9 +89,11 @@ const setPool = operation({
 const listPools = operation({
   path: '/ips/list-pools',
   summary: 'Lists the IP pools of the account with their dedicated IPs.',
-  notes: `By name, at most ${MAX_LIST} at a time; the next ones come with \`after\`, the last name of the page before. Every account has the pool \`${DEFAULT_POOL}\`.`,
+  notes: `Sorted by name, at most ${MAX_LIST} at a time; for more, set \`after\` to the last name of the previous page. Every account has the pool \`${DEFAULT_POOL}\`.`,
   params: {
-    after: optional(knownPool.meta({ description: 'the last name of the page before (beyond the public ancestor)' })),
+    after: optional(
+      knownPool.meta({ description: 'the last name of the previous page (not part of the Mandrill API)' }),
+    ),
   },
   returns: z.array(poolRecord),
   errors: [],
@@ -134,7 +136,7 @@ const poolInfo = operation({
 });
 
 async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRow> {
-  await readPlacement(call.store); // which takes away what was deleted and cut off
+  await readPlacement(call.store); // which completes interrupted deletions
   const row = await findPool(pool, call);
   if (!row) throw call.refuse('Unknown_Pool', pool);
   return row;
@@ -173,14 +175,14 @@ const deletePool = operation({
       rewrite(store, async (placement) => {
         const row = await findPool(pool, call);
         if (!row) throw refuse('Unknown_Pool', pool);
-        // An address that was given back is in no pool, though its place is cleared only when it leaves the account.
+        // A returned address is in no pool, though its place is cleared only when it leaves the account.
         const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
         const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));
         if (elsewhere.some((place) => place.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
         return { elsewhere, closing: [...placement.closing, { id: row.id, token: row.token }] };
       }),
     );
-    await readPlacement(store); // takes the row away
+    await readPlacement(store); // removes the row
     return { pool, deleted: true };
   },
 });

@@ -14,22 +14,20 @@ import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './s
 
 // Parameters that rejects and whitelists share.
 
-/** An address in the form the lists keep; answers show it so. */
-export const listAddress = emailAddress
-  .transform(toListed)
-  .meta({ description: 'an email address, letters in any case' });
+/** An address in the form in which the lists store and show it. */
+export const listAddress = emailAddress.transform(toListed).meta({ description: 'an email address; case is ignored' });
 
-/** A search: an address or the beginning of one. */
+/** A search for an address or the beginning of one. */
 export const addressPrefix = optional(z.string().max(1000).transform(listedPrefix)).meta({
-  description: 'an address, or the beginning of one, letters in any case; all entries when left out',
+  description: 'an address, or the beginning of one; case is ignored; all entries if omitted',
 });
 
 /** Clients send an empty text for no subaccount. */
 const subaccountParam = optional(z.string().max(255)).meta({
-  description: 'id of a subaccount; the list of the whole account when left out',
+  description: 'id of a subaccount; the list of the whole account if omitted',
 });
 
-/** The subaccount that a call is about, '' for none; throws when there is no such subaccount. */
+/** Returns the id of the subaccount that a call names, '' for none. Throws Unknown_Subaccount. */
 async function findSubaccount(
   slug: string | undefined,
   { store, refuse }: Call<'Unknown_Subaccount'>,
@@ -51,20 +49,20 @@ interface Search {
 type Rejects = Pick<AccountStore, 'rejects'>;
 
 /**
- * The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks
- * them comes later.
+ * The first entries by address, at most MAX_LIST. The clock decides whether one has expired, because the task that
+ * marks expired entries runs later.
  */
 async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
-  if (!search.includeExpired) return standing(store, search, now);
-  // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.
+  if (!search.includeExpired) return unexpired(store, search, now);
+  // The index begins with `expired`, so that hidden entries cost nothing; each half is sorted.
   const halves = await Promise.all(
     [false, true].map((expired) => page(store, search, { expired, from: null, limit: MAX_LIST })),
   );
   return halves.flat().toSorted(byAddress).slice(0, MAX_LIST);
 }
 
-/** Pages until enough entries have not expired: one page, unless the task is late. */
-async function standing(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
+/** Reads pages until it has enough entries that have not expired: one page, unless the task is late. */
+async function unexpired(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
   const found = new Map<string, RejectRow>();
   let from: string | null = null;
   let again = 0;
@@ -74,7 +72,8 @@ async function standing(store: Rejects, search: Search, now: Date): Promise<Reje
     const matching = rows.filter(({ email }) => email.startsWith(search.prefix));
     for (const row of matching) if (!isExpired(row, now)) found.set(row.id, row);
     if (found.size >= MAX_LIST || matching.length < limit) return [...found.values()].slice(0, MAX_LIST);
-    // The next page begins with the last address, which may have entries of more subaccounts; those seen come again.
+    // The next page begins with the last address, which may have entries of more subaccounts; entries already read come
+    // again.
     const last = rows.at(-1)?.email ?? null;
     from = last;
     again = rows.filter(({ email }) => email === last).length;
@@ -92,7 +91,7 @@ function page(
   return rejects.many({ ...of, expired, ...email, removed: false }, { sort: 'email', limit });
 }
 
-/** By code points, as the store orders text. */
+/** Compares by code points, as the store sorts text. */
 function byAddress(a: RejectRow, b: RejectRow): number {
   return compare(a.email, b.email) || compare(a.subaccount, b.subaccount);
 }
@@ -101,7 +100,7 @@ function compare(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
-/** No length is documented; a comment is a sentence or two. */
+/** No limit is documented; a comment is a sentence or two. */
 const MAX_COMMENT = 1000;
 
 const email = z.string().meta({ description: 'the address, in lower case' });
@@ -109,18 +108,18 @@ const email = z.string().meta({ description: 'the address, in lower case' });
 const rejectEntry = z
   .object({
     email,
-    reason: z.enum(REASONS).meta({ description: 'what brought it about; custom: entered by hand' }),
+    reason: z.enum(REASONS).meta({ description: 'the cause; custom: added by hand' }),
     detail: z
       .string()
       .nullable()
-      .meta({ description: 'the diagnosis of a bounce, or the comment of an entry by hand' }),
+      .meta({ description: 'the diagnosis of a bounce, or the comment of an entry added by hand' }),
     created_at: time('when it was added'),
-    last_event_at: time('the latest event that made or renewed it'),
+    last_event_at: time('the latest event that created or renewed it'),
     expires_at: timeOrNull('when it expires', 'null for never'),
-    expired: z.boolean().meta({ description: 'whether it has expired: the address is mailed again' }),
+    expired: z.boolean().meta({ description: 'whether it has expired, so that mail to the address is sent again' }),
     sender: senderRecord
       .nullable()
-      .meta({ description: 'the sender whose mail brought it about, a sender record; null for entries by hand' }),
+      .meta({ description: 'the sender whose mail caused it, a sender record; null for entries added by hand' }),
     subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
   })
   .meta({ title: 'reject entry' });
@@ -148,7 +147,7 @@ function toRejectEntry(row: RejectRow, senders: ReadonlyMap<string, Sender>, now
   };
 }
 
-/** The sender records of many entries in one query. */
+/** The sender records of many entries, in one query. */
 async function sendersOf(
   { account, counters }: AccountStore,
   rows: readonly RejectRow[],
@@ -157,16 +156,16 @@ async function sendersOf(
   if (addresses.size === 0) return new Map();
   const start = startOf('total', new Date(0));
   const ids = [...addresses].map((address) => counterId(account, 'sender', 'total', start, address));
-  // The ids name all of it; the rest says which index ends in them.
+  // The ids are sufficient; the other conditions select the index.
   const totals = await counters.many({ kind: 'sender', span: 'total', start, id: { in: ids } });
   return new Map(totals.map((total) => [total.key, toSenderRecord(total)]));
 }
 
 const add = operation({
   path: '/rejects/add',
-  summary: 'Puts an address on the rejection list by hand: it is not mailed any more.',
+  summary: 'Adds an address to the rejection list by hand: no more mail is sent to it.',
   notes:
-    'The entry never expires and replaces one made by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
+    'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one created by events.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({
@@ -197,7 +196,7 @@ const add = operation({
     try {
       await findSubaccount(slug, call);
     } catch (error) {
-      // It was deleted meanwhile, and nobody would ever take this entry off.
+      // The subaccount was deleted meanwhile, and nothing else would remove this entry.
       await call.lists.unreject(email, subaccount);
       throw error;
     }
@@ -207,13 +206,13 @@ const add = operation({
 
 const list = operation({
   path: '/rejects/list',
-  summary: 'Lists the rejection list by address.',
-  notes: `Up to ${MAX_LIST} entries; an export holds all of them. One address has an entry for the whole account and one for each subaccount at most. ${EXPIRY_RULES}`,
+  summary: 'Lists the rejection list, sorted by address.',
+  notes: `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole account and one for each subaccount. ${EXPIRY_RULES}`,
   params: {
     email: addressPrefix,
-    include_expired: optional(z.boolean()).meta({ description: 'true: shows entries that have expired too' }),
+    include_expired: optional(z.boolean()).meta({ description: 'true: also shows entries that have expired' }),
     subaccount: optional(z.string().max(255)).meta({
-      description: 'id of a subaccount: only entries that apply to it alone; all entries when left out',
+      description: 'id of a subaccount: only entries that apply to it alone; all entries if omitted',
     }),
   },
   returns: z.array(rejectEntry),
@@ -244,12 +243,12 @@ const list = operation({
 
 const remove = operation({
   path: '/rejects/delete',
-  summary: 'Takes an address off the rejection list: it is mailed again.',
-  notes: `There is no limit on deletions, but one of an entry that events made costs reputation. ${REPUTATION_FORMULA}`,
+  summary: 'Removes an address from the rejection list: mail to it is sent again.',
+  notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,
-    deleted: z.boolean().meta({ description: 'whether it was taken off' }),
+    deleted: z.boolean().meta({ description: 'whether it was removed' }),
     subaccount: z
       .string()
       .nullable()
@@ -269,5 +268,5 @@ const remove = operation({
   },
 });
 
-/** Addresses that are not mailed. */
+/** The rejection list: addresses that no mail is sent to. */
 export const rejects = [add, list, remove];

@@ -30,17 +30,17 @@ import {
   windowsRecord,
 } from './stats.ts';
 
-/** A sender as the examples have it. */
+/** The sender of the examples. */
 const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };
-/** What holds for both lists of senders. */
+/** Notes of both lists of senders. */
 const SENDERS_NOTES =
-  'By address, all of them; with `after`, those that follow. Addresses appear with the first event of their mail.';
-/** Where the next page begins. */
+  'Returns all of them, sorted by address; `after` continues after one. An address appears with the first event of its mail.';
+/** The parameter `after` of both lists of senders. */
 const afterAddress = optional(text(1000)).meta({
-  description: 'where to begin: behind this address (beyond the documented interface)',
+  description: 'continue after this address (not part of the Mandrill API)',
 });
 
-/** An address that mail was sent from, as counters have it: in lower case. */
+/** An address that mail was sent from, in lower case as in the counters. */
 const address = text(1000)
   .transform((value, context) => {
     const sender = value.trim();
@@ -48,9 +48,9 @@ const address = text(1000)
     context.addIssue({ code: 'custom', message: 'Not a valid email address' });
     return z.NEVER;
   })
-  .meta({ description: 'the sending address, in any case' });
+  .meta({ description: 'the sending address; case is ignored' });
 
-/** The list of senders, which stands at two paths. */
+/** Declares the list of senders, which has two paths. */
 export function listAt(path: '/senders/list' | '/users/senders') {
   return listing({
     path,
@@ -125,12 +125,12 @@ const timeSeries = operation({
   },
 });
 
-/** Sending addresses and their numbers. */
+/** Sending addresses and their statistics. */
 export const senders = [listAt('/senders/list'), info, timeSeries];
 
 const MAX_DOMAIN_TEXT = 1000;
 
-/** A domain name as a parameter, in any script; A-labels inside. */
+/** A domain name parameter, in any script; parsed to A-labels. */
 export const domainName = text(MAX_DOMAIN_TEXT)
   .transform((value, context) => {
     const domain = toAsciiDomain(value.trim());
@@ -138,7 +138,7 @@ export const domainName = text(MAX_DOMAIN_TEXT)
     context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
     return z.NEVER;
   })
-  .meta({ description: 'a domain name; an international one as it is or as A-labels, answered as A-labels' });
+  .meta({ description: 'a domain name; an international one as U-labels or A-labels, returned as A-labels' });
 
 const mailbox = text(255)
   .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
@@ -151,11 +151,9 @@ const mailbox = text(255)
 const dnsTest = (what: string) =>
   z
     .object({
-      valid: z.boolean().meta({ description: `whether the ${what} record is right` }),
-      valid_after: timeOrNull(
-        'set when the record is valid now and was not before: when its TTL has passed since, and it is used',
-      ),
-      error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
+      valid: z.boolean().meta({ description: `whether the ${what} record is valid` }),
+      valid_after: timeOrNull('set if the record has become valid: when its TTL has passed and the record is used'),
+      error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
     })
     .meta({ description: `the ${what} record` });
 
@@ -163,10 +161,10 @@ const senderDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
     created_at: time('when it was first seen'),
-    last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
+    last_tested_at: timeOrNull('when its DNS last answered a test; null before the first'),
     spf: dnsTest('SPF'),
     dkim: dnsTest('DKIM'),
-    verified_at: timeOrNull('when its ownership was verified in this account, null when it was not'),
+    verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
     valid_signing: z.boolean().meta({
       description:
         'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first',
@@ -177,7 +175,7 @@ const senderDomainRecord = z
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
-/** The record of a sender domain at a time. */
+/** The record of a sender domain, as of `now`. */
 function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
@@ -205,9 +203,7 @@ const domains = listing({
   summary: 'Lists the sender domains of the account, by name.',
   notes: 'Returns all of them; `after` continues after a name.',
   params: {
-    after: optional(
-      domainName.meta({ description: 'beyond the documented interface: lists the domains after this name' }),
-    ),
+    after: optional(domainName.meta({ description: 'continue after this name (not part of the Mandrill API)' })),
   },
   returns: z.array(senderDomainRecord),
   errors: [],
@@ -243,7 +239,7 @@ const checkDomain = operation({
   path: '/senders/check-domain',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include this service, and the DKIM record must hold its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not valid.',
+    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -292,7 +288,7 @@ const verifyDomain = operation({
 
 const keyInDns = {
   selector: z.string().meta({ description: 'the DKIM selector' }),
-  name: z.string().meta({ description: 'where the DKIM record belongs' }),
+  name: z.string().meta({ description: 'name of the DKIM record' }),
   txt: z.string().meta({ description: 'the value of the TXT record there' }),
   cname: z.string().meta({ description: 'where a CNAME may point instead' }),
 };
@@ -309,20 +305,20 @@ const domainKey = operation({
   returns: z.object({
     domain: z.string().meta({ description: 'the domain' }),
     ...keyInDns,
-    spf_include: z.string().meta({ description: 'what the SPF record must hold' }),
+    spf_include: z.string().meta({ description: 'what the SPF record must contain' }),
     spf: z.string().meta({ description: 'an SPF record for a domain that has none' }),
     next: z.object(keyInDns).nullable().meta({
-      description:
-        'while the key is rotated: the record to publish beside the other one; it signs once it was seen there',
+      description: 'during a key rotation: the record to publish in addition; its key signs once the record is found',
     }),
     previous: z
       .object({
         ...keyInDns,
-        keep_until: time('when the record may go'),
+        keep_until: time('when the record may be removed'),
       })
       .nullable()
       .meta({
-        description: 'after a rotation: the record of the key that signed before, as long as mail of it is under way',
+        description:
+          'after a rotation: the record of the previous key, as long as mail signed with it may be in transit',
       }),
   }),
   errors: [],
@@ -362,7 +358,7 @@ const deleteDomain = operation({
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({
-      description: 'removes it even when it is verified (beyond the documented interface)',
+      description: 'removes it even if it is verified (not part of the Mandrill API)',
     }),
   },
   returns: senderDomainRecord,
@@ -373,7 +369,7 @@ const deleteDomain = operation({
     const row = await store.senderDomains.one({ id });
     if (!row) throw refuse('Unknown_Domain', domain);
     if (row.verifiedAt !== null && !confirm) throw refuse('Invalid_Verified_Domain', domain);
-    // One that was verified in between is not removed by a call that did not know.
+    // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
     if (!removed) throw refuse('Invalid_Verified_Domain', domain);
     return toSenderDomainRecord(removed, now());

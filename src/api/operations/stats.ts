@@ -13,10 +13,10 @@ import type { AccountStore } from '../../store/store.ts';
 import { type Pages, pagesByKey } from '../whole-lists.ts';
 import { time } from './fields.ts';
 
-// Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts,
-// rejects, users.
+// Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,
+// subaccounts, rejects, users.
 
-/** Most records that a list answers of which the documented interface says so. */
+/** Maximum records of a list that Mandrill documents as limited. */
 export const MAX_LIST = 1000;
 
 const counter = z.int();
@@ -56,7 +56,7 @@ export function toStats(counts: Counts) {
   };
 }
 
-/** Totals of a detail record: the ten counters but the unique ones. */
+/** Totals of a detail record: the ten counters except the unique ones. */
 export const totalFields = {
   sent: counter,
   hard_bounces: counter,
@@ -133,12 +133,12 @@ export function toSenderRecord(row: CounterRow) {
 type Counters = Pick<AccountStore, 'counters'>;
 type Totals = Pick<AccountStore, 'account' | 'counters'>;
 
-/** Everything that was ever counted of one thing; undefined when nothing was. */
+/** The all-time counts of one subject; undefined if nothing was counted. */
 export function totalOf({ counters }: Counters, kind: CounterSubject, key: string): Promise<CounterRow | undefined> {
   return counters.one({ kind, span: 'total', key });
 }
 
-/** The hours of the last `days` days in which something was counted of one thing, the oldest first. */
+/** The hours of the last `days` days with counts of one subject, oldest first. */
 export function hoursOf(
   { counters }: Counters,
   kind: CounterSubject,
@@ -149,12 +149,12 @@ export function hoursOf(
   return counters.many({ kind, span: 'hour', key, start: { range: { gt: sinceHours(now, days) } } }, { sort: 'start' });
 }
 
-/** What the reputation of one thing is made of: its counts in this month and the one before. */
+/** The counts that the reputation of one subject is based on: this month and the one before. */
 export async function recentOf({ counters }: Counters, kind: CounterSubject, key: string, now: Date): Promise<Month> {
   return addUpMonths(await counters.many({ kind, span: 'month', key, start: { in: [...reputationMonths(now)] } }));
 }
 
-/** Everything of a kind that was ever counted, by key, in pages; it begins after the key `after`. */
+/** The all-time counts of all subjects of a kind, by key, in pages; begins after the key `after`. */
 export function totalsAfter(
   { account, counters }: Totals,
   kind: CounterSubject,
@@ -172,7 +172,10 @@ export function totalsAfter(
   );
 }
 
-/** For a page of totals: key to what the reputation is made of. Two queries, however long the page is. */
+/**
+ * For a page of totals: key to the counts that its reputation is based on. Two queries, whatever the length of the
+ * page.
+ */
 export async function recentOfPage(
   { account, counters }: Totals,
   kind: CounterSubject,
@@ -217,7 +220,7 @@ export const NO_STATS = {
 };
 /** What the account, the sender, the tag and the template of the examples have. */
 export const SOME_STATS = { ...NO_STATS, sent: 40, opens: 12, unique_opens: 10, clicks: 3, unique_clicks: 3 };
-/** The same as totals, which do not count who was the first to open or click. */
+/** The same as totals, which have no unique opens and clicks. */
 export const SOME_TOTALS = (({ unique_opens: _, unique_clicks: __, ...totals }) => totals)(SOME_STATS);
 /** The same in every window. */
 export const SOME_WINDOWS = {

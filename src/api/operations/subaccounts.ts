@@ -31,7 +31,7 @@ const count = (description: string) => z.int().meta({ description });
 const subaccountRecord = z
   .object({
     id: str('unique identifier, used in sending calls'),
-    name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
+    name: z.string().nullable().meta({ description: 'display name; null if there is none' }),
     custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
     status: z
       .enum(['active', 'paused'])
@@ -104,17 +104,17 @@ const SUBACCOUNT_DETAIL = {
   last_30_days: NO_STATS,
 };
 
-/** What is counted of one subaccount, as its record needs it. */
+/** The statistics that the record of a subaccount needs. */
 interface SubaccountNumbers {
   readonly week: number;
   readonly month: number;
   readonly total: number;
-  /** Counts of this month and the one before: what reputation is made of. */
+  /** Counts of this month and the one before, which reputation is based on. */
   readonly recent: Month;
   readonly firstSentAt: Date | null;
 }
 
-/** The numbers of many subaccounts: four queries, however many. */
+/** The statistics of many subaccounts, in four queries. */
 async function numbersOf(
   { account, counters }: AccountStore,
   rows: readonly SubaccountRow[],
@@ -122,7 +122,7 @@ async function numbersOf(
 ): Promise<(row: SubaccountRow) => SubaccountNumbers> {
   const of = async (span: Span, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
-    // The ids name all of it; the rest says which index ends in them.
+    // The ids are sufficient; the other conditions select the index.
     const found = await counters.many({ kind: 'subaccount', span, start, id: { in: ids } });
     return new Map(found.map((counter) => [counter.key, counter]));
   };
@@ -161,7 +161,7 @@ async function recentlyOf(
   return { sentHourly: addUp(minutes).sent, last30Days: addUp(hours) };
 }
 
-/** No length is documented; nobody reads more. */
+/** No limit is documented. */
 const MAX_NOTES = 10_000;
 
 const newId = text(255)
@@ -169,26 +169,26 @@ const newId = text(255)
     (value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value) && value.trim() !== '',
     'Please enter an id of printable characters',
   )
-  .meta({ description: 'a new id, letters count as they are, at most 255 characters' });
+  .meta({ description: 'a new id, case-sensitive, at most 255 characters' });
 const knownId = text(1000).meta({ description: 'id of the subaccount' });
 const details = {
   name: optional(z.string().max(1024)).meta({ description: 'display name, at most 1024 characters' }),
   notes: optional(z.string().max(MAX_NOTES)).meta({ description: `notes, at most ${MAX_NOTES} characters` }),
   custom_quota: optional(z.int().min(1)).meta({
-    description: 'messages it may send in an hour, above 0; by reputation when never set',
+    description: 'messages it may send in an hour, above 0; by reputation if never set',
   }),
 };
 
 const removeQuota = optional(z.boolean()).meta({
-  description: 'true: takes the custom quota back, so that reputation decides again (beyond the documented interface)',
+  description: 'true: removes the custom quota, so that reputation decides again (not part of the Mandrill API)',
 });
 
 async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
   return toSubaccountRecord(row, (await numbersOf(store, [row], now()))(row));
 }
 
-/** What a change made of a subaccount; throws when there is no such subaccount. */
-async function changed(
+/** Changes a subaccount and returns the new row. Throws Unknown_Subaccount. */
+async function changeSubaccount(
   id: string,
   patch: Parameters<BoundCollection<SubaccountRow>['change']>[1],
   call: Call<'Unknown_Subaccount'>,
@@ -207,10 +207,10 @@ async function found(id: string, call: Call<'Unknown_Subaccount'>): Promise<Suba
 const list = operation({
   path: '/subaccounts/list',
   summary: 'Lists the subaccounts by id.',
-  notes: `Up to ${MAX_LIST}. The search compares without regard to case. ${REPUTATION_FORMULA}`,
+  notes: `Up to ${MAX_LIST}. ${REPUTATION_FORMULA}`,
   params: {
     q: optional(z.string().max(1024)).meta({
-      description: 'the beginning of an id or of a name, letters in any case; all when left out',
+      description: 'the beginning of an id or of a name; case is ignored; all if omitted',
     }),
   },
   returns: z.array(subaccountRecord),
@@ -223,7 +223,7 @@ const list = operation({
   },
 });
 
-/** Ids first, and names for the rest of the page. */
+/** Matches ids first, then names for the rest of the page. */
 async function search({ subaccounts }: AccountStore, prefix: string): Promise<SubaccountRow[]> {
   if (prefix === '') return subaccounts.many({}, { sort: 'slugKey', limit: MAX_LIST });
   const [byId, byName] = await Promise.all([
@@ -236,7 +236,7 @@ async function search({ subaccounts }: AccountStore, prefix: string): Promise<Su
 const add = operation({
   path: '/subaccounts/add',
   summary: 'Adds a subaccount.',
-  notes: 'An id that exists already is a ValidationError.',
+  notes: 'An existing id is a ValidationError.',
   params: { id: newId, ...details },
   returns: subaccountRecord,
   errors: [],
@@ -254,7 +254,7 @@ const add = operation({
     const id = subaccountId(call.account.id, slug);
     const taken = () => call.invalid('id', 'A subaccount with this id already exists');
     if (await call.store.subaccounts.one({ id })) throw taken();
-    // Events of mail that an earlier subaccount of this id had sent may have come after it was deleted.
+    // Events of mail from an earlier subaccount with this id may have arrived after its deletion.
     await call.numbers.forgetSubaccount(slug);
     const row = {
       id,
@@ -276,7 +276,7 @@ const add = operation({
 
 const info = operation({
   path: '/subaccounts/info',
-  summary: 'Shows a subaccount with its notes, its quota and the numbers of the last 30 days.',
+  summary: 'Shows a subaccount with its notes, its quota and the statistics of the last 30 days.',
   notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA}`,
   params: { id: knownId },
   returns: subaccountDetail,
@@ -304,14 +304,14 @@ const update = operation({
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined)
       return toRecord(await found(id, call), call);
-    return toRecord(await changed(id, { name, nameKey, notes, customQuota }, call), call);
+    return toRecord(await changeSubaccount(id, { name, nameKey, notes, customQuota }, call), call);
   },
 });
 
 const remove = operation({
   path: '/subaccounts/delete',
-  summary: 'Deletes a subaccount with its numbers and its rejection list; later sending calls to it fail.',
-  notes: 'Answers the record as it was. Its mail is kept.',
+  summary: 'Deletes a subaccount with its statistics and its rejection list; later sending calls that name it fail.',
+  notes: 'Returns the deleted record. Its mail is kept.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],
@@ -319,10 +319,10 @@ const remove = operation({
   async handle({ id }, call) {
     const row = await found(id, call);
     const record = await toRecord(row, call);
-    // What belongs to it first: should we be cut off, nothing is left behind for a later subaccount of this id.
+    // What belongs to it first: if this is interrupted, nothing is left behind for a later subaccount with this id.
     await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
-    await call.numbers.forgetSubaccount(id); // what came in between
+    await call.numbers.forgetSubaccount(id); // what was added meanwhile
     if (!removed) throw call.refuse('Unknown_Subaccount', id);
     return record;
   },
@@ -331,7 +331,7 @@ const remove = operation({
 const pause = operation({
   path: '/subaccounts/pause',
   summary: 'Pauses a subaccount: its mail is queued, for at most 3 days, until it is resumed.',
-  notes: 'Pausing again changes nothing, nor does it begin the 3 days anew.',
+  notes: 'Pausing again changes nothing and does not restart the 3 days.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],
@@ -346,19 +346,19 @@ const pause = operation({
 
 const resume = operation({
   path: '/subaccounts/resume',
-  summary: 'Resumes a paused subaccount: what was queued is sent.',
+  summary: 'Resumes a paused subaccount: its queued mail is sent.',
   notes:
-    'It leaves at once from the host that is asked, and within a minute or so from others. Resuming an active subaccount changes nothing else.',
+    'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active subaccount changes nothing else.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],
   example: { params: { id: 'cust-123' }, answer: SUBACCOUNT },
   async handle({ id }, call) {
-    const row = await changed(id, { status: 'active', pausedAt: null }, call);
+    const row = await changeSubaccount(id, { status: 'active', pausedAt: null }, call);
     await call.messages.release(id);
     return toRecord(row, call);
   },
 });
 
-/** Customers of the account, whose mail is kept apart. */
+/** Subaccounts: customers of the account whose mail is kept separate. */
 export const subaccounts = [list, add, info, update, remove, pause, resume];

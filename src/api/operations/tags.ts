@@ -51,10 +51,10 @@ async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>)
 const list = listing({
   path: '/tags/list',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
-  notes: `Returns all of them by name; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
+  notes: `Returns all of them, sorted by name; \`after\` continues after one. ${REPUTATION_FORMULA}`,
   params: {
     after: optional(text(1000)).meta({
-      description: 'continue after this tag (beyond the documented interface)',
+      description: 'continue after this tag (not part of the Mandrill API)',
     }),
   },
   returns: z.array(tagRecord),
@@ -70,7 +70,7 @@ const list = listing({
 const remove = operation({
   path: '/tags/delete',
   summary:
-    'Deletes a tag: takes it off the messages that were sent with it and deletes its numbers. This cannot be undone.',
+    'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot be undone.',
   notes:
     'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the removal finishes within minutes.',
   params: { tag },
@@ -125,15 +125,15 @@ const timeSeries = operation({
 
 const allTimeSeries = listing({
   path: '/tags/all-time-series',
-  summary: 'Shows the numbers of all tags by hour, for the last 30 days.',
+  summary: 'Shows the statistics of all tags by hour, for the last 30 days.',
   notes:
-    'An entry for each tag in each hour with activity, by time and then tag; with `after_time` and `after_tag`, those that follow.',
+    'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` continue after one.',
   params: {
     after_time: optionalTime.meta({
-      description: 'where to begin: in this hour, behind `after_tag` (beyond the documented interface)',
+      description: 'continue in this hour, after `after_tag` (not part of the Mandrill API)',
     }),
     after_tag: optional(z.string().max(1000)).meta({
-      description: 'the tag behind which to begin in that hour (beyond the documented interface)',
+      description: 'the tag to continue after in that hour (not part of the Mandrill API)',
     }),
   },
   returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),
@@ -153,7 +153,7 @@ function placeIn(account: string, time: Date, tag: string): Place {
   return { time, id: counterId(account, 'tag', 'hour', time, tag) };
 }
 
-/** Hours of all tags behind a place, by time and then tag: ids of one hour are in the order of the tags. */
+/** The hours of all tags after a position, by time and then tag: the ids of one hour sort by tag. */
 function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: Date }): Pages<CounterRow> {
   return pagesByTime(
     after,
@@ -166,5 +166,5 @@ function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: 
   );
 }
 
-/** Tags of messages and their numbers. */
+/** Tags of messages and their statistics. */
 export const tags = [list, remove, info, timeSeries, allTimeSeries];

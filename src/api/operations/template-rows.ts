@@ -5,11 +5,9 @@ import { type TemplateRow, templateLabelId } from '../../store/rows/templates.ts
 import type { AccountStore } from '../../store/store.ts';
 import type { Call } from '../operation.ts';
 
-// How the rows of templates and of their labels are found and kept in step.
+// Finds the rows of templates and keeps those of their labels in sync.
 
-/**
- * The template of that name or slug; throws when there is none. A name determines its slug, so one look-up is enough.
- */
+/** Finds a template by name or slug. Throws Unknown_Template. A name determines its slug, so one query is enough. */
 export async function findTemplate(name: string, { store, refuse }: Call<'Unknown_Template'>): Promise<TemplateRow> {
   const row = await store.templates.one({ slug: slugOf(name) });
   if (!row || (row.name !== name && row.slug !== name)) throw refuse('Unknown_Template', name);
@@ -17,8 +15,8 @@ export async function findTemplate(name: string, { store, refuse }: Call<'Unknow
 }
 
 /**
- * Changes a template by what `toPatch` makes of it as it is. When somebody else was faster it is asked again, so that
- * no change undoes another; each time that happens another change has succeeded, so it comes to an end.
+ * Changes a template by the patch that `toPatch` returns for its current row. After a concurrent change, `toPatch` is
+ * called again, so that no change undoes another. Every retry means that another change succeeded, so the loop ends.
  */
 export async function changeTemplate(
   name: string,
@@ -39,8 +37,8 @@ export async function changeTemplate(
 }
 
 /**
- * Makes the rows of labels, before the template carries them: should we be cut off, a list may find too many rows,
- * never too few.
+ * Inserts the rows of labels before the template has them: if this is interrupted, a list may find too many rows, never
+ * too few.
  */
 export async function addLabels(
   { id, name }: Pick<TemplateRow, 'id' | 'name'>,
@@ -52,8 +50,8 @@ export async function addLabels(
 }
 
 /**
- * Makes the rows of labels those that the template carries. Again when it changed meanwhile: whoever ends last has seen
- * the last state.
+ * Makes the rows of labels match those of the template. Repeats if the template changed meanwhile: of concurrent calls,
+ * the last to end has seen the final state.
  */
 export async function settleLabels(template: string, store: AccountStore): Promise<void> {
   for (let row = await store.templates.one({ id: template }); ; ) {
@@ -68,14 +66,14 @@ export async function settleLabels(template: string, store: AccountStore): Promi
   }
 }
 
-/** Characters of content that a page should have: it is held in memory, and written as JSON in one go. */
+/** Target length of a page in characters of content: a page is held in memory and written as JSON in one piece. */
 const PAGE_LENGTH = 4_000_000;
-/** Most rows of a page: nobody knows how large the next ones are, and each may hold megabytes. */
+/** Maximum rows of a page: the size of the next ones is unknown, and each may hold megabytes. */
 const MOST_ROWS = 64;
 
 /**
- * The templates by name, those after the name `after`, with the label if one is given. Pages are as long as the ones
- * before were light.
+ * The templates by name, after the name `after`, with the label if one is given. The size of a page depends on the
+ * length of the previous ones.
  */
 export async function* pagesOfTemplates(
   label: string | undefined,
@@ -93,7 +91,7 @@ export async function* pagesOfTemplates(
   }
 }
 
-/** `last` is the name to go on after; undefined: there are no more. */
+/** `last` is the name to continue after; undefined if there are no more. */
 async function nextRows(
   label: string | undefined,
   after: string | undefined,
@@ -106,7 +104,7 @@ async function nextRows(
     return { rows, last: rows.length < limit ? undefined : rows.at(-1)?.name };
   }
   const labelled = await store.templateLabels.many({ label, ...page }, { sort: 'name', limit });
-  // By name, not by id: with the account it is an index of its own, which leaves a database no choice.
+  // By name, not by id: account and name have their own index, so the database has no choice.
   const rows = await store.templates.many({ name: { in: labelled.map(({ name }) => name) } });
   const labelling = new Map(rows.filter(({ labels }) => labels.includes(label)).map((row) => [row.id, row]));
   return {

@@ -24,11 +24,11 @@ const bytes = (max: number) =>
   z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
 
 const newName = text(MAX_TEMPLATE_NAME).meta({
-  description: 'unique within the account, letters in any case; it never changes',
+  description: 'unique within the account, ignoring case; it never changes',
 });
 export const templateName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
 
-/** An address as it was given; an empty text is no address. */
+/** An address, unchanged; an empty text means none. */
 const senderAddress = z
   .string()
   .max(1000)
@@ -39,7 +39,7 @@ const senderAddress = z
     return z.NEVER;
   });
 
-/** The content of a template as add and update take it. */
+/** The content of a template as add and update accept it. */
 const contentParams = {
   from_email: optional(senderAddress).meta({ description: 'default sender address; an empty text removes it' }),
   from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
@@ -50,7 +50,7 @@ const contentParams = {
   text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
 };
 
-/** Labels; one that is given twice counts once. */
+/** Labels, without duplicates. */
 const labelParams = {
   labels: optional(
     z
@@ -60,7 +60,7 @@ const labelParams = {
   ).meta({ description: `up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters` }),
 };
 
-/** A label to list by; clients send an empty text for none. */
+/** A label to filter by; clients send an empty text for none. */
 const labelFilter = optional(z.string().max(MAX_LABEL)).meta({
   description: 'only templates with exactly this label',
 });
@@ -73,7 +73,7 @@ interface ContentParams {
   readonly text?: string | undefined;
 }
 
-/** The content of a template with what was given in place of what was there. */
+/** The content of a template, with the given fields replaced. */
 function toContent(before: TemplateContent, given: ContentParams): TemplateContent {
   return {
     code: given.code ?? before.code,
@@ -163,7 +163,7 @@ const EXAMPLE = {
 const NOW = '2026-01-05 12:00:00';
 
 const publishParam = {
-  publish: optional(z.boolean()).meta({ description: 'false: only the draft; true when left out' }),
+  publish: optional(z.boolean()).meta({ description: 'false: only the draft; true if omitted' }),
 };
 
 const add = operation({
@@ -204,7 +204,7 @@ const add = operation({
       updatedAt: now,
       version: 1,
     };
-    // Opens and clicks of what an earlier template of this name had sent may have come after it was deleted.
+    // Opens and clicks of mail from an earlier template with this name may have arrived after its deletion.
     if ((await takenName(row.slug, call)) === undefined) await call.numbers.forget('template', row.slug);
     await addLabels(row, labels, call.store);
     if ((await call.store.templates.insert(row)) === 'duplicate') {
@@ -218,7 +218,7 @@ const add = operation({
   },
 });
 
-/** The name that a slug belongs to: it need not be the one that was asked for. */
+/** The name of the template with this slug; it may differ from the requested one. */
 async function takenName(slug: string, { store }: Call<never>): Promise<string | undefined> {
   return (await store.templates.one({ slug }))?.name;
 }
@@ -288,7 +288,7 @@ const remove = operation({
     const removed = await call.store.templates.remove({ id });
     await settleLabels(id, call.store);
     if (!removed) throw call.refuse('Unknown_Template', name);
-    // Another template may be made under this name, and what this one sent is no history of it.
+    // Another template may get this name, and must not inherit these statistics.
     await call.numbers.forget('template', removed.slug);
     return toTemplateRecord(removed);
   },
@@ -297,11 +297,11 @@ const remove = operation({
 const list = listing({
   path: '/templates/list',
   summary: 'Lists the templates of the account, by name.',
-  notes: 'Returns all of them; with `after`, those that follow a name.',
+  notes: 'Returns all of them; `after` continues after a name.',
   params: {
     label: labelFilter,
     after: optional(text(MAX_TEMPLATE_NAME)).meta({
-      description: 'continue after this name (beyond the documented interface of the public ancestor)',
+      description: 'continue after this name (not part of the Mandrill API)',
     }),
   },
   returns: z.array(templateRecord),
@@ -337,15 +337,15 @@ const render = operation({
   path: '/templates/render',
   large: true,
   summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
-  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
+  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent mail. The result has at most ${MAX_RENDERED} characters.`,
   params: {
     template_name: templateName,
-    template_content: z
-      .array(z.object({ name: z.string(), content: z.string() }))
-      .meta({ description: 'name of each region and the content to inject; of two with one name the last' }),
+    template_content: z.array(z.object({ name: z.string(), content: z.string() })).meta({
+      description: 'name of each region and the content to inject; if a name occurs twice, the last one counts',
+    }),
     merge_vars: optional(z.array(variable)).meta({
       description:
-        'name (letters in any case, not beginning with _) and content of each merge variable; of two with one name the last',
+        'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs twice, the last one counts',
     }),
   },
   returns: z.object({ html: z.string().meta({ description: 'the rendered HTML' }) }),
@@ -374,5 +374,5 @@ const render = operation({
   },
 });
 
-/** Templates, as the documented interface has them. */
+/** Templates, as in Mandrill's API. */
 export const templates = [add, info, update, publish, remove, list, timeSeries, render];

@@ -9,9 +9,9 @@ import { time, timeOrNull } from './fields.ts';
 import { domainName } from './senders.ts';
 import { SERIES_DAYS } from './stats.ts';
 
-/** Documented: the most clicked ones. */
+/** As documented: the 100 most clicked URLs. */
 const MOST_CLICKED = 100;
-/** Links that a search looks at, the most clicked first. */
+/** URLs that a search covers, the most clicked first. */
 const SEARCHED = 10_000;
 
 const counted = {
@@ -33,8 +33,8 @@ const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks,
 const EXAMPLE_URL = 'https://www.example.com/offers';
 const EXAMPLE_COUNTS = { sent: 40, clicks: 3, unique_clicks: 2 };
 const NOTES =
-  'Only links of mail with click tracking count, as they were followed: without their query where the message asked for that ' +
-  '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is forgotten.';
+  'Only links of mail with click tracking count, as they were followed: without their query if the message requested that ' +
+  '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is deleted.';
 
 const list = operation({
   path: '/urls/list',
@@ -89,12 +89,12 @@ const trackingDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
     created_at: time('when it was added'),
-    last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
+    last_tested_at: timeOrNull('when its DNS last answered a test; null before the first'),
     cname: z
       .object({
-        valid: z.boolean().meta({ description: 'whether the domain leads here' }),
-        valid_after: timeOrNull('set when the record is valid now and was not before: when its TTL has passed since'),
-        error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
+        valid: z.boolean().meta({ description: 'whether the domain points here' }),
+        valid_after: timeOrNull('set if the record has become valid: when its TTL has passed'),
+        error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
       })
       .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
     valid_tracking: z.boolean().meta({
@@ -192,7 +192,7 @@ const checkTrackingDomain = operation({
   path: '/urls/check-tracking-domain',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
-    'While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, ' +
+    'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
     'and every hour while they are not valid.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
@@ -211,7 +211,7 @@ const deleteTrackingDomain = operation({
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({
-      description: 'removes it even when tracked links may begin with it (beyond the documented interface)',
+      description: 'removes it even if tracked links may begin with it (not part of the Mandrill API)',
     }),
   },
   returns: trackingDomainRecord,
@@ -226,7 +226,7 @@ const deleteTrackingDomain = operation({
   },
 });
 
-/** Links of messages with their numbers, and the domains that tracked links begin with. */
+/** Links of messages with their statistics, and the domains that tracked links begin with. */
 export const urls = [
   list,
   search,

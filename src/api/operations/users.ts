@@ -46,11 +46,11 @@ const info = operation({
   params: {},
   returns: z.object({
     username: z.string().meta({ description: 'name of the account' }),
-    created_at: time('when the account was made'),
+    created_at: time('when the account was created'),
     public_id: z.string().meta({ description: 'unique identifier of the account' }),
     reputation: z.int().meta({ description: '0 to 100' }),
     hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),
-    backlog: z.int().meta({ description: 'deliveries that wait' }),
+    backlog: z.int().meta({ description: 'queued deliveries' }),
     stats: z.object({ ...windowFields, all_time: statsBlock }).meta({ description: 'a stats block for each window' }),
   }),
   errors: [],

@@ -10,7 +10,7 @@ import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
 
-// Records of the Webhooks group, and how rows become them.
+// Records of the Webhooks group, and their conversion from rows.
 
 const webhookRecord = z
   .object({
@@ -20,17 +20,14 @@ const webhookRecord = z
     auth_key: z.string().meta({ description: 'the key that signs its posts' }),
     events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
     created_at: time('when it was added'),
-    last_sent_at: timeOrNull('when it last took a batch; null before the first'),
-    batches_sent: z.int().meta({ description: 'batches that it took' }),
+    last_sent_at: timeOrNull('when it last accepted a batch; null before the first'),
+    batches_sent: z.int().meta({ description: 'batches that it accepted' }),
     events_sent: z.int().meta({ description: 'events in them' }),
-    last_error: z
-      .string()
-      .nullable()
-      .meta({ description: 'what went wrong the last time that something did; null when nothing ever did' }),
+    last_error: z.string().nullable().meta({ description: 'the last error; null if there was none' }),
   })
   .meta({ title: 'webhook record' });
 
-/** The record; `tallies` are the numbers of every host. */
+/** The record; `tallies` has one row for each host. */
 function toWebhookRecord(
   row: WebhookRow,
   authKey: string,
@@ -65,7 +62,7 @@ const batchRecord = z
   .object({
     ...shared,
     webhook: z.int().meta({ description: 'id of the webhook' }),
-    events: z.int().meta({ description: 'how many events it holds' }),
+    events: z.int().meta({ description: 'how many events it contains' }),
   })
   .meta({ title: 'batch record' });
 
@@ -75,12 +72,12 @@ function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecor
   return { ...rest, webhook: Number(delivery.batch?.webhook), events: delivery.batch?.events ?? 0 };
 }
 
-/** No length is documented; nobody reads more. */
+/** No limit is documented. */
 const MAX_DESCRIPTION = 10_000;
-/** Keys asked for at one time. */
+/** Concurrent queries for keys or attempts. */
 const AT_A_TIME = 20;
 
-/** Of a webhook. */
+/** The id of a webhook. */
 const webhookId = z.int().meta({ description: 'id of the webhook' });
 const details = {
   description: optional(z.string().max(MAX_DESCRIPTION)).meta({
@@ -105,7 +102,7 @@ const HOOK = {
 };
 const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
 
-/** The webhook, or the error that it is not there; for one account another's is not there. */
+/** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
 async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
   const row = await store.webhooks.one({ id: String(id) });
   if (!row) throw refuse('Unknown_Webhook', id);
@@ -124,11 +121,11 @@ async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], cal
 
 const list = listing({
   path: '/webhooks/list',
-  summary: 'Lists the webhooks of the account, the oldest first.',
-  notes: 'All of them; `after` begins behind one.',
+  summary: 'Lists the webhooks of the account, oldest first.',
+  notes: 'Returns all of them; `after` continues after one.',
   params: {
     after: optional(webhookId).meta({
-      description: 'beyond the public ancestor: id of the webhook behind which to begin',
+      description: 'continue after the webhook with this id (not part of the Mandrill API)',
     }),
   },
   returns: z.array(webhookRecord),
@@ -144,7 +141,7 @@ const list = listing({
   },
 });
 
-/** The records of a page: one query for the numbers of all, and the keys a few at a time. */
+/** The records of a page: all tallies in one query, and the keys a few at a time. */
 async function toRecords(rows: readonly WebhookRow[], call: Call<'ServiceUnavailable'>) {
   const found = await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } });
   const tallies = Map.groupBy(found, ({ webhook }) => webhook);
@@ -163,7 +160,7 @@ const add = operation({
   path: '/webhooks/add',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
-    'Without `events`, or with an empty list, it gets every event but deferral and delivered, which have to be named. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+    'Without `events`, or with an empty list, it gets every event except deferral and delivered, which must be named. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
@@ -195,7 +192,7 @@ const add = operation({
 
 const info = operation({
   path: '/webhooks/info',
-  summary: 'Shows a webhook with what it was sent.',
+  summary: 'Shows a webhook and what was sent to it.',
   notes: 'A batch counts once, when it is answered with 2xx, however often it was posted.',
   params: { id: webhookId },
   returns: webhookRecord,
@@ -208,10 +205,10 @@ const info = operation({
 
 const update = operation({
   path: '/webhooks/update',
-  summary: 'Changes a webhook; description and events remain unchanged when they are left out.',
+  summary: 'Changes a webhook; description and events remain unchanged if omitted.',
   notes:
-    'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, what still waits for this webhook goes there too, and the key ' +
-    'stays, unless another webhook or a route of the account has that URL and so a key for it.',
+    'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, events still queued for this webhook are posted there too, and the key ' +
+    'stays the same, unless another webhook or a route of the account already has a key for that URL.',
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -222,7 +219,7 @@ const update = operation({
   async handle({ id, url, description, events = [] }, call) {
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
-    // Before the row: no post to the new URL may be signed with another key.
+    // Before the row changes: no post to the new URL may be signed with another key.
     if (url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.webhooks.change(
       { id: String(id) },
@@ -237,7 +234,7 @@ const update = operation({
 
 const remove = operation({
   path: '/webhooks/delete',
-  summary: 'Deletes a webhook; what waits for it is dropped.',
+  summary: 'Deletes a webhook; events queued for it are dropped.',
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -252,7 +249,7 @@ const remove = operation({
   },
 });
 
-/** Webhooks, as the documented interface has them. */
+/** Webhooks, as in Mandrill's API. */
 export const webhooks = [list, add, info, update, remove];
 
 const MAX_LISTED = 1000;
@@ -262,13 +259,13 @@ const URL = 'https://app.example.com/hooks/events';
 const test = operation({
   path: '/webhooks/test',
   extension: true,
-  summary: 'Posts an example of every event that the webhook asked for, as a batch like any other.',
+  summary: 'Posts an example of every event that the webhook receives, as a regular batch.',
   notes:
     'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
-    id: z.string().meta({ description: 'id of the delivery; travels as the header webhook-id' }),
-    events: z.int().meta({ description: 'how many events it holds' }),
+    id: z.string().meta({ description: 'id of the delivery; sent as the header webhook-id' }),
+    events: z.int().meta({ description: 'how many events it contains' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000001-c5ww9J8SFY5a', events: 3 } },
@@ -286,7 +283,7 @@ const key = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect; turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
   params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
   returns: z.object({
     id: webhookId,
@@ -315,15 +312,15 @@ const key = operation({
 const deliveries = operation({
   path: '/webhooks/deliveries',
   extension: true,
-  summary: 'Lists the batches of a webhook with every attempt, the newest first.',
+  summary: 'Lists the batches of a webhook with every attempt, newest first.',
   notes:
-    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Events that wait to become a batch are not among them. Of several hosts each knows the batches that it made itself.',
+    'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. Events that are not in a batch yet are not listed. With several hosts, each knows only the batches that it created itself.',
   params: {
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
     state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
-    from: optionalTime.meta({ description: 'made at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    to: optionalTime.meta({ description: 'made before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+    from: optionalTime.meta({ description: 'created at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+    to: optionalTime.meta({ description: 'created before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
     limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
   },
   returns: z.array(batchRecord),
@@ -370,5 +367,5 @@ const deliveries = operation({
   },
 });
 
-/** What helps to set up and to find faults in webhooks; beyond the documented interface. */
+/** Tools to set up and debug webhooks; not part of Mandrill's API. */
 export const webhookTools = [test, key, deliveries];

@@ -21,7 +21,7 @@ function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
   return { email, detail, created_at: toTimestamp(createdAt) };
 }
 
-/** Newer clients of the public ancestor call the same operations by another name. */
+/** Newer clients of Mandrill call the same operations by another name. */
 function whitelistOperations(group: '/whitelists' | '/allowlists') {
   const extension = group === '/allowlists';
   const path = (name: string): Path => `${group}/${name}`;
@@ -56,8 +56,8 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('list'),
-      summary: 'Lists the whitelist by address.',
-      notes: extension ? known.notes : `Up to ${MAX_LIST} entries; an export holds all of them.`,
+      summary: 'Lists the whitelist, sorted by address.',
+      notes: extension ? known.notes : `Up to ${MAX_LIST} entries; an export contains all of them.`,
       params: { email: addressPrefix },
       returns: z.array(whitelistEntry),
       errors: [],
@@ -90,5 +90,5 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
   ];
 }
 
-/** Addresses that are mailed whatever happens to mail for them. */
+/** The whitelist: addresses that are never added to the rejection list. */
 export const whitelists = [...whitelistOperations('/whitelists'), ...whitelistOperations('/allowlists')];

@@ -8,11 +8,11 @@ import type { Store } from '../../store/store.ts';
 
 export interface ExportFileSettings {
   readonly hostname: string;
-  /** Where the archives of this host are. */
+  /** The folder of this host's archives. */
   readonly exportsDir: string;
 }
 
-/** Answers GET and HEAD of a result URL: the token is the only credential, and all that is looked at. */
+/** Answers GET and HEAD of a result URL; the token is the only credential. */
 export function createExportFiles(
   settings: ExportFileSettings,
   deps: { store: Pick<Store, 'exportJobs'>; log: Log },
@@ -24,17 +24,17 @@ export function createExportFiles(
       'Referrer-Policy': 'no-referrer',
       'X-Robots-Tag': 'noindex',
     });
-    // Whatever the token looks like, it is hashed and asked for: no answer comes faster than another.
+    // Every token is hashed and looked up, whatever it looks like, so that no answer is faster than another.
     const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
     if (!job) return say(ctx, 404, 'There is no export at this address.');
     if (job.state !== 'complete')
       return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
     if (job.host !== settings.hostname) {
-      // 404, so that a proxy in front of several hosts can be told to try the next one.
+      // 404, so that a proxy in front of several hosts can be configured to try the next one.
       return say(
         ctx,
         404,
-        `This archive is on the host ${job.host ?? ''}. Fetch it there: by the result_url as /exports/info shows it, which must lead to that host (its setting public_url).`,
+        `This archive is on the host ${job.host ?? ''}. Fetch it there, with the result_url that /exports/info shows; that URL must lead to that host (its setting public_url).`,
       );
     }
     const archive = await openArchive(settings.exportsDir, job);
@@ -44,7 +44,7 @@ export function createExportFiles(
   };
 }
 
-/** The name of the file is one that we chose, and stands in our row; nothing of the request gets here. */
+/** The file name is ours and comes from our row; nothing of the request reaches it. */
 async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle | undefined> {
   try {
     return await open(join(dir, file ?? ''), 'r');
@@ -56,11 +56,11 @@ async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle
 async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
   const { size } = await archive.stat();
   ctx.status = 200;
-  // The ancestor's name, colons and all: a header may hold them in quotes, and browsers on systems that may not replace
-  // them.
+  // Mandrill's file name, colons included: a quoted header value may hold them, and browsers replace them where the
+  // file system does not allow them.
   ctx.attachment(`${job.type}-${toTimestamp(job.createdAt).replace(' ', '_')}.zip`);
   ctx.type = 'application/zip';
-  // The stream closes the file, also when the other end is gone. For HEAD nobody would read it.
+  // The stream closes the file, even if the client disconnects. For HEAD there is no stream.
   if (ctx.method === 'HEAD') await archive.close();
   else ctx.body = archive.createReadStream();
   ctx.length = size;

@@ -14,20 +14,20 @@ import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { createTrackPages, type Tracking } from './tracking.ts';
 import { createVerifyPage } from './verification.ts';
 
-/** How the daemon is. */
+/** Readiness of the daemon. */
 interface Readiness {
   readonly ok: boolean;
-  /** Name of a check to `ok`, or to the words for what is wrong. */
+  /** Name of each check to `ok`, or to a text that says what is wrong. */
   readonly checks: Readonly<Record<string, string>>;
 }
 
 export interface PageSettings extends ExportFileSettings {
-  /** How the outside reaches us, without a final slash; empty: links are relative. */
+  /** Our URL as seen from outside, without a trailing slash; if empty, links are relative. */
   readonly publicUrl: string;
   /** Who may read /metrics: addresses or networks. */
   readonly metricsAllow: readonly string[];
   readonly trustedProxies: readonly string[];
-  /** Of Postern. */
+  /** Postern's version. */
   readonly version: string;
 }
 
@@ -42,13 +42,15 @@ export interface PageDeps {
   readonly log: Log;
 }
 
-/** Everything that is no operation: a start page, the reference, and the health checks. */
+/**
+ * The routes that are not operations: start page, reference, health checks, /metrics, and links in mail and exports.
+ */
 export function createPages(settings: PageSettings, deps: PageDeps): Middleware {
   const exportFiles = createExportFiles(settings, deps);
   const verifyPage = createVerifyPage(deps.senderDomains);
   const trackPages = createTrackPages(deps.tracking, deps.clientAddress);
   const router = new Router();
-  // A third of the time that a start of the API takes would go into these two, which most lives of a daemon never show.
+  // Building these two would take a third of the API's startup time, and most processes never serve them.
   const shown = once(() => reference(deps.operations, settings.publicUrl));
   const openapi = once(() => JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2));
   const start = home(settings.version);
@@ -77,18 +79,18 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     ctx.status = ok ? 200 : 503;
     ctx.body = { status: ok ? 'ok' : 'not ready', checks };
   });
-  // The router puts `params` and `router` into the context itself; its types ask them of the caller.
+  // The router sets `params` and `router` itself, but its types require them from the caller.
   return router.routes() as Middleware;
 }
 
-/** What `make` answers, made when first asked for and kept. */
+/** Calls `make` on first use and keeps its result. */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   return () => (made ??= { value: make() }).value;
 }
 
 function page(ctx: Context, html: string): void {
-  // Nothing but the style sheet and the script that are part of the page: no picture, no frame, nothing from elsewhere.
+  // Allows only the style sheet and the script of the page itself: no images, no frames, nothing external.
   ctx.set({
     'Content-Security-Policy': `default-src 'none'; style-src '${PAGE_HASHES.style}'; script-src '${PAGE_HASHES.script}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
     'Referrer-Policy': 'no-referrer',
@@ -98,9 +100,9 @@ function page(ctx: Context, html: string): void {
 }
 
 /**
- * How much mail there is, and what is wrong, is not for the public: only those that the settings name get to see it. A
- * request that came over a proxy which we do not trust is nobody's we know, wherever the proxy stands: scrapers come by
- * themselves.
+ * Serves /metrics, only to the addresses in `metrics.allow`: it shows how much mail there is, and what is wrong. A
+ * request through a proxy that we do not trust is refused even if the proxy is allowed, because its client is unknown;
+ * scrapers connect directly.
  */
 function createMetricsPage(
   settings: PageSettings,

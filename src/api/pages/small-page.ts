@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { Context } from 'koa';
 
-// The pages that one person gets by a link in a mail: to confirm a domain, to unsubscribe.
+// Pages behind links in mail: to confirm a domain, to unsubscribe.
 
-/** One thing to read, and at most one button to press. */
+/** A page with one message and at most one button. */
 export interface SmallPage {
   readonly status: number;
   readonly title: string;
@@ -23,7 +23,7 @@ button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
 `;
 const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
 
-/** Answers with a page for one person: kept by nobody, shown in no frame, and its form posts to itself only. */
+/** Answers with a page that is not cached, indexed or framed, and whose form posts only to itself. */
 export function answerPage(ctx: Context, { status, title, main }: SmallPage): void {
   ctx.set({
     'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,

@@ -7,33 +7,28 @@ import type { Visitor, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { answerPage, type SmallPage } from './small-page.ts';
 
-/** What happens to a message in the hands of its recipient. */
+/** What recipients do with a message: open it, click in it, unsubscribe. */
 export interface Tracking {
   readonly visits: Visits;
   readonly unsubscribeLinks: UnsubscribeLinks;
 }
 
-/**
- * Answers the links that stand in messages. Nobody gets a cookie here, and nobody is sent to a place that we did not
- * sign.
- */
+/** Answers the links in messages. Sets no cookies, and redirects only to URLs that we signed. */
 interface TrackPages {
-  /**
-   * The picture that a message shows when it is opened; the same for every token, so that nobody learns which are good.
-   */
+  /** The tracking pixel of opens; the same for every token, so that the answer does not reveal which are valid. */
   open(ctx: Context, token: string): Promise<void>;
-  /** Leads on to the URL of a link. */
+  /** Redirects to the URL of a link. */
   click(ctx: Context, token: string): Promise<void>;
   /**
-   * GET asks, because programs follow links too; POST unsubscribes: the button of the page, and one-click of mail
-   * programs (RFC 8058).
+   * GET asks for confirmation, because programs follow links too; POST unsubscribes: the page's button, and one-click
+   * unsubscribe of mail clients (RFC 8058).
    */
   unsubscribe(ctx: Context, token: string): Promise<void>;
 }
 
 /** One transparent pixel. */
 const PICTURE = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7', 'base64');
-const ALONE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' };
+const PRIVATE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' };
 
 export function createTrackPages(
   { visits, unsubscribeLinks }: Tracking,
@@ -46,10 +41,10 @@ export function createTrackPages(
 
   return frozen({
     async open(ctx, token) {
-      // Not waited for: how long it takes would tell a good token from a bad one.
+      // Not awaited: the time it takes would tell a valid token from an invalid one.
       if (ctx.method === 'GET') void visits.opened(token, visitorOf(ctx));
-      // Web mail shows pictures of other origins, and may insist that these say yes.
-      ctx.set({ ...ALONE, 'Cross-Origin-Resource-Policy': 'cross-origin' });
+      // Webmail loads images from other origins, and may require this header.
+      ctx.set({ ...PRIVATE, 'Cross-Origin-Resource-Policy': 'cross-origin' });
       ctx.status = 200;
       ctx.type = 'image/gif';
       ctx.body = PICTURE;
@@ -115,15 +110,15 @@ function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): Sma
   };
 }
 
-/** The one `u` of a query; a second would leave open which of them was signed. */
+/** The only `u` of a query; with a second one it would be unclear which of them was signed. */
 function urlOf(query: string): string | undefined {
   const [url, ...more] = new URLSearchParams(query).getAll('u');
   return more.length === 0 ? url : undefined;
 }
 
 /**
- * The URL as a header can hold it; undefined for what is no address in the web. Nothing in it is changed but what no
- * URL may hold: line ends and tabs go, as in every browser.
+ * The URL in a form that fits a header; undefined if it is not an HTTP URL. Only what no URL may hold is changed: line
+ * ends and tabs are removed, as browsers do.
  */
 function locationOf(written: string): string | undefined {
   const url = written.replaceAll(/[\t\r\n]/g, '').trim();
@@ -133,7 +128,7 @@ function locationOf(written: string): string | undefined {
 }
 
 function say(ctx: Context, status: number, text: string): void {
-  ctx.set(ALONE);
+  ctx.set(PRIVATE);
   ctx.status = status;
   ctx.type = 'text/plain; charset=utf-8';
   ctx.body = `${text}\n`;

@@ -11,7 +11,7 @@ export function createVerifyPage(
     answerPage(ctx, await pageFor(token, ctx.method === 'POST' ? senderDomains.follow : senderDomains.look));
 }
 
-/** A token as `Ids.key` makes it. */
+/** The format of tokens from `Ids.key`. */
 const TOKEN = /^[\w-]{22}$/;
 
 async function pageFor(token: string, read: (token: string) => Promise<Link>): Promise<SmallPage> {
@@ -28,7 +28,7 @@ async function pageFor(token: string, read: (token: string) => Promise<Link>): P
   }
 }
 
-/** The domain was read as A-labels, which hold nothing that HTML would take for more than text. */
+/** The domain is in A-labels, which need no HTML escaping. */
 function toPage(link: Link): SmallPage {
   switch (link.state) {
     case 'open':

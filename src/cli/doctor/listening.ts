@@ -146,7 +146,7 @@ export const certificate: Check = {
           'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
         ),
       ];
-    return [inForce(parsed, clock.now()), named(parsed, settings.hostname)];
+    return [inForce(parsed, clock.now()), named(parsed, settings.hostname), keyed(parsed)];
   },
 };
 
@@ -182,6 +182,15 @@ function inForce(cert: X509Certificate, now: number): Finding {
       'Find out why it was not renewed (certbot renew --dry-run).',
     );
   return ok('certificate', `valid for ${days} days`);
+}
+
+/** What a handshake costs is mostly the signature with the key (decision 0032). */
+function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: details } }: X509Certificate): Finding {
+  if (type !== 'rsa') return ok('certificate key', type === 'ec' ? `ECDSA, ${details?.namedCurve}` : String(type));
+  return ok(
+    'certificate key',
+    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host takes more TLS sessions (certbot renew --key-type ecdsa --force-renewal)`,
+  );
 }
 
 function named(cert: X509Certificate, hostname: string): Finding {

@@ -67,9 +67,10 @@ export function syncPath(path: string): void {
 
 /** Throws away what was arriving when the last daemon ended. Answers how many files. */
 export function emptyTmp({ tmp }: Folder): number {
-  const names = readdirSync(tmp);
-  for (const name of names) rmSync(join(tmp, name), { recursive: true, force: true });
-  return names.length;
+  // Threads with SMTP sessions have folders of their own.
+  const files = readdirSync(tmp, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  for (const name of readdirSync(tmp)) rmSync(join(tmp, name), { recursive: true, force: true });
+  return files.length;
 }
 
 /** From here on the new file counts: a crash before `adopt` is made good by the next start. */

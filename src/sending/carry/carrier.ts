@@ -24,17 +24,17 @@ import { createSessions, type Visit } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
 
 export interface CarrierSettings extends OpenNetworks {
-  /** What we call ourselves in EHLO, unless we come from an address with a name of its own. */
+  /** Our EHLO name, unless the source address has a name of its own. */
   readonly hostname: string;
   /** `smtp://[user:password@]host:port`; empty: mail goes to the MX of its recipient. */
   readonly relay: string;
-  /** What the operator calls the relay: `outbound.relay`. */
+  /** The name of the relay setting, for errors: `outbound.relay`. */
   readonly relaySetting: string;
-  /** Where an MX listens: 25. */
+  /** The port of MX hosts: 25. */
   readonly mxPort: number;
-  /** For everything: names, all hosts, all addresses, TLS and the message. */
+  /** For the whole attempt: DNS, all hosts, all addresses, TLS and the message. */
   readonly timeoutMs: number;
-  /** For one address to come as far as MAIL FROM. */
+  /** For one address to get as far as MAIL FROM. */
   readonly hostTimeoutMs: number;
   readonly tls: 'opportunistic' | 'required' | 'off';
 }
@@ -59,11 +59,14 @@ const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = {
   off: 'none',
 };
 
-/** Idle sessions are a place taken at somebody else's; a relay is the operator's own, and takes everything. */
+/**
+ * Idle sessions kept per server. Each takes a slot on somebody else's server; a relay is the operator's own and gets
+ * all mail.
+ */
 const KEPT_TO_MX = 5;
 const KEPT_TO_RELAY = 20;
 
-/** Carries mail to the MX hosts of its recipients, or to a relay. Throws when `relay` is no URL of one. */
+/** Delivers mail to the MX hosts of its recipients, or to a relay. Throws if `relay` is not a valid relay URL. */
 export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps): MailCarrier {
   const { resolver, clock, ids, log, policies } = deps;
   const allowed = allowedNetworks(settings);
@@ -112,7 +115,7 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
       const visit = await sessions.visit(hop, letter, sources, signal);
       const ended = toEnded(visit, hop);
       if (isDecided(visit)) return ended;
-      // Of hosts that would not, the one that said so is worth more than one that was silent.
+      // Among failed hosts, one that replied tells more than one that did not.
       if (ended.kind === 'answered' || last.kind !== 'answered') last = ended;
       if (signal.aborted) break;
     }
@@ -162,8 +165,8 @@ function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): RouteResult {
 }
 
 /**
- * Whether no other host is tried: a server replied to the message, or may have it. What kept it from coming so far is
- * of the host, and 421 says that this host takes nothing now (RFC 5321 section 3.8).
+ * Whether no other host is tried: a server replied to the message, or may have it. Earlier failures concern only the
+ * host, and 421 means that this host accepts nothing now (RFC 5321 section 3.8).
  */
 function isDecided(visit: Visit): boolean {
   if (visit.kind === 'unopened') return false;
@@ -182,17 +185,17 @@ function cutOff(signal: AbortSignal): Promise<AttemptResult> {
   );
 }
 
-/** A reply that we give ourselves, because no server needs to be asked. */
+/** A reply that we generate ourselves, without asking a server. */
 function ownAnswer(code: number, diag: string): MailAttempt {
   return { kind: 'answered', code, diag, host: '', address: '', source: null, tls: false, durationMs: 0 };
 }
 
-/** What must not get into a command: it would end the line, the path, or the argument. */
+/** Characters that must not get into a command: they would end the line, the path, or the argument. */
 const UNSAFE = /[\s<>\p{Cc}]/u;
 
 /**
- * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in
- * A-labels, so that its letters alone need no SMTPUTF8.
+ * The message as its SMTP commands need it and the domain to deliver to, or the reply that rejects it. The domain is in
+ * A-labels, so that it does not require SMTPUTF8.
  */
 function addressLetter(
   mailFrom: string,
@@ -210,16 +213,16 @@ function addressLetter(
 type Way = Pick<CarrierSettings, 'relay' | 'mxPort'>;
 
 interface CarriersSettings extends Omit<CarrierSettings, keyof Way | 'relaySetting'> {
-  /** For mail of our own: `mail.relay`, `mail.mx_port`. */
+  /** For notices: `mail.relay`, `mail.mx_port`. */
   readonly own: Way;
-  /** For mail of accounts: `outbound.relay`, `outbound.mx_port`. */
+  /** For accounts' mail: `outbound.relay`, `outbound.mx_port`. */
   readonly accounts: Way;
   readonly mtaSts: boolean;
 }
 
 const HTTPS_PORT = 443;
 
-/** The carriers of our own mail and of that of accounts, which know the same policies. */
+/** Creates the carriers for notices and for accounts' mail; they share the MTA-STS policies. */
 export function createMailCarriers(
   { own, accounts, mtaSts, ...settings }: CarriersSettings,
   deps: Omit<CarrierDeps, 'policies'>,

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import { isLoopback, isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
-/** One server, and how it is spoken to. */
+/** One server address, and how to connect to it. */
 export interface Hop {
   readonly host: string;
   readonly address: string;
@@ -13,19 +13,19 @@ export interface Hop {
 }
 
 /**
- * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`:
- * encrypted where the server offers it and it works, for plain text would be the alternative.
+ * `verified`: TLS with a valid certificate of that host. `encrypted`: TLS with any certificate. `any`: TLS if offered
+ * and working, because the alternative is plain text.
  */
 export type TlsWish = 'verified' | 'encrypted' | 'any' | 'none';
 
-/** The operator chose the relay, so it may be anywhere. `setting` is where the operator finds it. */
+/** Resolves the relay. The operator chose it, so its address may be anywhere. `setting` names the setting in errors. */
 export async function relayExchange({ host }: Relay, resolver: Resolver, setting: string): Promise<Exchanges> {
   const answer = await resolver.addresses(host);
   if (answer.kind !== 'records') return { kind: 'deferred', reason: `the relay ${host} has no address (${setting})` };
   return { kind: 'found', exchanges: [{ host, addresses: answer.records }] };
 }
 
-/** The ways to a relay, in order. */
+/** The hops to a relay, in order. */
 export function* hopsToRelay(
   exchanges: readonly Exchange[],
   { port, secure, auth }: Relay,
@@ -33,14 +33,14 @@ export function* hopsToRelay(
 ): Generator<Hop> {
   for (const { host, addresses } of exchanges) {
     for (const address of addresses) {
-      // A password travels encrypted to the one it is meant for, or not off this machine.
+      // A password is sent only over verified TLS, or not beyond this machine.
       const here = wish === 'none' ? 'none' : 'any';
       yield { host, address, port, secure, auth, tls: isLoopback(address) ? here : auth || secure ? 'verified' : wish };
     }
   }
 }
 
-/** The ways to the hosts of a domain, in order. Of one host, those come first that the first of the sources can go. */
+/** The hops to the hosts of a domain, in order. Per host, addresses of the first source's family come first. */
 export function* hopsToExchanges(
   exchanges: readonly Exchange[],
   port: number,
@@ -53,7 +53,7 @@ export function* hopsToExchanges(
   }
 }
 
-/** The sources of the family of an address. */
+/** The sources of the same IP family as an address. */
 export function sourcesFor(address: string, sources: readonly string[]): readonly string[] {
   return sources.filter((source) => isIPv6(source) === isIPv6(address));
 }
@@ -63,7 +63,7 @@ function rank(address: string, sources: readonly string[]): number {
   return first < 0 ? sources.length : first;
 }
 
-/** A host that takes mail, and where it may be reached. */
+/** A mail host and its addresses. */
 interface Exchange {
   readonly host: string;
   readonly addresses: readonly string[];
@@ -74,13 +74,13 @@ export type Exchanges =
   /** As in `MailOutcome`. */
   | { readonly kind: 'deferred' | 'failed'; readonly reason: string };
 
-/** A domain may list as many as it likes; we knock at so many doors. */
+/** A domain may list any number of hosts; we try this many. */
 const MOST_HOSTS = 5;
 const MOST_ADDRESSES = 4;
 
 /**
- * The hosts that take mail for a domain, the preferred one first: its MX records, or the domain itself when it has none
- * (RFC 5321 section 5.1). A null MX takes no mail (RFC 7505). Each address is checked: a stranger chose these names.
+ * The mail hosts of a domain by preference: its MX records, or the domain itself if it has none (RFC 5321 section 5.1).
+ * A null MX accepts no mail (RFC 7505). Every address is checked, because these names are untrusted.
  */
 export async function findExchanges(
   resolver: Resolver,
@@ -103,7 +103,7 @@ export async function findExchanges(
   }));
   if (records.every(({ host }) => host === ''))
     return { kind: 'failed', reason: `the domain ${domain} accepts no mail (null MX)` };
-  // Equal ones in any order, so that the load is spread (RFC 5321 section 5.1).
+  // Equal preferences in random order, to spread the load (RFC 5321 section 5.1).
   const hosts = records
     .toSorted((a, b) => a.priority - b.priority || a.chance - b.chance)
     .map(({ host }) => host)
@@ -123,7 +123,7 @@ async function addressesOf(
     const answer = await resolver.addresses(host);
     if (answer.kind === 'failure') unknown = true;
     if (answer.kind !== 'records') continue;
-    // One forbidden address among many refuses the host: which of them would be connected to is not ours to hope for.
+    // One forbidden address rejects the whole host, because any of its addresses might be used.
     if (answer.records.every((address) => isReachable(address, allowed)))
       exchanges.push({ host, addresses: answer.records.slice(0, MOST_ADDRESSES) });
     else forbidden = true;
@@ -138,7 +138,7 @@ async function addressesOf(
   };
 }
 
-/** A server that takes all our mail and carries it on. */
+/** A server that relays all our mail. */
 interface Relay {
   readonly host: string;
   readonly port: number;
@@ -151,7 +151,7 @@ const SUBMISSIONS_PORT = 465; // RFC 8314 section 3.3
 const SUBMISSION_PORT = 587; // RFC 6409 section 3.1
 
 /**
- * Reads `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for
+ * Parses `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for
  * anything else.
  */
 export function parseRelay(text: string): Relay | undefined {

@@ -7,13 +7,13 @@ import { createExpiringMemory, createShared } from '../../base/memory.ts';
 import { isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
-/** The MTA-STS policies of domains (RFC 8461), remembered as long as they ask for. */
+/** MTA-STS policies of domains (RFC 8461), cached for their max_age. */
 export interface Policies {
-  /** The policy that holds for mail to a domain (A-labels); undefined: none. Never throws. */
+  /** The policy that applies to a domain (A-labels); undefined: none. Never throws. */
   of(domain: string): Promise<Policy | undefined>;
 }
 
-/** The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws when it cannot be had. */
+/** Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws if it cannot be fetched. */
 type FetchPolicy = (domain: string) => Promise<string>;
 
 interface CachedPolicy {
@@ -22,7 +22,7 @@ interface CachedPolicy {
 }
 
 const MOST_KNOWN = 10_000;
-/** After a policy could not be fetched (RFC 8461 section 3.3). */
+/** Before retrying a failed fetch (RFC 8461 section 3.3). */
 const PAUSE_MS = 300_000;
 /** A year (RFC 8461 section 3.2). */
 const LONGEST_S = 31_557_600;
@@ -44,7 +44,8 @@ export function createPolicies({
     const current = known.get(domain);
     const answer = await resolver.resolve(`_mta-sts.${domain}`, 'TXT');
     const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
-    // A policy holds to its end, whatever became of its record: else whoever can hide the record could switch it off.
+    // A policy applies until it expires, even if its record is gone; otherwise whoever can suppress the record could
+    // disable it.
     if (id === undefined || id === current?.id || paused.get(domain)) return current?.policy;
     return (await refresh(domain, id)) ?? current?.policy;
   }
@@ -63,7 +64,7 @@ export function createPolicies({
   return frozen({ of: (domain) => shared(domain, () => find(domain)) });
 }
 
-/** Whether a policy lists a host; `*.` stands for one label (RFC 8461 section 4.1). */
+/** Whether a policy lists a host; `*.` matches one label (RFC 8461 section 4.1). */
 export function policyAllows({ hosts }: Policy, host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   const parent = name.slice(name.indexOf('.') + 1);
@@ -72,7 +73,7 @@ export function policyAllows({ hosts }: Policy, host: string): boolean {
   );
 }
 
-/** What a domain asks of those that mail it (RFC 8461 section 3.2). */
+/** An MTA-STS policy (RFC 8461 section 3.2). */
 interface Policy {
   readonly mode: 'enforce' | 'testing' | 'none';
   /** Names and patterns of MX hosts, lower case. */
@@ -80,7 +81,7 @@ interface Policy {
   readonly maxAgeS: number;
 }
 
-/** The id in the TXT records of `_mta-sts`; undefined when there is no such record, or more than one (section 3.1). */
+/** The id in the `_mta-sts` TXT records; undefined unless there is exactly one such record (RFC 8461 section 3.1). */
 export function parsePolicyId(records: readonly string[]): string | undefined {
   const ours = records.filter((record) => /^v=STSv1[ \t]*;/.test(record));
   const [record] = ours;
@@ -89,8 +90,8 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
 }
 
 /**
- * Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is
- * none.
+ * Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is not a
+ * policy.
  */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
@@ -115,13 +116,13 @@ interface PolicyFetchSettings {
   readonly port: number;
 }
 
-/** For everything (RFC 8461 section 3.3 suggests a minute, which a message would wait for). */
+/** For the whole fetch (RFC 8461 section 3.3 suggests a minute, but the message would have to wait for it). */
 const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
 /**
- * Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC
- * 8461 section 3.3).
+ * Fetches policies over HTTPS from a checked address, because the host name is untrusted. No redirects (RFC 8461
+ * section 3.3).
  */
 export function createPolicyFetch(
   { allowed, port }: PolicyFetchSettings,
@@ -157,7 +158,7 @@ interface Place {
 function get({ address, host, port }: Place, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const headers = { host: port === 443 ? host : `${host}:${port}` };
-    // `servername` is what the certificate is held against; the address was checked and is what we connect to.
+    // The certificate is checked against `servername`; the connection goes to the checked address.
     const asked = request({
       host: address,
       port,

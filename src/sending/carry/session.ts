@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Hop } from './hops.ts';
 
-/** One message for one recipient, as the commands and DATA will say it. */
+/** One message for one recipient, as the SMTP commands and DATA send it. */
 export interface Letter {
   readonly mailFrom: string;
   readonly recipient: string;
@@ -14,51 +14,51 @@ export interface Letter {
 }
 
 /**
- * What became of a letter. `replied`: the reply that decided, the server's or one of ours. `lost`: the session ended
- * before anything was decided. `given`: the message was on its way, so that a server may have it even if no reply came.
+ * The result of sending. `replied`: the deciding reply, from the server or ours. `lost`: the session ended before a
+ * decision. `given`: data was being sent, so the server may have the message even without a reply.
  */
 export type Handover =
   | ({ readonly kind: 'replied'; readonly given: boolean } & Reply)
   | { readonly kind: 'lost'; readonly reason: string; readonly given: boolean };
 
-/** A session with a server that takes mail, ready for MAIL FROM. */
+/** A session with a mail server, ready for MAIL FROM. */
 export interface Session {
-  /** Encrypted. */
+  /** Whether TLS is active. */
   readonly tls: boolean;
-  /** The address of ours that it leaves from. */
+  /** Our source address. */
   readonly source: string | null;
-  /** How many messages it was asked to take. */
+  /** How many messages were sent over it, accepted or not. */
   sent(): number;
   alive(): boolean;
   send(letter: Letter): Promise<Handover>;
-  /** Clears what the last transaction left; false when the session is of no more use. */
+  /** Sends RSET; false if the session is no longer usable. */
   reset(): Promise<boolean>;
-  /** QUIT. */
+  /** Sends QUIT and closes. */
   end(): void;
   destroy(): void;
 }
 
-/** nodemailer's own deadlines, which the machine's clock drives. Ours come long before. */
+/** Disables nodemailer's own deadlines, which run by the machine's clock. Ours end much earlier. */
 const NEVER_MS = 24 * 3_600_000;
-/** RFC 5321 section 4.5.3.1.5 says 512 octets a line; EHLO has some dozens. */
+/** RFC 5321 section 4.5.3.1.5 allows 512 octets per line; EHLO has some dozens of lines. */
 const LONGEST_REPLY = 64 * 1024;
 /** For the server to answer QUIT and to close. */
 const CLOSE_MS = 2000;
 
 /**
- * Brings a connection as far as MAIL FROM: greeting, EHLO, STARTTLS, AUTH. Throws what nodemailer throws; the socket is
- * gone then.
+ * Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws what nodemailer throws, after destroying the
+ * socket.
  */
 export async function openSession(socket: Socket, hop: Hop, name: string, signal: AbortSignal): Promise<Session> {
   const source = socket.localAddress ?? null;
   const connection = connectionOver(socket, hop, name);
-  connection.on('error', () => {}); // what nobody waits for; `alive` tells
+  connection.on('error', () => {}); // late errors; `alive` shows them
   const cut = () => socket.destroy(tookTooLong());
   signal.addEventListener('abort', cut, { once: true });
   try {
     if (signal.aborted) throw tookTooLong();
     await step(connection, (done) => connection.connect(done));
-    // to EHLO: nodemailer keeps what it read out of it to itself
+    // the reply to EHLO, which nodemailer parses but does not expose
     const greeting = String(connection.lastServerResponse);
     const { auth } = hop;
     if (auth) await step(connection, (done) => connection.login({ ...auth }, done));
@@ -93,7 +93,7 @@ function connectionOver(socket: Socket, { host, port, secure, tls }: Hop, name: 
   });
 }
 
-/** A connection that ends at STARTTLS or in the handshake is trouble of the socket to nodemailer. */
+/** nodemailer reports a connection that ends during STARTTLS or the handshake as a socket error. */
 function isUpgrading({ upgrading, secure, lastServerResponse }: SMTPConnection): boolean {
   return upgrading === true || (!secure && /^\d{3}[ -]STARTTLS\b/im.test(String(lastServerResponse)));
 }
@@ -132,7 +132,7 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
       const { response } = await step<{ response: string }>(connection, (done) =>
         connection.send(envelope, content, done),
       );
-      // a second reply that nobody asked for ends the session now, not the next message
+      // an unsolicited second reply must end the session now, not with the next message
       await new Promise(setImmediate);
       return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
     } catch (error) {
@@ -158,7 +158,7 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
     end() {
       if (connection.destroyed) return destroy();
       connection.quit();
-      // The server may answer or not: we have nothing more to say, and half a connection keeps no process alive.
+      // Do not wait for the reply, and do not let a half-open connection keep the process alive.
       const { _socket: secured } = connection;
       for (const one of [socket, secured]) if (one) one.setTimeout(CLOSE_MS, () => one.destroy()).unref();
     },
@@ -168,8 +168,7 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
 function handoverOf(error: unknown, given: boolean, size: number, destroy: () => void): Handover {
   const refusal = refusalIn(error);
   if (refusal) {
-    // A refusal may come before the message has gone out to its end, and the rest of it must not meet the next
-    // commands.
+    // The refusal may have come before all data was sent, and the rest must not mix with the next commands.
     if (given || refusal.code === 421) destroy();
     return { kind: 'replied', given, ...refusal };
   }
@@ -184,7 +183,7 @@ function handoverOf(error: unknown, given: boolean, size: number, destroy: () =>
   return { kind: 'lost', reason: reasonOf(error), given };
 }
 
-/** What asks for SMTPUTF8 (RFC 6531 section 3.4): an address, or a header that is written in UTF-8. */
+/** What requires SMTPUTF8 (RFC 6531 section 3.4): an address, or a header in UTF-8. */
 function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' | 'nothing' {
   if (!isAscii(Buffer.from(addresses))) return 'address';
   const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).indexOf('\r\n\r\n');
@@ -193,8 +192,8 @@ function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' |
 }
 
 /**
- * nodemailer asks for SMTPUTF8 when an address needs it, and has no way to ask because of a header: the line is amended
- * on its way out.
+ * nodemailer requests SMTPUTF8 if an address needs it, but cannot be told to because of a header: the command line is
+ * amended as it is sent.
  */
 function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
   const command: unknown = Reflect.get(connection, '_sendCommand');
@@ -205,7 +204,7 @@ function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
   });
 }
 
-/** One step of a session. nodemailer tells of a broken connection by its events, and does not always call back then. */
+/** Runs one step of a session. nodemailer reports a broken connection by events, and does not always call back then. */
 function step<T>(
   connection: SMTPConnection,
   run: (done: (error?: Error | null, result?: T) => void) => void,
@@ -214,27 +213,27 @@ function step<T>(
     const settle = (error?: Error | null, result?: T) => {
       connection.off('error', settle).off('end', ended);
       if (error) reject(error);
-      // The callback has a result wherever T is more than undefined: nodemailer's types say so of each method.
+      // nodemailer's types promise a result for every method with a T other than undefined.
       else resolve(result as T);
     };
-    // Later: of a 421 the connection is closed first, and then the callback hears of the reply.
+    // Deferred: on a 421 the connection closes before the callback receives the reply.
     const ended = () => setImmediate(() => settle(new Error('the connection was closed')));
     connection.on('error', settle).on('end', ended);
     run(settle);
   });
 }
 
-/** For one address to answer. */
+/** For one address to accept the connection. */
 const CONNECT_MS = 20_000;
 
 interface Destination {
   readonly address: string;
   readonly port: number;
-  /** The address of ours that it leaves from; undefined: the one that the system takes. */
+  /** Our source address; undefined: the system chooses. */
   readonly source: string | undefined;
 }
 
-/** A connection that answered in time. An abort destroys it as long as it is not there yet. */
+/** Opens a connection within `CONNECT_MS`. An abort destroys it until it is open. */
 export function openConnection(
   { address, port, source }: Destination,
   clock: Clock,
@@ -254,7 +253,7 @@ export function openConnection(
       settled();
       resolve(socket);
     });
-    // Stays: an error that comes when nobody listens any more would end the process.
+    // Kept after settling: an unhandled error would end the process.
     socket.on('error', (error) => {
       settled();
       reject(error);
@@ -262,15 +261,15 @@ export function openConnection(
   });
 }
 
-/** What a connection is destroyed with when time is up. */
+/** The error for a connection destroyed by a deadline. */
 function tookTooLong(): Error {
   return Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' });
 }
 
-// What nodemailer throws, read once: `code` is a kind of trouble, `originalCode` what Node called it, `command` where
-// the session was, `response` what the server said.
+// nodemailer's errors, parsed in one place: `code` is the error class, `originalCode` Node's code, `command` the state
+// of the session, `response` the server's reply.
 
-/** A reply that refuses, in one line: its code, and its text with the enhanced code. */
+/** A 4xx or 5xx reply on one line: its code, and its text with the enhanced code. */
 interface Reply {
   readonly code: number;
   readonly diag: string;
@@ -280,7 +279,7 @@ const LONGEST = 500;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\ufffd\s]+/gu;
 const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/;
 
-/** A server's words on one line, safe for a log and a header, and not longer than anybody reads. */
+/** A server's text on one line, safe for a log and a header, truncated. */
 function toLine(text: string): string {
   return text
     .slice(0, 4 * LONGEST)
@@ -291,8 +290,8 @@ function toLine(text: string): string {
 }
 
 /**
- * A reply of one or more lines (RFC 5321 section 4.2.1), the enhanced code (RFC 2034) said once. Undefined for what is
- * none.
+ * Parses a reply of one or more lines (RFC 5321 section 4.2.1), removing repeated enhanced codes (RFC 2034). Undefined
+ * if it is not a reply.
  */
 function parseReply(response: string): Reply | undefined {
   const code = /^[2-5]\d\d(?=[ \r\n-]|$)/.exec(response)?.[0];
@@ -312,12 +311,12 @@ const field = (error: unknown, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** What went wrong, in one line: what the server said, else what we say. */
+/** What went wrong, on one line: the server's reply, else our error message. */
 export function reasonOf(error: unknown): string {
   return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }
 
-/** Whether encryption is what failed, so that plain text may work. */
+/** Whether TLS failed, so that plain text may work. */
 export function isTlsFault(error: unknown): boolean {
   return (
     field(error, 'code') === 'ETLS' ||
@@ -326,24 +325,20 @@ export function isTlsFault(error: unknown): boolean {
   );
 }
 
-/** Whether the address that a connection should leave from is not on this machine. */
+/** Whether the requested source address is not on this machine. */
 export function isSourceMissing(error: unknown): boolean {
   return field(error, 'code') === 'EADDRNOTAVAIL';
 }
 
-/**
- * The refusal that an error is; undefined when nobody decided: the connection broke, or what came was no such reply.
- */
+/** The refusal in an error; undefined if there is none: the connection broke, or the reply was not a refusal. */
 function refusalIn(error: unknown): Reply | undefined {
   const reply = parseReply(field(error, 'response'));
   if (!reply || reply.code < 400) return undefined;
-  // `CONN` is a reply to nothing in particular, and only a 421 is said unasked (RFC 5321 section 3.8).
+  // `CONN` is a reply outside any command, and only a 421 may come unsolicited (RFC 5321 section 3.8).
   return field(error, 'command') !== 'CONN' || reply.code === 421 ? reply : undefined;
 }
 
-/**
- * Whether it is larger than the server said that it takes (RFC 1870 section 6.1): nodemailer looks before MAIL FROM.
- */
+/** Whether nodemailer refused a message larger than the server's SIZE (RFC 1870 section 6.1), before MAIL FROM. */
 function isTooLarge(error: unknown): boolean {
   return (
     field(error, 'code') === 'EMESSAGE' && field(error, 'command') === 'MAIL FROM' && field(error, 'response') === ''

@@ -15,12 +15,12 @@ import {
 } from './session.ts';
 import type { SourceNames } from './sources.ts';
 
-/** What became of a letter at one server. `unopened`: the server never came as far as MAIL FROM. */
+/** The result of a message at one server. `unopened`: the session never got as far as MAIL FROM. */
 export type Visit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
-/** Sessions with servers: opened where none is kept, kept where another message may follow. */
+/** Sessions with servers, reused for further messages. */
 interface Sessions {
   visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit>;
   stop(): void;
@@ -32,15 +32,15 @@ interface SessionsDeps {
   readonly names: SourceNames;
 }
 
-/** How long an address that is not on this machine is left alone. */
+/** How long an address that is not on this machine is skipped. */
 const MISSING_MS = 60_000;
 /** Far more addresses than a machine has. */
 const MOST_MISSING = 1000;
 
 interface SessionsSettings {
-  /** For one address to come as far as MAIL FROM. */
+  /** For one address to get as far as MAIL FROM. */
   readonly hostTimeoutMs: number;
-  /** Sessions that are kept to one server from one address. */
+  /** Idle sessions kept per server and source address. */
   readonly mostPerWay: number;
 }
 
@@ -51,7 +51,7 @@ export function createSessions(
   const pool = createSessionPool({ mostPerWay }, clock);
   const missing = createExpiringMemory<true>({ most: MOST_MISSING }, clock);
 
-  /** The addresses to leave from, in order; the last one is the system's own choice. */
+  /** The source addresses to try, in order; undefined at the end is the system's own choice. */
   function candidates(hop: Hop, sources: readonly string[]): readonly (string | undefined)[] {
     return [...sourcesFor(hop.address, sources).filter((source) => !missing.get(source)), undefined];
   }
@@ -91,7 +91,7 @@ export function createSessions(
     }
   }
 
-  /** Hands the letter over; an abort cuts the session. */
+  /** Sends the message; an abort destroys the session. */
   async function use(session: Session, letter: Letter, signal: AbortSignal): Promise<Handover> {
     signal.addEventListener('abort', session.destroy, { once: true });
     try {
@@ -136,8 +136,8 @@ export function createSessions(
 }
 
 /**
- * A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its
- * place.
+ * Whether a kept session ended before the message was sent: 421 closes it, 503 means that the server is out of
+ * sequence.
  */
 function isStale(handover: Handover): boolean {
   return handover.kind === 'lost'
@@ -145,20 +145,20 @@ function isStale(handover: Handover): boolean {
     : !handover.given && (handover.code === 421 || handover.code === 503);
 }
 
-/** Sessions that wait for another message to the same server. */
+/** Idle sessions, each waiting for another message to the same server. */
 interface SessionPool {
-  /** The one used last, which is the least likely to be closed by now. */
+  /** Takes the most recently used session, the least likely to have been closed. */
   take(way: string): Session | undefined;
-  /** Keeps a session, or ends it when it has done enough or enough are kept. */
+  /** Keeps a session, or ends it if it is used up or enough are kept. */
   keep(way: string, session: Session): void;
-  /** Ends all of them, and those that are handed in from now on. */
+  /** Ends all sessions, and those handed in later. */
   stop(): void;
 }
 
-/** In all: each is a file descriptor here and a place at somebody else's. */
+/** In total: each takes a file descriptor here and a slot on somebody else's server. */
 const MOST = 500;
 const IDLE_MS = 10_000;
-/** Many servers end a session after about as many. */
+/** Many servers end a session after about this many. */
 const MOST_MESSAGES = 100;
 
 interface IdleSession {

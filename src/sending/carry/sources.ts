@@ -8,14 +8,14 @@ import { createPoolFinder, DEFAULT_POOL, readPlacement } from '../../store/rows/
 import type { AccountStore, Store } from '../../store/store.ts';
 import type { Sources } from '../types.ts';
 
-/** How long an account's addresses are remembered: after a change, mail goes the old way for so long. */
+/** How long an account's addresses are cached: after a change, mail uses the old ones for this long. Milliseconds. */
 const KEPT_MS = 5000;
-/** Of one account; far more than anybody has. */
+/** Per account; far more than any account has. */
 const MOST = 1000;
 const MOST_ACCOUNTS = 10_000;
 const DAY_MS = 86_400_000;
 
-/** An address, the pool it is in, and its warmup. */
+/** An address with its pool and warmup. */
 interface Place {
   readonly ip: string;
   readonly pool: string;
@@ -24,8 +24,8 @@ interface Place {
 }
 
 /**
- * What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is
- * warming up.
+ * The addresses of an account, and the number of messages it sent in the last 24 hours (only if one of them is warming
+ * up).
  */
 interface AccountAddresses {
   readonly places: readonly Place[];
@@ -37,14 +37,14 @@ interface CachedAddresses {
   readonly until: number;
 }
 
-/** `choose` fails while the store is away, for an account that it was not asked about before. */
+/** `choose` throws `StoreAway` if the store is unavailable and the account is not cached. */
 export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
   const known = createMemory<CachedAddresses>({ most: MOST_ACCOUNTS });
 
   function ownOf(account: string, now: Date): Promise<AccountAddresses> {
     const found = known.get(account);
     if (found && clock.monotonic() < found.until) return found.own;
-    // While the store is away, what was known before serves on.
+    // While the store is unavailable, the cached addresses are used.
     const own = read(store, account, now).catch((error: unknown) => {
       if (!found) known.delete(account);
       return found?.own ?? Promise.reject(error);
@@ -56,8 +56,8 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
   return frozen({
     async choose(account, { pool: wished }, chance, now) {
       const { places, daily } = await ownOf(account, now);
-      // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there
-      // are.
+      // If the pool is unknown or empty, use the default pool rather than lose the reputation of the account's
+      // addresses.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
       const inPool = places.filter((place) => place.pool === pool);
       const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
@@ -86,7 +86,7 @@ async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promi
   };
 }
 
-/** What the account sent in the last 24 hours, by all of its pools. */
+/** What the account sent in the last 24 hours, over all of its pools. */
 async function sentInDay(
   { account, counters }: Pick<AccountStore, 'account' | 'counters'>,
   now: Date,
@@ -97,8 +97,8 @@ async function sentInDay(
 }
 
 /**
- * An address that a message may leave from. `share`: 1 when it is warm, else the share of its mail that it may take so
- * far.
+ * An address that a message may leave from. `share`: 1 if it is warm, else the share of its normal mail that it may
+ * carry so far.
  */
 export interface Candidate {
   readonly ip: string;
@@ -106,9 +106,9 @@ export interface Candidate {
 }
 
 /**
- * The address that `chance` (from 0 to below 1) falls on, and behind it the warm ones, for where it cannot go. Of n
- * addresses each would take an nth; one that is warming up takes its share of that, and what it leaves goes to the warm
- * ones in equal parts, or, when none is warm, to the host's own address: an empty list.
+ * Selects an address by `chance` (0 <= chance < 1), followed by the warm ones as fallbacks. Each of n addresses would
+ * carry 1/n of the mail; one that is warming up carries its share of that. The rest goes to the warm ones in equal
+ * parts or, if none is warm, to the host's own address: an empty list.
  */
 export function chooseSource(candidates: readonly Candidate[], chance: number): readonly string[] {
   const warm = candidates.filter(({ share }) => share >= 1);
@@ -123,14 +123,14 @@ export function chooseSource(candidates: readonly Candidate[], chance: number): 
   return [...warm.slice(first), ...warm.slice(0, first)].map(({ ip }) => ip);
 }
 
-/** What we call ourselves when we come from an address of ours. */
+/** The EHLO name for a source address. */
 export type SourceNames = (source: string | undefined) => Promise<string>;
 
 const NAMES_KEPT_MS = 600_000;
 
 /**
- * The name that the reverse DNS of an address gives, when that name has the address: receivers hold the name in EHLO
- * against both. Else our hostname.
+ * The PTR name of the source address if it resolves back to that address, else our hostname: receivers check the EHLO
+ * name against both.
  */
 export function createSourceNames(
   hostname: string,
@@ -160,29 +160,27 @@ export function createSourceNames(
 export const WARMUP_DAYS = 30;
 
 /**
- * Messages that a new address may carry on its first day. The warmup plans that operators publish begin with 50 to 500
- * a day and double every day or two; 200 that double daily come to the 500,000 a day that one address carries in less
- * than two weeks.
+ * Messages that a new address may carry on its first day. Published warmup plans start at 50 to 500 a day and double
+ * every day or two; doubling 200 daily reaches 500,000 a day, what one address carries, in less than two weeks.
  */
 const FIRST_DAY = 200;
 
-/** The curve in words, for the reference. */
+/** The curve in words, for the API reference. */
 export const WARMUP_CURVE = `It carries about ${FIRST_DAY} messages on its first day and twice as many on each day that follows.`;
 
-/** When a warmup that begins then is over. */
+/** When a warmup that starts at `startedAt` ends. */
 export function warmupEnd(startedAt: Date): Date {
   return new Date(startedAt.getTime() + WARMUP_DAYS * DAY_MS);
 }
 
-/** Whether an address with these times is warming up. */
+/** Whether an address whose warmup ends at `endAt` is warming up. */
 export function isWarming(endAt: Date | null | undefined, now: Date): boolean {
   return endAt instanceof Date && now < endAt;
 }
 
 /**
- * The share of mail, of what would go over the address if it were warm, that does go over it. `daily` is how many
- * messages that would be in 24 hours: one that sends little warms an address with all of it from the first day on.
- * Null: it is not warming up.
+ * The share of its normal mail that an address may carry now. `daily` is that normal volume in messages per 24 hours: a
+ * low-volume address carries all of it from the first day. `startedAt` null: it is not warming up.
  */
 export function warmupShare(startedAt: Date | null, now: Date, daily: number): number {
   if (startedAt === null) return 1;

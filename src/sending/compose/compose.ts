@@ -15,28 +15,25 @@ import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling, type Filling } from './merge-fields.ts';
 import { sign } from './sign.ts';
 
-/** Keys that are kept at once, of some kilobytes each. */
+/** Cached keys, some kilobytes each. */
 const MOST_KEYS = 500;
 
 /**
- * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return
- * path and DKIM. The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it
- * is tried, and `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
+ * Composes the message for one recipient from the submission: merge tags, tracking, unsubscribe links, return path and
+ * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, and
+ * `FaultyTemplate` if it cannot be merged; any other error is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
   return createCompose()(job);
 }
 
-/**
- * `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that
- * was used before takes half the time.
- */
+/** `composeMail` with parsed keys and the CSS inliner cached: signing with a cached key takes half the time. */
 export function createCompose(): (
   job: ComposeJob,
 ) => Promise<ComposedMessage & { readonly bytes: Uint8Array<ArrayBuffer> }> {
   const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
-  // Few messages ask for it, and it is a lot of code.
+  // Loaded on demand: few messages need it, and it is a lot of code.
   const inliner = () =>
     (inlining ??= import('../../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner()));
   const keyOf = (pem: string) => {
@@ -55,7 +52,7 @@ export function createCompose(): (
     const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
-    // Memory of its own, which a thread may hand over: small buffers of Node's share theirs.
+    // Memory of its own, which a thread can transfer: small Node buffers share theirs.
     const bytes = new Uint8Array(trace.length + signed.length);
     bytes.set(trace);
     bytes.set(signed, trace.length);
@@ -68,7 +65,7 @@ export function createCompose(): (
   };
 }
 
-/** What the thread does with a mail (composer.ts is the other end). Throws when the disk fails. */
+/** The task that composes on a thread (composer.ts is the other end). Throws if the disk fails. */
 export function createComposeTask(): Task<ComposeJob, ComposeReply> {
   const compose = createCompose();
   return async (job, guarded) => {
@@ -76,7 +73,7 @@ export function createComposeTask(): Task<ComposeJob, ComposeReply> {
       const composed = await guarded(() => compose(job));
       return { value: { kind: 'composed', composed }, transfer: [composed.bytes.buffer] };
     } catch (error) {
-      // a file that cannot be read is no fault of the mail
+      // an unreadable file is not the message's fault
       if (error instanceof Error && 'syscall' in error) throw error;
       const faulty = error instanceof FaultyTemplate;
       const text = error instanceof Error ? error.message : String(error);
@@ -110,24 +107,24 @@ async function load({ body }: ComposeJob): Promise<Buffer> {
 }
 
 /**
- * What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling
- * `FaultyTemplate` too.
+ * What makes a message specific to one recipient. Everything throws `TooLong` when its output grows too long; filling
+ * also throws `FaultyTemplate`.
  */
 export interface Personal extends Filling {
-  /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
+  /** Whether links are tracked or changed, opens counted, or style sheets inlined. */
   readonly tracks: boolean;
-  /** Style sheets, links and the open pixel of an HTML part; `withPixel` is false for all but the first. */
+  /** Adds inlined style sheets, links and the open pixel to an HTML part; `withPixel` is true only for the first. */
   trackHtml(html: string, withPixel: boolean): string;
   trackText(text: string): string;
-  /** HTML of a text part whose tags are replaced, for a message that has none. */
+  /** HTML for a filled text part, for a message without HTML. */
   toHtml(text: string): string;
-  /** The links that are followed in what was written so far, as clicks on them are told. */
+  /** The links tracked so far, as reported in click events. */
   followed(): readonly string[];
   readonly listUnsubscribe: ReadonlyArray<readonly [name: string, value: string]>;
   readonly messageId: string;
 }
 
-/** Writes style sheets into the elements of an HTML text, where that is asked for. */
+/** Inlines the style sheets of an HTML text. */
 type Inline = (html: string) => string;
 
 function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
@@ -168,22 +165,22 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   });
 }
 
-/** What becomes of the links of a message. */
+/** Rewrites the links of a message. */
 interface MessageLinks {
-  /** Whether links change that are not followed: some say where they come from. */
+  /** Whether links are changed even without click tracking: analytics parameters are added to some. */
   readonly tags: boolean;
-  /** For links that are followed, and for those that are not. */
+  /** The rewriter for tracked links, or for untracked ones. */
   relink(follows: boolean): Relink | undefined;
-  /** The links that are followed so far, each once, as clicks on them are told; at most 100. */
+  /** The links tracked so far, each once, as reported in click events; at most 100. */
   followed(): readonly string[];
 }
 
 /**
- * Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included.
+ * Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header, including the request line.
  */
 const LONGEST_TARGET = 8000;
 const CONTROLS = /\p{Cc}/u;
-// encodeURIComponent leaves these, and readers of plain text end a link before some of them.
+// encodeURIComponent leaves these, and some mail readers end a plain-text link before them.
 const LEFT = /[!'()*]/g;
 
 function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
@@ -192,14 +189,14 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
   const links = new Map<string, string>();
   const followed = new Set<string>();
   const tag = analytics && createTagging(analytics, outgoing.sender);
-  // Ours already: who wants no more mail is not followed there, and a link to a link would say it twice.
+  // Our own links: unsubscribing is not tracked, and a tracking link would be tracked twice.
   const isOurs = (url: string) =>
     [publicUrl, ownUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
 
   function follow(given: string): string | undefined {
     const tagged = tag?.(given);
     const url = tagged ?? given;
-    // what could not be led on to stays what it is
+    // a URL that could not be redirected to stays as it is
     if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return tagged;
     const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
     if (target.length > LONGEST_TARGET) return tagged;
@@ -222,12 +219,12 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
   };
 }
 
-/** Octets of a message that leaves. Servers of today take at least so many, and many no more. */
+/** Octets of an outgoing message. Today's servers accept at least this much, and many no more. */
 const MAX_COMPOSED = 25 * 1024 * 1024;
-/** What was taken from an account may be as large as it was taken: with this much for what is added. */
+/** An accepted message may keep its size, plus this much for what is added. */
 const MARGIN = 1024 * 1024;
 
-/** A message became larger than it may be: no server would take it, now or later. */
+/** The message exceeds the size limit: no server would accept it, now or later. */
 export class TooLarge extends Error {
   override readonly name = 'TooLarge';
   constructor() {
@@ -235,7 +232,7 @@ export class TooLarge extends Error {
   }
 }
 
-/** Octets that a message may become which was handed over with so many. */
+/** The size limit, in octets, for a message submitted with `size` octets. */
 function mostOctets(size: number): number {
   return Math.max(MAX_COMPOSED, size + MARGIN);
 }

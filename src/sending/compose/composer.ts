@@ -3,7 +3,9 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { ComposeJob, ComposeReply, Composer } from '../types.ts';
 
-/** Composes mail with the task `run` of the threads; mail that breaks a thread which it had for itself is refused. */
+/**
+ * Composes mail by running the task on worker threads. A message that crashes a thread running nothing else is refused.
+ */
 export function createComposer(run: PooledTask<ComposeJob, ComposeReply>): Composer {
   return frozen({
     async compose(job) {
@@ -20,7 +22,7 @@ export function createComposer(run: PooledTask<ComposeJob, ComposeReply>): Compo
 function pack(job: ComposeJob): Packed<ComposeJob> {
   const { body } = job;
   if (body.kind === 'blob') return { value: job, transfer: [] };
-  // A copy of its own can be handed over; the original stays for another try.
+  // Transferred as a copy; the original stays for a retry.
   const bytes = new Uint8Array(body.bytes);
   return { value: { ...job, body: { kind: 'inline', bytes } }, transfer: [bytes.buffer] };
 }

@@ -23,18 +23,16 @@ import type { Personal } from './compose.ts';
 import { toField, toTextPart } from './draft.ts';
 
 const NOTHING = Buffer.alloc(0);
-/** What was said to us alone, and what only the last server may write (RFC 5321 section 4.4). */
+/** Fields for Postern only, and those that only the final server may write (RFC 5321 section 4.4). */
 const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
-/** Not a byte inside of these may change: the signature is over them. */
+/** Nothing inside these may change, because they are signed or encrypted. */
 const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
 const MBOX_LINE = /^From [^:]/;
 
-/**
- * Makes a whole MIME document the message of one recipient; what need not change stays byte for byte. Throws `TooLong`.
- */
+/** Composes a complete MIME document for one recipient; everything unaffected stays byte for byte. Throws `TooLong`. */
 export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
   const whole = toCrlf(raw);
-  // A line of an mbox file in front is no field, and would end the header that we begin.
+  // A leading mbox "From " line is not a field, and would end the header that we prepend.
   const start = MBOX_LINE.test(whole.toString('latin1', 0, 10)) ? whole.indexOf('\n') + 1 : 0;
   const bytes = whole.subarray(start);
   const { fields, end } = findFields(bytes, 0);
@@ -64,7 +62,7 @@ function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJo
   ];
 }
 
-/** Whether the one mailbox in From is certainly not the sender: the account gave another beside the document. */
+/** Whether From certainly differs from the sender: the account named another one beside the document. */
 function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: string): boolean {
   const author = soleAuthor(fields.filter(({ name }) => name === 'from').flatMap((field) => fieldsIn(bytes, field)));
   const [given, wanted] = [parseAddress(author?.address ?? ''), parseAddress(sender)];
@@ -100,7 +98,7 @@ function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string
   return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
 }
 
-/** In one line, folds taken out. */
+/** The value, unfolded. */
 function valueOf(bytes: Buffer, field: FieldSpan): string {
   return fieldsIn(bytes, field)[0]?.value ?? '';
 }
@@ -109,7 +107,7 @@ function fieldsIn(bytes: Buffer, { start, end }: FieldSpan): HeaderField[] {
   return parseHeaders(bytes.subarray(start, end));
 }
 
-/** The changes in all text parts. The pixel stands in the first HTML part. */
+/** The changes in all text parts. The pixel goes into the first HTML part. */
 function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
   const changes: Change[] = [];
   const { autoText, extras } = job.outgoing;
@@ -133,7 +131,7 @@ function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Perso
   return changes;
 }
 
-/** The changes in the text part of a message that gets HTML besides; a part that cannot be read gets none. */
+/** The changes to a text part that gets an HTML alternative; none if the part cannot be decoded. */
 function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Change[] {
   let html = '';
   const changes = changeTextPart(bytes, part, (text) => {
@@ -144,7 +142,7 @@ function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Perso
   return html === '' ? changes : withOther(bytes, part, changes, { type: 'text/html', text: html }, `=_${id}-html`);
 }
 
-/** The same for the HTML of a message that gets a text besides. */
+/** The same for an HTML part that gets a text alternative. */
 function loneHtml(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal, withPixel: boolean): Change[] {
   let text = '';
   const changes = changeTextPart(bytes, part, (html) => {
@@ -159,12 +157,12 @@ const LINE_END = Buffer.from('\r\n');
 const ABOUT_THE_BODY = /^content-/i;
 const EIGHT_BIT = /^content-transfer-encoding[ \t]*:[ \t\r\n]*(8bit|binary)/im;
 
-/** What a message says, as text or as HTML. */
+/** The media type of a readable part. */
 type Saying = 'text/plain' | 'text/html';
 
 /**
- * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is
- * none, or somebody's signature is over it.
+ * The only readable part, if it has the wanted type: the other alternative is made from it. Undefined if there is none,
+ * or part of the message is sealed.
  */
 function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
   let found: Part | undefined;
@@ -191,8 +189,8 @@ function isFile({ fields }: Part): boolean {
 }
 
 /**
- * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are
- * those of the part itself.
+ * Replaces a part by a multipart/alternative of itself and the generated alternative. `changes` are those of the part
+ * itself.
  */
 function withOther(
   bytes: Buffer,
@@ -218,7 +216,7 @@ function withOther(
     ...others,
     { start: at, end: at, bytes: outerHeader(boundary, header, isMime) },
     ...moved.map(({ start, end }) => ({ start, end, bytes: NOTHING })),
-    // The plainest first (RFC 2046 section 5.1.4).
+    // Plainest first (RFC 2046 section 5.1.4).
     {
       start: part.bodyStart,
       end: part.bodyEnd,
@@ -227,7 +225,7 @@ function withOther(
   ];
 }
 
-/** What the header says about the body, with the changes that were made to it. */
+/** The Content fields of the part, with its changes applied. */
 function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Change[]): Buffer {
   return Buffer.concat([
     ...moved.map(
@@ -237,7 +235,7 @@ function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonl
   ]);
 }
 
-/** What the header says about both. `inner`: what it said about the one. */
+/** The Content fields of the multipart. `inner`: those of the original part. */
 function outerHeader(boundary: string, inner: Buffer, isMime: boolean): Buffer {
   const encoding = EIGHT_BIT.exec(inner.toString('latin1'))?.[1];
   return Buffer.from(
@@ -258,10 +256,10 @@ function isOver(change: Change, span: FieldSpan): boolean {
   return change.start === span.start && change.end === span.end;
 }
 
-/** Changes the text of a part; the same text when nothing is to be changed. */
+/** Rewrites the text of a part; returns the same text if nothing changes. */
 type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
 
-/** A leaf of the MIME tree that is text, and how it is written down. */
+/** A text part and its encoding. */
 interface TextPart {
   readonly part: Part;
   readonly type: string;
@@ -274,13 +272,13 @@ const IDENTITIES = new Set(['', '7bit', '8bit', 'binary']);
 const UTF8 = new Set(['utf-8', 'utf8']);
 const ASCII = new Set(['', 'us-ascii', 'ascii']);
 const LONE_BREAK = /(?<!\r)\n|\r(?!\n)/;
-/** Charsets of which ASCII is no part. */
+/** Charsets that are not supersets of ASCII. */
 const NOT_ASCII = /^(?:utf-16|ucs-2|unicode|iso-2022|csiso2022|hz-gb)/;
 
 /**
- * What changes in a text part: its text where `rewrite` wants it so, and its encoding where that has to follow or the
- * lines are longer than SMTP lets through. A part whose charset or encoding is unknown, or whose bytes are not of its
- * charset, stays byte for byte.
+ * The changes to a text part: its text as `rewrite` returns it, and its encoding if that must follow or lines exceed
+ * the SMTP limit. A part with an unknown charset or encoding, or with bytes invalid in its charset, stays byte for
+ * byte.
  */
 function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
   const text = readTextPart(bytes, part);
@@ -303,7 +301,7 @@ function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
   return { part, type, charset, encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
 }
 
-/** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
+/** Undefined if nothing changes. `charset` is the one to declare; undefined: keep the declared one. */
 function rewriteText(
   { part, type, charset, encoding, body }: TextPart,
   rewrite: Rewrite,
@@ -314,7 +312,7 @@ function rewriteText(
   const text = decode(decodeTransfer(body, encoding), charset);
   const changed = text === undefined ? undefined : rewrite(text, type);
   if (text === undefined || changed === undefined || changed === text) return undefined;
-  // Line ends of values as those of the text around them.
+  // Merged values get the line endings of the text around them.
   const bytes = Buffer.from(LONE_BREAK.test(text) ? changed : changed.replace(/\r\n?|\n/g, '\r\n'));
   const stays =
     UTF8.has(charset) ||
@@ -323,7 +321,7 @@ function rewriteText(
   return { bytes, charset: stays ? undefined : 'utf-8' };
 }
 
-/** Undefined when the bytes are no text of that charset. */
+/** Decodes text; undefined if the bytes are invalid in that charset. */
 function decode(bytes: Buffer, charset: string): string | undefined {
   try {
     return new TextDecoder(ASCII.has(charset) ? 'utf-8' : charset, { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -332,9 +330,7 @@ function decode(bytes: Buffer, charset: string): string | undefined {
   }
 }
 
-/**
- * The new body of a part, in the old encoding if it fits, and the header fields that have to say something else now.
- */
+/** The new body of a part, in its old encoding if possible, and the header fields that change. */
 function written(
   bytes: Buffer,
   { part, type, encoding, body }: TextPart,
@@ -345,7 +341,7 @@ function written(
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const set = (name: string, value: string) => changes.push(setField(fields, part.headerStart, name, value));
   if (charset !== undefined) set('Content-Type', toContentType(type, part.type, charset));
-  // 8-bit bytes where there were none would need a declaration, and a server that takes them.
+  // New 8-bit bytes would need a declaration, and a server that accepts them.
   const plain = encoding === 'identity' && fitsLines(content) && (isAscii(content) || !isAscii(body));
   if (encoding === 'identity' && !plain) set('Content-Transfer-Encoding', 'quoted-printable');
   if (changes.length > 0 && part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined)

@@ -15,19 +15,19 @@ type Recipients = Draft['to'];
 
 const NAME = /^[!-9;-~]{1,76}$/;
 /**
- * Fields that say how the message is built, by whom and for whom, and which way it took: those are ours to write. From,
- * To and Subject have parameters of their own.
+ * Fields for construction, addressing and trace, which only we write. From, To and Subject have parameters of their
+ * own.
  */
 const OURS =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
-// RFC 5322 section 3.6.4, without its obsolete forms.
+// RFC 5322 section 3.6.4, without obsolete forms.
 const MESSAGE_ID = /^<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>$/;
-// RFC 5322 section 3.3, without its obsolete forms.
+// RFC 5322 section 3.3, without obsolete forms.
 const DATE =
   /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
 const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ -~]*)?$/i;
 
-/** Writes a draft as the MIME message of one recipient. Throws `TooLong`. */
+/** Composes a draft as a MIME message for one recipient. Throws `TooLong`. */
 export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
   const { outgoing } = job;
   const html = htmlOf(draft, outgoing, personal);
@@ -66,10 +66,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
   );
 }
 
-/**
- * Where a text is the whole message, the composer has to write it; elsewhere it is a part that we write, as that is
- * faster.
- */
+/** If the text is the whole message, the composer must write it; otherwise we write it as a part, which is faster. */
 function bodies(text: string | null, html: string | null, withFiles: boolean): Pick<MimeOptions, 'text' | 'html'> {
   const parts = withFiles || (text !== null && html !== null);
   return {
@@ -97,7 +94,7 @@ function given(headers: Headers, name: string, form: RegExp): string | undefined
   return headers.find(([written, value]) => written.toLowerCase() === name && form.test(value.trim()))?.[1].trim();
 }
 
-/** Each sees only oneself, unless all are to be seen by all; then those of type bcc are still seen by nobody. */
+/** Each recipient sees only their own address, unless recipients are preserved; bcc recipients are never shown. */
 function addressing(all: Recipients, { recipient, outgoing }: ComposeJob): Pick<MimeOptions, 'to' | 'cc'> {
   if (!outgoing.preserveRecipients) {
     const own = all.find(({ email }) => email.toLowerCase() === recipient.toLowerCase());
@@ -105,7 +102,7 @@ function addressing(all: Recipients, { recipient, outgoing }: ComposeJob): Pick<
   }
   const to = mailboxes(all, 'to');
   const cc = mailboxes(all, 'cc');
-  // RFC 5322 section 3.4, the group that says it names nobody.
+  // RFC 5322 section 3.4: a group with no members.
   return { to: to.length + cc.length > 0 ? to : 'undisclosed-recipients:;', cc };
 }
 
@@ -138,12 +135,12 @@ function image(names: Names): (file: DraftFile) => File {
   };
 }
 
-/** A part inside a message could not be encoded (RFC 2046 section 5.2.1), so it travels as a file. */
+/** A message or multipart could not be encoded (RFC 2046 section 5.2.1), so it is attached as a plain file. */
 function mediaType({ type }: DraftFile): string {
   return MEDIA_TYPE.test(type.trim()) ? type.trim() : 'application/octet-stream';
 }
 
-/** The draft of a body that is one; only our own code writes these. */
+/** Parses a draft body; only our own code writes these. */
 export function parseDraft(bytes: Buffer): Draft {
   return JSON.parse(bytes.toString());
 }
@@ -163,7 +160,7 @@ type MimeOptions = Pick<
   | 'normalizeHeaderKey'
 >;
 
-/** A part with its header, for `raw` of the composer, whose own encoder takes three times as long. */
+/** Builds a part with its header for the composer's `raw`; the composer's own encoder takes three times as long. */
 export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buffer {
   return Buffer.concat([
     Buffer.from(`Content-Type: ${type}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`),
@@ -171,10 +168,10 @@ export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buff
   ]);
 }
 
-/** Builds a MIME message. Neither files nor URLs are read, whatever the options say. */
+/** Builds a MIME message. Never reads files or URLs, whatever the options say. */
 async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
   const node = new MailComposer({ ...options, disableFileAccess: true, disableUrlAccess: true }).compile();
-  // From the message's own id: the same message has the same bytes each time it is tried.
+  // From the message id, so that every attempt has the same bytes.
   node.baseBoundary = boundary;
   return node.build();
 }

@@ -5,24 +5,24 @@ import { createFiller, type Filler } from '../../mail/merge/language.ts';
 import type { MergeVar, Outgoing } from '../../mail/outgoing.ts';
 import type { ComposeJob } from '../types.ts';
 
-/** What fills the texts of one message. */
+/** Fills the texts of one message. */
 export interface Filling {
   /** Whether merge tags are replaced. */
   readonly merges: boolean;
-  /** Whether a text may have some. */
+  /** Whether a text may contain merge tags. */
   hasTags(text: string): boolean;
   fill(text: string, type: 'text/html' | 'text/plain'): string;
-  /** The same for what stands in a header: a value cannot end the line. */
+  /** `fill` for header values: the result is a single line. */
   fillLine(text: string): string;
 }
 
-/** A subject or a name is far shorter; servers cut a header at some ten thousand octets. */
+/** Subjects and names are far shorter; servers limit headers to some ten thousand octets. */
 const LONGEST_LINE = 20_000;
 const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
 
 /**
- * What everybody's tags become, overlaid by the recipient's own; nothing is replaced when the account gave neither.
- * `most`: characters of all texts together, for a document may have a thousand.
+ * Creates the filler from the global variables, overridden by the recipient's; nothing is replaced if the account gave
+ * neither. `most`: characters of all texts together, because a document may have a thousand.
  */
 export function createFilling(job: ComposeJob, unsubUrl: string, most: number): Filling {
   const list = variablesOf(job);
@@ -49,14 +49,13 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
 }
 
 /**
- * Steps that a subject may cost here: some milliseconds, on the thread that takes mail. Composing has more, on a thread
- * of its own.
+ * Step limit for a subject here: some milliseconds, on the thread that accepts mail. Composing has a higher limit, on
+ * its own thread.
  */
 const SUBJECT_STEPS = 10_000;
 
 /**
- * The subject as it is written to one recipient. What cannot be merged stays as the account gave it: composing says
- * what is wrong with it.
+ * The merged subject for one recipient. If merging fails, the subject stays as submitted; composing reports the error.
  */
 export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): Steps<string> {
   const { subject, mergeLanguage } = outgoing;
@@ -80,7 +79,7 @@ function variablesOf({
   return [{ name: 'email', content: recipient }, ...(globalVars ?? []), ...(own ?? [])];
 }
 
-/** Text for one line of a header. */
+/** Puts text on one line, for a header. */
 export function oneLine(text: string): string {
   return text.replace(BREAKS, ' ').trim();
 }

@@ -2,7 +2,7 @@ import { type KeyObject, sign as signWith } from 'node:crypto';
 import { createSignedHeader, hashBody } from '../../inbound/verdicts/dkim/canonical.ts';
 import { type FieldSpan, findFields } from '../../mail/compose/fields.ts';
 
-/** What signs for a domain, and the selector that its public key is published under. */
+/** A private key, its domain, and the selector of its public key. */
 interface DkimKey {
   readonly domain: string;
   readonly selector: string;
@@ -10,9 +10,8 @@ interface DkimKey {
 }
 
 /**
- * What a reader sees, or is led by. Each of these is signed once more often than it is there: a signature that lists a
- * field twice where the message has it once breaks when somebody adds another (RFC 6376 section 5.4.2 and 8.15), and
- * readers differ on which of two counts.
+ * What readers see or rely on. Each is listed once more than it occurs: adding another such field then breaks the
+ * signature (RFC 6376 section 5.4.2 and 8.15); readers differ on which of two fields counts.
  */
 const OVERSIGNED = [
   'from',
@@ -27,8 +26,8 @@ const OVERSIGNED = [
   'content-transfer-encoding',
 ];
 /**
- * Signed as often as they are there, and no more: mailing lists add the first and the List fields. List-Unsubscribe-
- * Post has to be signed for one click to count (RFC 8058 section 4).
+ * Signed exactly as often as they occur: mailing lists add Sender and the List fields. List-Unsubscribe-Post must be
+ * signed for one-click unsubscription (RFC 8058 section 4).
  */
 const SIGNED = [
   'sender',
@@ -46,8 +45,8 @@ const SIGNED = [
 const LINE_LENGTH = 76;
 
 /**
- * The message (CRLF line ends) with a DKIM-Signature in front: relaxed/relaxed, rsa-sha256 (RFC 6376). Throws when the
- * key cannot sign.
+ * Prepends a DKIM-Signature to a message (CRLF line endings): relaxed/relaxed, rsa-sha256 (RFC 6376). Throws if the key
+ * cannot sign.
  */
 export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey): Buffer {
   if (privateKey.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} is not an RSA key`);
@@ -60,7 +59,7 @@ export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey)
     ` bh=${hashBody('relaxed', message.subarray(end + 2)).hash.toString('base64')};`,
     ' b=',
   ].join('\r\n');
-  // The signature's own field comes last among what is signed (section 3.7), wherever it stands in the message.
+  // The signature field comes last in what is signed (RFC 6376 section 3.7), wherever it stands in the message.
   const text = message.toString('latin1', 0, end) + field;
   const own = { name: 'dkim-signature', start: end, end: text.length };
   const octets = createSignedHeader({ text, fields }).octets(own, { headerForm: 'relaxed', names });
@@ -68,7 +67,7 @@ export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey)
   return Buffer.concat([Buffer.from(`${field}${folded(signature.match(/.{1,70}/g) ?? [])}\r\n`), message]);
 }
 
-/** The names of h=: of several fields of one name all are signed, because a reader may show any of them. */
+/** The names for h=. All fields of a name are signed, because a reader may show any of them. */
 function namesToSign(fields: readonly FieldSpan[]): string[] {
   const present = Map.groupBy(fields, ({ name }) => name);
   const times = (name: string, count: number): string[] => Array<string>(count).fill(name);
@@ -79,7 +78,7 @@ function namesToSign(fields: readonly FieldSpan[]): string[] {
   ];
 }
 
-/** Pieces in lines, broken where a verifier takes the white space out again. */
+/** Joins pieces, folded where a verifier removes whitespace. */
 function folded(pieces: readonly string[]): string {
   let text = '';
   let column = 3;

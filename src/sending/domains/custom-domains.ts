@@ -9,37 +9,37 @@ import type { ComposeSettings } from '../types.ts';
 import { withParents } from './tracking-domains.ts';
 
 interface CustomDomainSettings {
-  /** Where links begin when a message says nothing, without a final slash. */
+  /** Default base of links, without a trailing slash. */
   readonly publicUrl: string;
-  /** Where mail comes back to when a message says nothing. */
+  /** Default return domain. */
   readonly returnDomain: string;
-  /** The names that an MX of ours may have. */
+  /** Valid names of our MX hosts. */
   readonly mxHosts: readonly string[];
 }
 
 interface CustomDomainDeps {
   readonly store: Pick<Store, 'senderDomains'>;
-  /** Its answers are kept for their TTL. */
+  /** Caches answers for their TTL. */
   readonly resolver: Resolver;
   readonly clock: Clock;
 }
 
-/** Where links of messages begin, and where mail about them comes back to. */
+/** Tracking and return domains of messages. */
 export interface CustomDomains {
-  /** Throws `StoreAway` when it cannot be known what belongs to the account. */
+  /** Throws `StoreAway` if the account's domains cannot be read. */
   of(
     account: string,
     extras: Extras | undefined,
   ): Promise<Pick<ComposeSettings, 'publicUrl' | 'ownUrl' | 'returnDomain' | 'ownReturns'>>;
 }
 
-/** How long an answer is believed: who has just set up a domain need not wait for long. Milliseconds. */
+/** How long a result is cached: short, because somebody may just have set up a domain. Milliseconds. */
 const FRESH_MS = 10_000;
 
 /**
- * A message may name hosts of its account instead of ours. One is used when its DNS leads to us, and it is a domain
- * that the account verified or one below: a name that only points here could be another account's. Else it is as if the
- * message had named none.
+ * A message may name its account's domains instead of ours. One is used if its DNS points to us, and it is a domain
+ * that the account verified, or a subdomain: a name that only points here could belong to another account. Otherwise it
+ * is ignored.
  */
 export function createCustomDomains(
   settings: CustomDomainSettings,
@@ -48,9 +48,9 @@ export function createCustomDomains(
   const { publicUrl, returnDomain, mxHosts } = settings;
   const url = new URL(publicUrl);
   const host = url.hostname.replace(/^\[|\]$/g, '');
-  // Keys are an account and a domain, apart by a space: neither holds one.
+  // Keys are an account and a domain, separated by a space, which neither contains.
   const tracking = createRecent((key) => usable(key, (domain) => leadsTo(resolver, domain, host)), FRESH_MS);
-  // A name that is an alias of the return domain gets its mail wherever that does.
+  // An alias of the return domain receives its mail wherever that does.
   const returning = createRecent(
     (key) => usable(key, (domain) => mailComesTo(resolver, domain, [...mxHosts, returnDomain])),
     FRESH_MS,
@@ -80,7 +80,7 @@ export function createCustomDomains(
   });
 }
 
-/** The same place under another host. */
+/** The same URL with another host, without a trailing slash. */
 function atHost({ protocol, port, pathname }: URL, host: string): string {
   return `${protocol}//${host}${port === '' ? '' : `:${port}`}${pathname.replace(/\/+$/, '')}`;
 }

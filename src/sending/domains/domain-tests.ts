@@ -10,15 +10,15 @@ import { type DomainKeys, keyPlace, selectorOf } from './keys.ts';
 
 export interface SenderSettings {
   readonly hostname: string;
-  /** What the SPF record of a sender domain must include. */
+  /** What a sender domain's SPF record must include. */
   readonly spfInclude: string;
-  /** The first label of where its DKIM key is, unless that was rotated. */
+  /** The DKIM selector, unless the key was rotated. */
   readonly dkimSelector: string;
 }
 
-/** Tests the records of sender domains and writes down what came out. */
+/** Tests the DNS records of sender domains and stores the results. */
 export interface DomainTests {
-  /** The row as it is afterwards. */
+  /** Returns the updated row. */
   test(row: SenderDomainRow): Promise<SenderDomainRow>;
 }
 
@@ -32,12 +32,12 @@ interface DomainTestDeps {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** How long somebody is likely to be at work on records that are not right yet. */
+/** How long somebody is likely to be working on records that are not valid yet. */
 const RECENT_MS = 7 * DAY_MS;
-/** A TTL of years is a mistake, or mischief: nobody has to keep a record for longer than this (RFC 8767 section 4). */
+/** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
 const LONGEST_TTL_S = 7 * 24 * 3600;
 const TRIES = 5;
-/** What a record says of a domain that the DNS has never answered for. */
+/** The error of a domain that DNS has never answered for. */
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
 export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps): DomainTests {
@@ -59,7 +59,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
       const patch = toPatch(before, spf, dkim, new Date(clock.now()));
       const after = await store.senderDomains.change({ id: row.id, version: before.version }, patch);
       if (after) return after;
-      before = await store.senderDomains.one({ id: row.id }); // somebody else tested it meanwhile
+      before = await store.senderDomains.one({ id: row.id }); // tested concurrently
     }
     return before ?? row;
   }
@@ -67,7 +67,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
 }
 
 /**
- * Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else
+ * Whether mail of this account may be signed as the domain now. Requires proof of ownership, even if another account
  * has one.
  */
 export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
@@ -77,21 +77,19 @@ export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   );
 }
 
-/**
- * What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong.
- */
+/** The state of a DNS record: whether it is valid (null: unknown), from when that counts, and what is wrong. */
 interface RecordStatus {
   readonly valid: boolean | null;
   readonly validAfter: Date | null;
   readonly error: string | null;
 }
 
-/** What is known of a record after a test. */
+/** The state of a record after a test. */
 export function afterTest(before: RecordStatus, check: RecordCheck, now: Date): RecordStatus {
   if (check === 'unknown') return before.valid === null ? { ...before, error: NEVER_ANSWERED } : before;
   if (!check.valid) return { valid: false, validAfter: null, error: check.error };
   if (before.valid === true) return before;
-  // Valid from the first test on: nobody can have kept a wrong one on our account.
+  // If the first test succeeds, it counts immediately: no cache can hold a wrong record because of us.
   const validAfter = before.valid === null ? null : new Date(now.getTime() + Math.min(check.ttl, LONGEST_TTL_S) * 1000);
   return { valid: true, validAfter, error: null };
 }
@@ -122,13 +120,13 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
   };
 }
 
-/** Domains of one run; the rest is oldest at the next one. */
+/** Domains per run; the rest come first in the next one. */
 const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
 /**
- * Takes new DKIM keys into use that the DNS shows by now, and tests SPF and DKIM of the sender domains that are due,
- * the longest due first.
+ * Switches to new DKIM keys that are visible in DNS, and tests SPF and DKIM of the sender domains that are due, longest
+ * overdue first.
  */
 export function retestSenderDomainsTask(deps: {
   readonly store: Pick<Store, 'senderDomains'>;

@@ -7,44 +7,39 @@ import type { DomainKeyRow, NextKey } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import { type KeyNames, type KeyPair, keyPlace, selectorOf } from './keys.ts';
 
-// A rotation: a second pair is made, under a second selector, and its record is published beside the first one's. The
-// old pair signs until the DNS shows the new record, and the old record stays for a while after that, because mail it
-// signed is still under way. Two selectors take turns, so that nobody publishes a third name.
+// Key rotation: a second key pair is created under a second selector, and its record is published beside the first one.
+// The old key signs until DNS shows the new record, and the old record stays for a while after that, because mail it
+// signed is still in transit. Two selectors alternate, so that no third name has to be published.
 
-/**
- * resting: mail that the key before the present one signed is still under way, and its selector is the one that would
- * be used.
- */
+/** resting: mail signed with the previous key is still in transit, and the new key would need its selector. */
 type RotationStart =
   | { readonly kind: 'begun' | 'under way'; readonly row: DomainKeyRow; readonly next: NextKey }
   | { readonly kind: 'resting'; readonly until: Date }
   | { readonly kind: 'no key' };
 
 interface KeyRotation {
-  /** Makes the next pair of a domain (A-labels), or answers the one that waits already. */
+  /** Creates the next key pair of a domain (A-labels), or returns the pending one. */
   begin(domain: string): Promise<RotationStart>;
-  /** Forgets the next pair; false when there is none. */
+  /** Discards the next key pair; false if there is none. */
   cancel(domain: string): Promise<boolean>;
 }
 
-/** Takes new keys into use. */
+/** Switches to new keys. */
 export interface KeySwitch {
-  /**
-   * Looks whether the DNS shows the next key of a row, and lets it sign when it does. Answers the row as it is then.
-   */
+  /** Switches to the next key once DNS shows it. Returns the updated row. */
   look(row: DomainKeyRow): Promise<DomainKeyRow>;
-  /** Looks at all keys that wait. Answers how many took over. */
+  /** Checks all pending keys. Returns how many were switched. */
   lookAtAll(ending?: AbortSignal): Promise<number>;
 }
 
 const DAY_MS = 24 * 3_600_000;
-/** A TTL of years is a mistake, or mischief (RFC 8767 section 4). */
+/** A TTL of years is a mistake or an attack (RFC 8767 section 4). */
 const LONGEST_TTL_S = 7 * 24 * 3600;
-/** Mail is tried for five days as a rule (RFC 5321 section 4.5.4.1), and may be verified when it was fetched. */
+/** Mail is usually retried for five days (RFC 5321 section 4.5.4.1), and may be verified only when it is fetched. */
 const KEPT_MS = 7 * DAY_MS;
 const MOST_AT_ONCE = 500;
 
-/** A label has 63 characters at most. */
+/** Selectors are labels: at most 63 characters. */
 function otherSelector(present: string, base: string): string {
   const second = `${base.slice(0, 62)}${base.endsWith('2') ? '3' : '2'}`;
   return present === second ? base : second;
@@ -74,7 +69,7 @@ export function createKeyRotation(
       { id: domain, publicKey: row.publicKey, rotatingSince: null },
       { next, rotatingSince: now },
     );
-    return begun ? { kind: 'begun', row: begun, next } : begin(domain); // somebody else was quicker
+    return begun ? { kind: 'begun', row: begun, next } : begin(domain); // another process was first
   }
 
   return frozen({
@@ -108,7 +103,7 @@ export function createKeySwitch(
     if (seen === 'unknown') return row;
     if (!seen.valid) return next.usableAt === null ? row : change(row, { next: { ...next, usableAt: null } });
     const now = new Date(clock.now());
-    // Until then a cache may hold what was there before: nothing, or an older key under this selector.
+    // Until then caches may hold the previous state: no record, or an older key under this selector.
     const usableAt = next.usableAt ?? new Date(now.getTime() + Math.min(seen.ttl, LONGEST_TTL_S) * 1000);
     return usableAt <= now ? takeOver(row, next, now) : change(row, { next: { ...next, usableAt } });
   }
@@ -142,7 +137,7 @@ export function createKeySwitch(
     return after;
   }
 
-  /** As long as nobody began or ended a rotation meanwhile; answers what is there then. */
+  /** Applies a patch unless a rotation began or ended meanwhile; returns the current row. */
   async function change(row: DomainKeyRow, patch: Partial<Omit<DomainKeyRow, 'id'>>): Promise<DomainKeyRow> {
     const after = await domainKeys.change(
       { id: row.id, publicKey: row.publicKey, rotatingSince: row.rotatingSince ?? null },

@@ -13,16 +13,16 @@ export interface KeyPair {
   readonly privateKey: string;
 }
 
-/** The keys that sign mail, one pair for each domain. */
+/** The DKIM keys, one pair per domain. */
 export interface DomainKeys {
-  /** The pair of a domain (A-labels), made when it is first asked for. */
+  /** Returns the key pair of a domain (A-labels), creating it on first use. */
   keyOf(domain: string): Promise<DomainKeyRow>;
 }
 
-/** RFC 8301 section 3.2: at least 1024, should be 2048; more does not fit into one UDP answer. */
+/** RFC 8301 section 3.2: at least 1024, should be 2048; a larger key does not fit into one UDP answer. */
 const BITS = 2048;
 
-/** An RSA key pair, made on another thread. */
+/** Generates an RSA key pair on another thread. */
 export function newKeyPair(): Promise<KeyPair> {
   return new Promise((resolve, reject) => {
     generateKeyPair(
@@ -40,7 +40,7 @@ export function newKeyPair(): Promise<KeyPair> {
   });
 }
 
-/** A short name of a public key, for a host name. */
+/** A short fingerprint of a public key, for a host name. */
 function fingerprint(publicKey: string): string {
   return createHash('sha256').update(publicKey).digest('hex').slice(0, 20);
 }
@@ -59,29 +59,29 @@ export function createDomainKeys(deps: {
     if (known) return known;
     const row = { id: domain, ...(await inTurn(deps.newKeyPair)), createdAt: new Date(deps.clock.now()) };
     if ((await domainKeys.insert(row)) === 'inserted') return row;
-    const other = await domainKeys.one({ id: domain }); // another process was quicker
+    const other = await domainKeys.one({ id: domain }); // another process was first
     if (!other) throw new Error('a domain key that was there is gone');
     return other;
   }
 
-  /** One at a time: a key takes a thread of the pool, which reads files too, for a good while. */
+  /** One at a time: generating a key occupies a thread of the pool, which also reads files, for a long time. */
   function inTurn(make: () => Promise<KeyPair>): Promise<KeyPair> {
     const next = last.then(make);
-    last = next.catch(() => undefined); // the next one does not wait for this one's luck
+    last = next.catch(() => undefined); // a failure must not affect the next one
     return next;
   }
 
   return frozen({ keyOf: (domain) => shared(domain, () => find(domain)) });
 }
 
-/** What the names of keys are made of. */
+/** What key names are built from. */
 export interface KeyNames {
   readonly hostname: string;
   /** `senders.dkim_selector`. */
   readonly dkimSelector: string;
 }
 
-/** The selector of the key that signs. */
+/** The selector of the signing key. */
 export function selectorOf(
   { selector }: Pick<DomainKeyRow, 'selector'>,
   { dkimSelector }: Pick<KeyNames, 'dkimSelector'>,
@@ -89,7 +89,7 @@ export function selectorOf(
   return selector ?? dkimSelector;
 }
 
-/** Where a public key of a domain belongs in the DNS. */
+/** Where a domain's public key is published in DNS. */
 export function keyPlace(
   { hostname }: Pick<KeyNames, 'hostname'>,
   domain: string,

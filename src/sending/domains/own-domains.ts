@@ -3,13 +3,13 @@ import { frozen } from '../../base/frozen.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Store } from '../../store/store.ts';
 
-// Our return domain and our signing domain authenticate the mail of every account. DMARC aligns them with all names of
-// their organizational domain (RFC 7489 section 3.1), so whoever could write From such a name would pass as its owner.
+// Our return and signing domains authenticate every account's mail. DMARC aligns them with all names of their
+// organizational domain (RFC 7489 section 3.1), so anybody allowed to use such a From address would pass as its owner.
 
 interface OwnDomainsSettings {
   /**
-   * Who may write From the domains of the operator: `open`, every account; `verified`, those that verified the domain
-   * (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` once there are two.
+   * Who may use From addresses in the operator's domains: `open`, every account; `verified`, accounts that verified the
+   * domain (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` with two or more.
    */
   readonly fromOwnDomains: 'auto' | 'open' | 'verified';
   readonly returnDomain: string;
@@ -17,13 +17,13 @@ interface OwnDomainsSettings {
   readonly signingDomain: string;
 }
 
-/** Says who may write From the domains that we authenticate for everybody. */
+/** Decides who may use From addresses in domains that we authenticate for everybody. */
 export interface OwnDomains {
-  /** `from` is the address of the From field. Throws `StoreAway`. */
+  /** `from` is the address in the From field. Throws `StoreAway`. */
   mayWriteFrom(account: string, from: string): Promise<boolean>;
 }
 
-/** Protects the organizational domains of the return domain and of the signing domain. */
+/** Protects the organizational domains of the return and signing domains. */
 export function createOwnDomains(
   { fromOwnDomains, returnDomain, signingDomain }: OwnDomainsSettings,
   { store }: { readonly store: Pick<Store, 'accounts' | 'senderDomains'> },
@@ -47,15 +47,12 @@ export function createOwnDomains(
   });
 }
 
-/**
- * The organizational domain by the public suffix list (publicsuffix.org); a name that is itself a suffix stands for
- * itself.
- */
+/** The organizational domain according to the public suffix list (publicsuffix.org); a public suffix is its own. */
 function organizationOf(domain: string): string {
   return getDomain(domain, { allowPrivateDomains: true, extractHostname: false, validateHostname: false }) ?? domain;
 }
 
-/** A domain and those above it, up to its organizational domain: who verified one of them speaks for what is below. */
+/** A domain and its parents up to the organizational domain; verifying a parent covers its subdomains. */
 function namesUpTo(domain: string, organization: string): string[] {
   const names = [domain];
   for (let name = domain; name.length > organization.length; ) {

@@ -11,49 +11,49 @@ import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
 
 interface SenderDomainSettings extends SenderSettings {
-  /** Where links begin, without a final slash. */
+  /** Base of links, without a trailing slash. */
   readonly publicUrl: string;
 }
 
-/** A DKIM record, to be published. */
+/** A DKIM record to be published. */
 export interface KeyInDns {
   readonly selector: string;
   readonly place: KeyPlace;
   readonly txt: string;
 }
 
-/** What belongs into the DNS of a domain. */
+/** The DNS records that a domain needs. */
 interface DnsRecords extends KeyInDns {
   readonly spfInclude: string;
-  /** The key that signs once its record is there, while the key is being rotated. */
+  /** During a rotation: the key that will sign once its record is published. */
   readonly next: KeyInDns | null;
-  /** The key that signed before, and how long its record has to stay. */
+  /** The previous key, and how long its record has to stay. */
   readonly previous: (KeyInDns & { readonly keepUntil: Date }) | null;
 }
 
-/** What a link is worth now. */
+/** The state of a verification link. */
 export type Link =
   | { readonly state: 'open' | 'done'; readonly domain: string }
   | { readonly state: 'used' | 'expired' | 'unknown' };
 
-/** What became of a wish to have a domain verified. */
+/** The result of a request to verify a domain. */
 type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
 
-/** Sender domains of all accounts: what the API does with them. Domains are A-labels here. */
+/** The API's operations on sender domains. Domains are A-labels here. */
 export interface SenderDomains {
-  /** The row of a domain; added, with its key, when it is not there. */
+  /** Returns the row of a domain, adding it and its key if needed. */
   add(account: string, domain: string): Promise<SenderDomainRow>;
-  /** Adds it when it is not there, and tests its records now. */
+  /** Adds the domain if needed, and tests its records now. */
   check(account: string, domain: string): Promise<SenderDomainRow>;
   records(account: string, domain: string): Promise<DnsRecords>;
   /**
-   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says
-   * that it takes none. `limited`: too many were mailed already.
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: DNS says that
+   * it accepts no mail. `limited`: too many were mailed already.
    */
   verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
-  /** What a link would do, without doing it. */
+  /** Returns the state of a link without following it. */
   look(token: string): Promise<Link>;
-  /** Follows a link: the domain is verified for the account that asked. */
+  /** Follows a link: verifies the domain for the account that requested it. */
   follow(token: string): Promise<Link>;
 }
 
@@ -61,7 +61,7 @@ interface SenderDomainDeps {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
   readonly tests: DomainTests;
   readonly keys: DomainKeys;
-  /** Whether a domain takes mail: its answers should be fresh. */
+  /** Checks whether a domain accepts mail; should not cache. */
   readonly resolver: Resolver;
   readonly notices: Pick<Notices, 'enqueue'>;
   readonly clock: Clock;
@@ -96,7 +96,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     const at = clock.now();
     const email = `${mailbox}@${domain}`;
     const id = tokenHash(token);
-    // The link first: a mail must not be under way with a link that leads nowhere.
+    // The row first: a link must not be mailed before it works.
     await store.verifications.insert({
       id,
       account,
@@ -129,7 +129,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     const row = link.state === 'open' ? await store.verifications.one({ id }) : undefined;
     if (!row) return link;
     const domain = senderDomainId(row.account, row.domain);
-    // The domain first: cut off between the two, the link still works, and verifying twice changes nothing.
+    // The domain first: after an interruption the link still works, and verifying twice changes nothing.
     await store.senderDomains.change({ id: domain, verifiedAt: null }, { verifiedAt: now() });
     const first = await store.verifications.change({ id, usedAt: null }, { usedAt: now() });
     return first ? { state: 'done', domain: row.domain } : { state: 'used' };
@@ -159,10 +159,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
   });
 }
 
-/**
- * The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots
- * and hyphens.
- */
+/** The mail with the link. The only user input in it is the domain name: letters, digits, dots and hyphens. */
 function letter(domain: string, link: string) {
   return {
     subject: `Please confirm that ${domain} is yours`.slice(0, 200),

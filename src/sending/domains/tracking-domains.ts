@@ -8,7 +8,7 @@ import type { Store } from '../../store/store.ts';
 import { afterTest } from './domain-tests.ts';
 
 interface TrackingDomainSettings {
-  /** Where links begin: a tracking domain must lead to its host. */
+  /** Base of links: a tracking domain must point to its host. */
   readonly publicUrl: string;
 }
 
@@ -19,17 +19,15 @@ interface TrackingDomainDeps {
 }
 
 /**
- * The list of tracking domains that accounts keep, with what the DNS said at the last test. Whether a message may use
- * one is decided when it is composed (custom-domains.ts), by the same two proofs and not by this list.
+ * The tracking domains that accounts keep, with the result of the last DNS test. Whether a message may use one is
+ * decided when it is composed (custom-domains.ts), by the same two proofs, not by this list.
  */
 export interface TrackingDomains {
-  /** The row of a domain, tested now; added when it is not there. Domains are A-labels. */
+  /** Adds a domain (A-labels) if needed, tests it now, and returns its row. */
   add(account: string, domain: string): Promise<TrackingDomainRow>;
-  /** Tests a row and answers it as it is afterwards. */
+  /** Tests a row and returns the updated one. */
   test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
-  /**
-   * Those of the account's rows that it has proved to own: the domain, or one above it, is a verified sender domain.
-   */
+  /** The account's rows with proven ownership: the domain, or a parent, is a verified sender domain. */
   owned(account: string, rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
 }
 
@@ -57,7 +55,7 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
       };
       const after = await store.trackingDomains.change({ id: row.id, version: before.version }, patch);
       if (after) return after;
-      before = await store.trackingDomains.one({ id: row.id }); // somebody else tested it meanwhile
+      before = await store.trackingDomains.one({ id: row.id }); // tested concurrently
     }
     return before ?? row;
   }
@@ -103,11 +101,11 @@ export interface RetestTrackingDeps {
   readonly clock: Clock;
 }
 
-/** Domains of one run; the rest is oldest at the next one. */
+/** Domains per run; the rest come first in the next one. */
 const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
-/** Tests the tracking domains that are due, the longest due first: each day, each hour while they do not lead here. */
+/** Tests the tracking domains that are due, longest overdue first: daily, or hourly while they do not point here. */
 export function retestTrackingDomainsTask({ store, trackingDomainTests, clock }: RetestTrackingDeps): Task {
   return {
     async run(ending) {
@@ -127,7 +125,7 @@ export function retestTrackingDomainsTask({ store, trackingDomainTests, clock }:
   };
 }
 
-/** A domain and those above it, but for the top one. */
+/** A domain and its parents, except the top-level one. */
 export function withParents(domain: string): string[] {
   const labels = domain.split('.');
   return labels.slice(0, -1).map((_, at) => labels.slice(at).join('.'));

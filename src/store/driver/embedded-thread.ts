@@ -6,31 +6,27 @@ import { type Protocol, type Reply, serveThread } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
 /**
- * The thread that owns the file of the embedded store. It runs statements, and knows nothing of rows. Writes that wait
- * when a transaction begins share it and its one sync of the disk; each is acknowledged after that. Every write is one
- * statement, and SQLite undoes a statement that fails without touching its neighbours in the transaction.
+ * The thread that owns the file of the embedded store. It runs statements and knows nothing about rows. Writes waiting
+ * when a transaction begins share it and its one disk sync; each is acknowledged after that. Every write is one
+ * statement, and SQLite undoes a failed statement without affecting others in the transaction.
  */
 
-/** What the thread is started with. */
+/** The thread's start data. */
 interface ThreadData {
   readonly file: string;
-  /** Milliseconds to wait for another process that writes. */
+  /** Milliseconds to wait for another process that is writing. */
   readonly busyMs: number;
   readonly plans: readonly TablePlan[];
 }
 
-/**
- * What it is asked, by name. A write that `grows` the file is not needed for deleting, and gives way where the disk is
- * full.
- */
+/** Calls, by name. A write that `grows` the file is not needed for deleting, and yields when the disk is full. */
 export type StoreCall =
   | readonly [name: 'read', statement: Statement]
   | readonly [name: 'write', statement: Statement, grows: boolean]
   | readonly [name: 'plan', plan: TablePlan];
 
 /**
- * How both ends go by each other. `away` is temporary (locked, full), `fault` is a mistake of ours; done: rows of id
- * and JSON.
+ * The protocol of both sides. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON.
  */
 export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
@@ -42,21 +38,19 @@ export interface StoreProtocol extends Protocol {
 type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
 type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, grows: boolean]];
 type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
-/** Nobody waits for call `lost` any more; it is not begun if it has not been. */
+/** Cancels call `lost`, for which nobody waits any more, unless it has begun. */
 type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
 type StoreReply = Reply<StoreProtocol['kind']>;
 
-/** How the file is written, as SQLite says. */
+/** The durability settings that SQLite reports. */
 interface Durability {
   readonly journal: string;
   readonly synchronous: string;
-  /**
-   * Only where freed pages do not go back to the disk, because a file of an older version could not be taken over: why.
-   */
+  /** Set if freed pages are not returned to the disk because an old file could not be converted: the reason. */
   readonly compacting?: string;
 }
 
-// Primary result codes of SQLite (sqlite.org/rescode.html); an extended code carries its primary in the low byte.
+// Primary result codes of SQLite (sqlite.org/rescode.html); the low byte of an extended code is its primary code.
 const BUSY = 5,
   LOCKED = 6,
   NOMEM = 7,
@@ -68,31 +62,28 @@ const BUSY = 5,
   CONSTRAINT = 19,
   NOTADB = 26;
 const AWAY = new Set([BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB]);
-/** After these the open file is not trusted again: the thread ends, and a new one recovers from the log. */
+/** After these errors the open file is not trusted: the thread ends, and a new one recovers from the log. */
 const BROKEN = new Set([NOMEM, IOERR, CORRUPT, NOTADB]);
 const MOST_STATEMENTS = 500;
 
 /**
- * Deleting needs disk too: SQLite writes the changed pages to its log first. A file of this size is kept beside the
- * database and given up when the disk is full; what it leaves is the log's, which is used again and again from then on.
+ * Deleting needs disk space too: SQLite first writes the changed pages to its log. A file of this size is kept beside
+ * the database and deleted when the disk is full; the log takes its space, and reuses it from then on.
  */
 const RESERVE_BYTES = 4 * 1024 ** 2;
-/** The reserve is made only where it takes no more than this share of what is free. */
+/** The reserve is made only if it takes at most this share of the free space. */
 const RESERVE_SHARE = 1 / 8;
-/**
- * Freed pages that are kept for the next rows, and how many of the others are given back in one step, which takes some
- * milliseconds.
- */
+/** Freed pages kept for new rows, and how many of the others are returned per step, which takes some milliseconds. */
 const KEEP_PAGES = 256;
 const STEP_PAGES = 256;
-/** On a full disk the log has room for few. */
+/** The log has little room on a full disk. */
 const FULL_DISK_PAGES = 16;
-/** How long after a write freed pages are looked at, and how long other work has between two steps. Milliseconds. */
+/** How long after a write freed pages are checked, and the pause between two steps. Milliseconds. */
 const TIDY_AFTER_MS = 1000;
 const TIDY_STEP_MS = 50;
 /** SQLite's name for auto_vacuum = INCREMENTAL. */
 const INCREMENTAL = 2;
-/** The log is cut back to this size when it has been larger. */
+/** The log is truncated to this size after it was larger. */
 const LOG_BYTES = 64 * 1024 ** 2;
 
 function codeOf(error: unknown): number {
@@ -119,20 +110,20 @@ function freeOn(file: string): number {
 
 function open(file: string, busyMs: number): { database: DatabaseSync; compacting: string | undefined } {
   const database = new DatabaseSync(file, { timeout: busyMs });
-  // Of a new file before anything else: it holds for files without a page only.
+  // Before anything else: auto_vacuum can only be set while the file has no pages.
   database.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;
     PRAGMA journal_size_limit = ${LOG_BYTES};`);
   return { database, compacting: takeOver(database, file) };
 }
 
 /**
- * A file of a version that kept freed pages is written anew, once. That takes a second for each 20 to 100 MB, and the
- * file's size on the disk twice over. Where it cannot be (no room, another process has the file) everything else works,
- * and the next start tries again.
+ * Rebuilds a file of an older version, which kept freed pages, once. That takes a second per 20 to 100 MB, and twice
+ * the file's size on disk. If it is not possible (no space, file in use), everything else works, and the next start
+ * tries again.
  */
 function takeOver(database: DatabaseSync, file: string): string | undefined {
   if (Number(pragma(database, 'auto_vacuum')) === INCREMENTAL) return undefined;
-  if (freeOn(file) < 3 * statSync(file).size) return 'too little free disk to write the file anew';
+  if (freeOn(file) < 3 * statSync(file).size) return 'too little free disk space to rebuild the file';
   try {
     database.exec('PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);');
     return undefined;
@@ -142,24 +133,24 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
   }
 }
 
-/** The room that is kept for deleting. */
+/** The disk space reserved for deleting. */
 function createReserve(file: string) {
   const path = `${file}-reserve`;
   const size = () => statSync(path, { throwIfNoEntry: false })?.size;
   return {
     /**
-     * Makes it where it is missing and the disk has room. Random bytes, because a file system that compresses keeps
-     * nothing for zeros.
+     * Creates the reserve if it is missing and the disk has room. Random bytes, because a compressing file system would
+     * reserve nothing for zeros.
      */
     make(): void {
       if (size() === RESERVE_BYTES || freeOn(file) * RESERVE_SHARE < RESERVE_BYTES) return;
       try {
         writeFileSync(path, randomFillSync(new Uint8Array(RESERVE_BYTES)), { mode: 0o600 });
       } catch {
-        rmSync(path, { force: true }); // somebody else was faster; the next time will do
+        rmSync(path, { force: true }); // another process was first; try again next time
       }
     },
-    /** Answers whether there was one. */
+    /** Deletes the reserve; returns whether there was one. */
     giveUp(): boolean {
       const there = size() !== undefined;
       rmSync(path, { force: true });
@@ -168,7 +159,9 @@ function createReserve(file: string) {
   };
 }
 
-/** What SQLite really does; a file system without shared memory leaves the journal mode as it was, without an error. */
+/**
+ * What SQLite actually does; on a file system without shared memory the journal mode stays as it was, without an error.
+ */
 function durability(database: DatabaseSync, compacting: string | undefined): Durability {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);
@@ -217,19 +210,19 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
   };
   const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
     writes.map(([n]) => [n, 'away', reasonOf(error)]);
-  /** On a full disk there is the room of the reserve, and that of the log, once it is begun anew. */
+  /** Frees the space of the reserve, and that of the log once it is restarted. */
   const makeRoom = () => {
     reserve.giveUp();
     database.exec('PRAGMA wal_checkpoint(RESTART)');
   };
-  /** What need not be is refused; the rest is tried once more. */
+  /** Refuses writes that grow the file; retries the others once. */
   const onFullDisk = (writes: readonly Write[], error: unknown): StoreReply[] => {
     makeRoom();
     const growing = writes.filter(([, , [, grows]]) => grows);
     const others = writes.filter(([, , [, grows]]) => !grows);
     return [...away(growing, error), ...runTogether(others, away)];
   };
-  /** All writes in one transaction. When it breaks as a whole, none of them was written. */
+  /** Runs all writes in one transaction. If it fails as a whole, none of them was written. */
   const runTogether = (writes: readonly Write[], full = onFullDisk): StoreReply[] => {
     if (writes.length === 0) return [];
     try {
@@ -237,7 +230,7 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
       const replies: StoreReply[] = [];
       for (const write of writes) {
         replies.push(run(write));
-        if (!database.isTransaction) throw new Error('the transaction was given up');
+        if (!database.isTransaction) throw new Error('the transaction was rolled back');
       }
       database.exec('COMMIT');
       return replies;
@@ -248,17 +241,17 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
     }
   };
   const freed = () => Number(pragma(database, 'freelist_count')) - KEEP_PAGES;
-  /** Gives some freed pages back to the disk; answers whether there are more. */
+  /** Returns some freed pages to the disk; returns whether there are more. */
   const tidy = (pages = STEP_PAGES): boolean => {
     try {
       if (freed() <= 0) return false;
       database.exec(`PRAGMA incremental_vacuum(${pages})`);
-      // The file becomes shorter when the log is moved into it; on a full disk that must not wait for the end.
+      // The file shrinks when the log is checkpointed; on a full disk that must not wait until the end.
       if (freed() <= 0 || pages < STEP_PAGES) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
       return freed() > 0;
     } catch (error) {
       if (BROKEN.has(codeOf(error))) throw error;
-      // another process writes; the next write looks again
+      // another process is writing; the next write checks again
       if (codeOf(error) !== FULL || pages < STEP_PAGES) return false;
       makeRoom();
       return tidy(FULL_DISK_PAGES);
@@ -267,7 +260,7 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
   return { run, runTogether, tidy };
 }
 
-/** SQLite makes its log and the index of it when a file is opened: on a full disk in the room that was kept. */
+/** SQLite creates its log and its index when a file is opened; on a full disk this uses the reserve. */
 function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: { giveUp(): boolean }): ReturnType<typeof open> {
   try {
     const opened = open(file, busyMs);
@@ -279,7 +272,7 @@ function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: { giveUp():
   }
 }
 
-// Takes calls as they come and runs, in turns, all that have come: reads first, then the writes together.
+// Collects calls as they arrive and runs them in turns: reads first, then all writes together.
 serveThread<StoreProtocol>((data, line) => {
   const reserve = createReserve(data.file);
   const { database, compacting } = openOnAnyDisk(data, reserve);

@@ -38,23 +38,23 @@ import {
 } from './values.ts';
 
 interface EmbeddedSettings {
-  /** Made where it is missing. */
+  /** Created if missing. */
   readonly file: string;
-  /** How long an operation may take before the store counts as away. */
+  /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
-  /** Free disk that is left alone. */
+  /** Disk space to keep free. */
   readonly room: RoomSettings;
 }
 
-/** A patch of so many bytes of JSON makes no row much larger, also when each of its fields is. */
+/** Bytes of JSON in a patch that cannot make a row much larger, even if every field grows. */
 const SMALL_PATCH = 4096;
 
 /**
- * The embedded store: one SQLite file (WAL, synchronous=FULL), a table a collection, a row as JSON, a generated column
- * and an index for each declared one. It lives in a thread, so that a sync of the disk never stops the event loop.
- * Another process, such as the command line, may use the file at the same time.
+ * Opens the embedded store: one SQLite file (WAL, synchronous=FULL), a table per collection, rows as JSON, and a
+ * generated column and an index for each declared one. It runs in a thread, so that a disk sync never blocks the event
+ * loop. Another process, such as the command line, may use the file at the same time.
  *
- * What holds when an answer is lost (the thread died, or was too slow) is what holds for MongoDB, see mongo.ts.
+ * The guarantees when a response is lost (the thread died, or was too slow) are those of MongoDB, see mongo.ts.
  */
 export async function openEmbedded(
   settings: EmbeddedSettings,
@@ -91,16 +91,14 @@ export async function openEmbedded(
   });
 }
 
-/** SQLite gives its log the rights of the file; nobody else may read the keys that are in it. */
+/** SQLite gives its log the permissions of the file; nobody else may read the keys in it. */
 async function makeFile(file: string): Promise<void> {
   await mkdir(dirname(file), { recursive: true });
   await (await open(file, 'a', 0o600)).close();
 }
 
 function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'has'>): Collection<R> {
-  /**
-   * What makes the file grow is refused where the disk has no room, and gives way to deleting where it has none at all.
-   */
+  /** Writes that grow the file are refused if the disk is nearly full, and yield to deletions if it is full. */
   const write = (statement: Statement, grows: boolean) => {
     if (grows && !room.has()) throw new StoreFull();
     return link.write(statement, grows);
@@ -136,7 +134,7 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
       const sums = toAmounts(shape, amounts);
       const answer = await write(addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)), false);
       const made = first(answer);
-      if (!made) throw new Error(`${shape.name}: no row after an addition`);
+      if (!made) throw new Error(`${shape.name}: add returned no row`);
       return made;
     },
     async remove(filter) {
@@ -145,31 +143,31 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
   });
 }
 
-/** Characters of the text among the parameters. */
+/** Characters of text in the parameters. */
 function sizeOf({ params }: Statement): number {
   return params.reduce<number>((size, param) => size + (typeof param === 'string' ? param.length : 0), 0);
 }
 
-/** A row's JSON is our own, written by sql.ts. */
+/** The JSON of a row, written by sql.ts. */
 function readFields(text: string): Fields {
   const fields: Fields = JSON.parse(text);
   return fields;
 }
 
-/** Rows as the thread answers them: id and JSON. */
+/** Rows as the thread returns them: id and JSON. */
 type Rows = readonly (readonly [string, string])[];
 
-/** Our end of the thread that owns the file. */
+/** The main thread's side of the thread that owns the file. */
 interface Link {
-  /** Resolves when the file is open; throws `StoreAway` with what SQLite said otherwise. */
+  /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
   open(): Promise<void>;
-  /** Makes a table, now and whenever the thread has to be started again. */
+  /** Creates a table, now and whenever the thread is restarted. */
   plan(plan: TablePlan): Promise<void>;
-  /** Throws `StoreAway` when the thread died or was too slow: a write may then have been done or not. */
+  /** Throws `StoreAway` if the thread died or was too slow. */
   read(statement: Statement): Promise<Rows>;
   /**
-   * Resolves after the sync. On a full disk what `grows` fails, and the rest is given the room that was kept for it.
-   * Throws `DuplicateRow` when a unique index said no.
+   * Resolves after the sync. On a full disk, statements that grow the file fail, and others use the reserve. Throws
+   * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
    */
   write(statement: Statement, grows: boolean): Promise<Rows>;
   close(): Promise<void>;
@@ -186,7 +184,7 @@ function createLink(
   let closed = false;
   const away = (reason: string) => new StoreAway(`${file}: ${reason}`);
 
-  /** The thread there is, or another one when that died. */
+  /** The running thread; starts another one if it died. */
   const running = (): Thread<StoreProtocol> => {
     current ??= startThread<StoreProtocol>(
       { script: SCRIPT, data: { file, busyMs: timeoutMs, plans }, gather: 'soon' },

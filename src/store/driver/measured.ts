@@ -14,7 +14,7 @@ import {
 type Operation = 'one' | 'many' | 'insert' | 'change' | 'add' | 'remove' | 'ping';
 type Run = <T>(operation: Operation, work: Promise<T>) => Promise<T>;
 
-/** The same database, every operation of it timed and counted. */
+/** Wraps a database so that every operation is timed and counted. */
 export function measured(
   database: Database,
   { clock, metrics }: { readonly clock: Clock; readonly metrics: Metrics },
@@ -65,7 +65,7 @@ function createRun(clock: Clock, metrics: Metrics): Run {
       return answer;
     } catch (error) {
       if (error instanceof StoreAway && !(error instanceof StoreFull)) away = true;
-      // That a unique index says no is an answer.
+      // A unique index violation is a result, not an error.
       if (!(error instanceof DuplicateRow)) (error instanceof StoreAway ? meter.away : meter.fault).add();
       throw error;
     } finally {

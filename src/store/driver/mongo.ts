@@ -22,42 +22,43 @@ import {
 import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
 
 interface MongoSettings {
-  /** `mongodb://…/name` or `mongodb+srv://…/name`; without a name the database is `postern`. */
+  /** `mongodb://…/name` or `mongodb+srv://…/name`; the default database is `postern`. */
   readonly url: string;
-  /** Milliseconds an operation may take before the store counts as away. */
+  /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
 }
 
 interface MongoDeps {
   readonly log: Log;
   readonly clock: Clock;
-  /** Is shown every command that goes to the server, for a test to look at. */
+  /** Receives every command sent to the server, for tests. */
   readonly onCommand?: (name: string, command: Readonly<Record<string, unknown>>) => void;
 }
 
-/** The driver types updates by the fields of a document; `Document` says that they are not known here. */
+/** The driver types updates by a document's fields; `Document` means that they are unknown here. */
 interface Doc extends Document {
   _id: string;
 }
 
-/** Runs work against a server that is connected, with the deadline and the log of the database. */
+/** Runs work on a connected server, with the database's deadline and logging. */
 type Run = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** Written means: on the journals of a majority. Said for every collection, so that no URL can weaken it. */
+/**
+ * Writes are acknowledged when a majority has journaled them. Set for every collection, so that no URL can weaken it.
+ */
 const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'primary' } as const;
 
 /**
- * The store on MongoDB, or on a server that speaks its protocol: one document per row, one command per step, nothing
- * that needs a replica set. Opening does not need the server: it is found, and indexes are made, before the first
- * operation.
+ * Opens the store on MongoDB, or a compatible server: one document per row, one command per step, nothing that needs a
+ * replica set. Opening does not need the server: connecting and creating indexes happen before the first operation.
  *
- * What holds when an answer is lost (connection cut, server killed, too slow): the operation throws `StoreAway`, and a
- * write was done once or not at all, never twice, because nobody repeats it: neither this adapter, nor the driver on a
- * standalone server. On a replica set the driver repeats it once under a number by which the server knows a repeat and
- * gives the first answer again. A write that timed out while it waited for the server may still be done for another
- * `timeoutMs`. So the caller may always repeat an `insert` (`duplicate` then also means: the first one was done) and a
- * `change` whose filter the patch leaves matching; to repeat an `add` or any other `change`, look first. Nothing is
- * reported as done that is not durable.
+ * If a response is lost (connection cut, server killed, timeout), the operation throws `StoreAway`, and a write was
+ * done once or not at all, never twice: neither this adapter repeats it, nor the driver on a standalone server. On a
+ * replica set the driver retries it once under a transaction number, by which the server recognizes the retry and
+ * returns the first response. A write that timed out while it waited for the server may still be done for another
+ * `timeoutMs`. So callers may always repeat an `insert` (`duplicate` may then mean that the first one succeeded) and a
+ * `change` whose patch leaves the filter matching; before repeating an `add` or any other `change`, they must read.
+ * Nothing is reported as done before it is durable.
  */
 export async function openMongo(settings: MongoSettings, { log, clock, onCommand }: MongoDeps): Promise<Database> {
   const client = createClient(settings, onCommand);
@@ -87,7 +88,7 @@ export async function openMongo(settings: MongoSettings, { log, clock, onCommand
   const alive = await collection(pings);
   return frozen({
     collection,
-    // A majority that only says hello could still be without a disk: what proves that a write is durable is a write.
+    // A majority that only answers could still be unable to write: only a write proves that writes are durable.
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
     },
@@ -114,8 +115,8 @@ function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['o
 const CLOSE_MS = 1000;
 
 /**
- * Closing sends a last courtesy to the server, and with a connection that ends at that moment the driver waits for it
- * without end (seen with mongodb 7.9). What holds sockets and timers is its topology, which its types do not show.
+ * Closing sends a final command to the server, and if a connection ends at that moment the driver waits forever (seen
+ * with mongodb 7.9). Its topology, which is not in its types, holds the sockets and timers.
  */
 function forceClose(client: MongoClient): void {
   const topology: unknown = Reflect.get(client, 'topology');
@@ -123,14 +124,14 @@ function forceClose(client: MongoClient): void {
     topology.close();
 }
 
-/** The driver's own default is a database called `test`. */
+/** The driver's own default is a database named `test`. */
 function databaseName({ url }: MongoSettings): string | undefined {
   return /^mongodb(\+srv)?:\/\/[^/?]*\/[^?]/.test(url) ? undefined : 'postern';
 }
 
 /**
- * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command
- * takes several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
+ * Creates the indexes once; after a failure the next operation tries again. One index per command: FerretDB 1.24 panics
+ * if several in one command exist already, as at every start but the first.
  */
 function createIndexer<R extends Row>(
   documents: MongoCollection<Doc>,
@@ -162,7 +163,7 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
   const many = async (filter: Filter<R>, page: Page<R> = {}) => {
     const slice = toSlice(shape, page);
     const query = where(filter);
-    if (slice.limit === 0) return []; // for MongoDB 0 is no limit
+    if (slice.limit === 0) return []; // in MongoDB 0 means no limit
     const docs = await act(() =>
       documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice) }).toArray(),
     );
@@ -194,7 +195,7 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
   });
 }
 
-/** BSON has Dates of its own. */
+/** BSON has its own Date type. */
 const asIs = (date: Date) => date;
 
 function fromDoc<R extends Row>(shape: Shape, { _id, ...fields }: Doc): R {
@@ -226,9 +227,9 @@ async function changeDoc(
 const MOST_ROUNDS = 5;
 
 /**
- * Adds to the document, or inserts `made` when there is none. Two steps, each atomic, so that no reader sees anything
- * but a whole row; who loses the race to insert adds to the winner's row. (An upsert would do for amounts, but cannot
- * add to a start that is not 0, and may fail with a duplicate key under a race all the same.)
+ * Adds to the document, or inserts `made` if there is none. Two atomic steps, so that readers only see complete rows; a
+ * caller that loses the race to insert adds to the winner's row. (An upsert cannot add to an initial value other than
+ * 0, and may still fail with a duplicate key in a race.)
  */
 async function addToDoc(
   documents: MongoCollection<Doc>,
@@ -244,11 +245,11 @@ async function addToDoc(
     if (doc) return doc;
     if (await insertDoc(documents, made)) return made;
   }
-  // Never there, yet never to be inserted: another row has its unique values.
+  // Neither found nor insertable: another row has its unique values.
   throw new DuplicateRow('a unique index has these values already');
 }
 
-/** A filter for MongoDB: every condition is an operator of ours, every value stands where only a value can stand. */
+/** A MongoDB filter. Operators are only ours, and values appear only where MongoDB expects a value. */
 type MongoFilter = Record<string, Record<string, unknown>>;
 
 /** The port's `id` is MongoDB's `_id`. */
@@ -260,7 +261,7 @@ function condition(term: Term): Record<string, unknown> {
   switch (term.kind) {
     case 'equal':
       return { $eq: term.value };
-    // For MongoDB equality with null matches null and absent, and its negation neither.
+    // In MongoDB, equality with null matches null and absent; its negation matches neither.
     case 'exists':
       return term.there ? { $ne: null } : { $eq: null };
     case 'in':
@@ -286,7 +287,7 @@ export function toMongoSort({ sort }: Slice): [string, 1 | -1][] {
       ];
 }
 
-/** The indexes of a declaration; those that are not unique end with the id, for sorting. */
+/** The indexes of a declaration; non-unique ones end with the id, for sorting. */
 export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: readonly (readonly string[])[]) {
   const keys = (fields: readonly string[]) => Object.fromEntries(fields.map((field): [string, 1] => [field, 1]));
   return [
@@ -296,7 +297,7 @@ export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: 
 }
 
 /**
- * Server errors that come and go: stepping down, shutting down, out of time, no majority
+ * Transient server errors: stepping down, shutting down, time limits, no majority
  * (mongodb.com/docs/manual/reference/error-codes).
  */
 const PASSING = new Set([
@@ -305,7 +306,7 @@ const PASSING = new Set([
 const PASSING_LABELS = ['RetryableWriteError', 'HandshakeError'];
 const DUPLICATE_KEY = 11000;
 
-/** What the driver refuses to send is a fault of ours. */
+/** Errors for commands that the driver refuses to send: faults of ours. */
 const UNSENDABLE = new Set([
   'MongoInvalidArgumentError',
   'MongoAPIError',
@@ -313,24 +314,24 @@ const UNSENDABLE = new Set([
   'MongoCompatibilityError',
 ]);
 
-/** Why the store is away, or null when the error is not of that kind but a fault of ours. */
+/** Why the store is unavailable, or null if the error is a fault of ours. */
 function awayReason(error: unknown): string | null {
   if (!(error instanceof Error)) return null;
   return error instanceof StoreAway || isPassing(error) ? error.message : null;
 }
 
 function isPassing(error: Error): boolean {
-  if (error.name === 'MongoWriteConcernError') return true; // written, but not known to be durable
+  if (error.name === 'MongoWriteConcernError') return true; // written, but possibly not durable
   if (error.name === 'MongoServerError')
     return PASSING.has(Number(codeOf(error))) || PASSING_LABELS.some((label) => labelsOf(error).includes(label));
-  // What the driver throws without an answer of the server: no connection, no server to choose, no free socket, closed.
+  // Driver errors without a server response: no connection, no server to select, no free socket, closed.
   if (error.name.startsWith('Mongo')) return !UNSENDABLE.has(error.name);
-  // A socket that ends at the wrong moment gives an error of Node that the driver lets through (EPIPE, seen with
-  // mongodb 7.9).
+  // A socket that closes at the wrong moment gives a Node error that the driver passes on (EPIPE, seen with mongodb
+  // 7.9).
   return /^(E[A-Z]+|ERR_(SOCKET|STREAM|TLS|SSL)_\w+)$/.test(String(codeOf(error)));
 }
 
-/** Whether a unique index, or the id, said no. */
+/** Whether a unique index, or the id, was violated. */
 function isDuplicate(error: unknown): boolean {
   return error instanceof Error && error.name === 'MongoServerError' && codeOf(error) === DUPLICATE_KEY;
 }

@@ -4,38 +4,37 @@ import type { Fields, Log } from '../../base/log.ts';
 import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
 
 /**
- * The port between Postern and its database: two drivers (embedded.ts, mongo.ts) do exactly this and no more,
- * and one suite runs over both. What is not here is not used, so that what MongoDB promises is what we use.
+ * The port between Postern and its database: both drivers (embedded.ts, mongo.ts) implement exactly this, and one test
+ * suite covers both. Nothing else may be used, so that we rely only on what MongoDB guarantees.
  */
 
-/** What a field may hold. A row is a plain object of these; Dates come back as Dates. */
+/** The type of a field. A row is a plain object of these; Dates are read back as Dates. */
 export type Value = string | number | boolean | null | Date | readonly Value[] | { readonly [name: string]: Value };
 
-/** A row is named by `id`, unique in its collection. */
+/** A row is identified by `id`, unique in its collection. */
 export interface Row {
   readonly id: string;
 }
 
 type Scalar = string | number | boolean | Date | null;
 
-/** The four conditions beside equality. A fifth needs both drivers and a case in the suite. */
+/** The four conditions besides equality. A fifth needs both drivers and a case in the suite. */
 type Condition =
   | { readonly in: readonly Scalar[] }
   | { readonly range: { readonly gt?: Scalar; readonly gte?: Scalar; readonly lt?: Scalar; readonly lte?: Scalar } }
-  /** Of a string field, not of one that holds Dates; letters count as they are. */
+  /** For string fields, not date fields; case-sensitive. */
   | { readonly startsWith: string }
-  /** A field that is null counts as not there. */
+  /** Null counts as absent. */
   | { readonly exists: boolean };
 
 /**
- * All named fields must match. Only top-level fields that hold scalars. Equality with null, alone or in a list, matches
- * null and absent. Types count: 1 is neither true nor "1", and a range holds values of the type of its bounds only.
- * Text is ordered by code points. A filter that is not of this language, or names an undefined value, throws a
- * TypeError.
+ * All named fields must match; only top-level scalar fields. Equality with null, alone or in a list, matches null and
+ * absent. Types matter: 1 is neither true nor "1", and a range matches only values of its bounds' type. Text is ordered
+ * by code points. An invalid filter, or an undefined value, throws a TypeError.
  */
 export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 
-/** `null` empties a field; a field that is not named, or undefined, stays. */
+/** `null` clears a field; a field that is missing or undefined is unchanged. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
 export interface Page<R> {
@@ -50,88 +49,85 @@ export interface Page<R> {
 export interface Collection<R extends Row> {
   one(filter: Filter<R>): Promise<R | undefined>;
   many(filter: Filter<R>, page?: Page<R>): Promise<R[]>;
-  /** `duplicate` when a row has the same id or the same values in a unique index; then nothing was written. */
+  /** `duplicate` if a row has the same id or the same values in a unique index; nothing is written then. */
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
-   * Finds one row, patches it and answers it as it is afterwards, in one atomic step; undefined when none matched.
-   * Several matching: one of them. A patch that breaks a unique index throws `DuplicateRow`.
+   * Patches one matching row and returns the result, in one atomic step; undefined if none matched. If several match,
+   * any one of them. A patch that violates a unique index throws `DuplicateRow`.
    */
   change(filter: Filter<R>, patch: Patch<R>): Promise<R | undefined>;
   /**
-   * Adds to number fields of the row with this id, in one atomic step; makes the row from `fresh` first when there is
-   * none (a field that is absent counts as 0, one that is null or text throws). Answers the row afterwards.
+   * Adds to numeric fields of the row with this id, in one atomic step, creating it from `fresh` first if needed (an
+   * absent field counts as 0; null or text throws). Returns the updated row.
    */
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
-  /** Removes one row and answers it as it was; undefined when none matched. */
+  /** Removes one row and returns it; undefined if none matched. */
   remove(filter: Filter<R>): Promise<R | undefined>;
 }
 
-/** What a collection is: declared once in its own file under store/, read by both drivers. */
+/** The declaration of a collection: made once in its own file under store/, used by both drivers. */
 export interface CollectionSpec<R extends Row> {
-  /** Also the name of the table or of the MongoDB collection. */
+  /** Also the name of the table or MongoDB collection. */
   readonly name: string;
-  /**
-   * Fields per index, in order; they hold scalars. Every filter that the application uses is served by one of them or
-   * by `id`.
-   */
+  /** The fields of each index, in order; they hold scalars. Every filter in use is served by one of them or by `id`. */
   readonly indexes: readonly (readonly (keyof R & string)[])[];
-  /** Null and absent are one value here: two rows without it are duplicates. */
+  /** Null and absent are one value: two rows without the field are duplicates. */
   readonly unique?: readonly (readonly (keyof R & string)[])[];
-  /** Fields that hold Dates (or null), and are the only ones that do at the top of a row. */
+  /** The fields that hold Dates (or null); other top-level fields cannot. */
   readonly dates: readonly (keyof R & string)[];
-  /** Rows that deleting and tidying need, few and small: written also where the disk has no room for what is new. */
+  /** Rows needed for deleting and cleaning up, few and small: written even when the disk has no room for new data. */
   readonly upkeep?: true;
 }
 
-/** A driver: opens collections on one database. */
+/** A driver: opens collections in one database. */
 export interface Database {
-  /** Makes table and indexes where they are missing. */
+  /** Creates a missing table and indexes. */
   collection<R extends Row>(spec: CollectionSpec<R>): Promise<Collection<R>>;
-  /** Resolves when a write would be durable now; throws `StoreAway` otherwise. */
+  /** Resolves if a write would be durable now; otherwise throws `StoreAway`. */
   ping(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The database cannot be reached, or did not answer in time: temporary by nature. */
+/** The database cannot be reached, or did not answer in time: a temporary error. */
 export class StoreAway extends Error {
   override readonly name = 'StoreAway';
 }
 
 /**
- * The disk has no room for what is new: rows are neither added nor made much larger. Reading, removing and small
- * changes go on, so that whoever has too much can delete it.
+ * The disk has no room for new data: rows cannot be added or made much larger. Reading, removing and small changes
+ * still work, so that data can be deleted.
  */
 export class StoreFull extends StoreAway {
   constructor() {
-    super('the disk of the store is nearly full: nothing is added, deleting works');
+    super('the disk of the store is nearly full: rows can be deleted but not added');
   }
 }
 
-/** A change would have given two rows the same values in a unique index. */
+/** A change would have violated a unique index. */
 export class DuplicateRow extends Error {
   override readonly name = 'DuplicateRow';
 }
 
-/** What a field is compared with. Null has conditions of its own. */
+/** A value to compare a field with. Null has conditions of its own. */
 export type Operand = string | number | boolean | Date;
 
-/** One end of a range. */
+/** A bound of a range. */
 export interface Bound {
   readonly op: 'gt' | 'gte' | 'lt' | 'lte';
   readonly value: Operand;
 }
 
-/** One checked condition on one field: all that a driver has to translate. `startsWith` has become a range. */
+/** A checked condition on one field: all that a driver has to translate. `startsWith` has become a range. */
 export type Term =
   | { readonly kind: 'equal'; readonly field: string; readonly value: Operand }
   /** `there` false: null or absent. */
   | { readonly kind: 'exists'; readonly field: string; readonly there: boolean }
   /** `orNull`: null and absent match too. */
   | { readonly kind: 'in'; readonly field: string; readonly values: readonly Operand[]; readonly orNull: boolean }
-  /** Bounds are of one type, and only values of that type are in the range (MongoDB's type bracketing). */
+  /** Bounds are of one type, and only values of that type match (MongoDB's type bracketing). */
   | { readonly kind: 'range'; readonly field: string; readonly bounds: readonly Bound[] };
 
-/** Sort order and number of rows, checked. */
+/** Checked sort order and limit. */
 export interface Slice {
   readonly sort: { readonly field: string; readonly descending: boolean } | null;
   readonly limit: number | null;
@@ -141,8 +137,8 @@ const BOUNDS = ['gt', 'gte', 'lt', 'lte'] as const;
 const NOTHING: readonly Operand[] = [];
 
 /**
- * Reads a filter. Whatever is not exactly of the port's language is refused by a TypeError, at run time too: an object
- * that came in as JSON must never become an operator, and a field that is undefined must never match every row.
+ * Parses a filter. Anything outside the port's language is refused with a TypeError, also at run time: an object from
+ * JSON input must never become an operator, and an undefined field must never match every row.
  */
 export function toTerms(shape: Shape, filter: object): Term[] {
   const entries: [string, unknown][] = Object.entries(filter);
@@ -157,7 +153,7 @@ function toTerm(shape: Shape, field: string, condition: unknown): Term {
   if (typeof condition !== 'object' || condition instanceof Date)
     return { kind: 'equal', field, value: toOperand(shape, field, condition) };
   const [entry, ...more] = Object.entries(condition);
-  if (!entry || more.length > 0) throw new TypeError(`${shape.name}.${field}: one condition is needed`);
+  if (!entry || more.length > 0) throw new TypeError(`${shape.name}.${field}: exactly one condition is required`);
   const value: unknown = entry[1];
   if (entry[0] === 'in' && Array.isArray(value)) return toIn(shape, field, value);
   if (entry[0] === 'range' && typeof value === 'object' && value !== null) return toRange(shape, field, value);
@@ -170,7 +166,7 @@ function toTerm(shape: Shape, field: string, condition: unknown): Term {
 function toOperand(shape: Shape, field: string, value: unknown): Operand {
   const place = `${shape.name}.${field}`;
   if (shape.dates.has(field) !== value instanceof Date)
-    throw new TypeError(`${place}: dates are compared with Dates, and nothing else is`);
+    throw new TypeError(`${place}: only date fields are compared with Dates`);
   if (field === 'id' && typeof value !== 'string') throw new TypeError(`${place}: not a string`);
   if (value instanceof Date) return checkDate(place, value);
   if (typeof value === 'string') return value.toWellFormed();
@@ -193,14 +189,14 @@ function toRange(shape: Shape, field: string, range: object): Term {
       if (!op) throw new TypeError(`${shape.name}.${field}: unknown bound`);
       return { op, value: toOperand(shape, field, value) };
     });
-  if (bounds.length === 0) throw new TypeError(`${shape.name}.${field}: a range has a bound`);
+  if (bounds.length === 0) throw new TypeError(`${shape.name}.${field}: a range needs a bound`);
   const types = new Set(bounds.map(({ value }) => typeof value));
   return types.size > 1 ? { kind: 'in', field, values: NOTHING, orNull: false } : { kind: 'range', field, bounds };
 }
 
 /**
- * A prefix is a range: from the prefix itself up to the next text that does not begin with it. Both databases compare
- * text by its UTF-8 bytes, which is the order of code points, so this is right for all of Unicode and served by an
+ * A prefix becomes a range: from the prefix itself up to the next text that does not begin with it. Both databases
+ * compare text by UTF-8 bytes, which is code point order, so this is correct for all of Unicode and served by an
  * ordinary index.
  */
 function toPrefix(field: string, prefix: string): Term {
@@ -214,13 +210,13 @@ function afterPrefix(prefix: string): string | null {
     const last = rest.codePointAt(rest.length - 2) ?? 0;
     const point = last > 0xffff ? last : rest.charCodeAt(rest.length - 1);
     rest = rest.slice(0, point > 0xffff ? -2 : -1);
-    if (point === 0xd7ff) return rest + '\ue000'; // surrogates are no code points of a text
+    if (point === 0xd7ff) return rest + '\ue000'; // surrogates are not code points of a text
     if (point < 0x10ffff) return rest + String.fromCodePoint(point + 1);
   }
   return null;
 }
 
-/** Reads sort order and limit. Only what an index can serve may be sorted by. */
+/** Parses sort order and limit. Only indexed fields can be sorted by. */
 export function toSlice(shape: Shape, page: { readonly sort?: string; readonly limit?: number }): Slice {
   const { sort, limit } = page;
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0))
@@ -234,8 +230,8 @@ export function toSlice(shape: Shape, page: { readonly sort?: string; readonly l
 }
 
 /**
- * The answer of `work`, or `StoreAway` after `ms` milliseconds; `late` is called then, and what `work` still does is
- * ignored.
+ * Resolves with the result of `work`, or rejects with `StoreAway` after `ms` milliseconds; `late` is called then, and
+ * the result of `work` is ignored.
  */
 export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> {
   return new Promise<T>((resolve, reject) => {
@@ -247,7 +243,7 @@ export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () 
   });
 }
 
-/** Notes whether the database answers, and logs each change once. */
+/** Tracks whether the database answers, and logs each change once. */
 export interface Presence {
   here(details?: Fields): void;
   away(reason: string): void;
@@ -269,7 +265,7 @@ export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence
   });
 }
 
-/** One row that is only written to prove that writes are durable (`Database.ping`). */
+/** A row that is written only to prove that writes are durable (`Database.ping`). */
 interface PingRow extends Row {
   readonly count: number;
 }

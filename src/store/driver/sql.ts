@@ -1,11 +1,11 @@
 import type { Bound, Operand, Slice, Term } from './port.ts';
 import type { Fields, Shape } from './values.ts';
 
-/** What SQLite takes as a parameter here. */
+/** SQLite parameter types in use. */
 type Param = string | number | bigint | Uint8Array | null;
 
 /**
- * One statement for the thread that owns the file. Equal texts share a prepared statement, so values are always
+ * A statement for the thread that owns the file. Equal texts share a prepared statement, so values are always
  * parameters.
  */
 export interface Statement {
@@ -13,7 +13,7 @@ export interface Statement {
   readonly params: readonly Param[];
 }
 
-/** What makes a table and its indexes where they are missing. */
+/** Creates a table and its indexes if missing. */
 export interface TablePlan {
   readonly table: string;
   readonly create: string;
@@ -25,7 +25,7 @@ const TRUE = Uint8Array.of(1);
 const FALSE = Uint8Array.of(0);
 
 /**
- * The value of a field as SQLite compares it. SQLite orders null, numbers, text, blobs; with booleans as blobs that is
+ * The value of a field as SQLite compares it. SQLite orders null, numbers, text, blobs; with booleans as blobs this is
  * MongoDB's order too, and true is not 1. Lists and objects become blobs that equal nothing.
  */
 function expression(field: string): string {
@@ -38,7 +38,7 @@ function column(shape: Shape, field: string): string {
   return shape.indexed.has(field) ? `"f_${field}"` : expression(field);
 }
 
-/** `indexes` and `unique` are those of the declaration. */
+/** The plan of a table; `indexes` and `unique` are those of the declaration. */
 export function toPlan(
   shape: Shape,
   indexes: readonly (readonly string[])[],
@@ -51,7 +51,7 @@ export function toPlan(
   }));
   const index = (fields: readonly string[]) =>
     `CREATE INDEX IF NOT EXISTS "${table}_by_${fields.join('_')}" ON "${table}" (${[...fields.map((f) => `"f_${f}"`), '"id"'].join(', ')})`;
-  // For a unique index of SQLite nulls differ from each other; for MongoDB they are equal, and so they are here.
+  // In a unique index of SQLite nulls are distinct; in MongoDB they are equal, and so they are here.
   const uniqueIndex = (fields: readonly string[]) =>
     `CREATE UNIQUE INDEX IF NOT EXISTS "${table}_one_${fields.join('_')}" ON "${table}" (${fields.map((f) => `ifnull("f_${f}", x'')`).join(', ')})`;
   return {
@@ -69,9 +69,9 @@ function param(value: Operand): Param {
 
 const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
 
-/** The ends of each type, for a range that is open at one side: only values of the bound's own type are in it. */
+/** The ends of each type, for half-open ranges: only values of the bound's type match. */
 const ENDS = {
-  number: { floor: null, ceiling: `< ''` }, // below the numbers is only null, which no comparison matches
+  number: { floor: null, ceiling: `< ''` }, // only null sorts below numbers, and no comparison matches it
   text: { floor: `>= ''`, ceiling: `< x''` },
   boolean: { floor: `>= x'00'`, ceiling: `<= x'01'` },
 } as const;
@@ -86,7 +86,7 @@ function rangeSql(name: string, bounds: readonly Bound[]): Statement {
   return { sql: parts.join(' AND '), params: bounds.map(({ value }) => param(value)) };
 }
 
-/** One text whatever the length of the list; JSON carries booleans, which become blobs as in `expression`. */
+/** One text for lists of any length; booleans in the JSON become blobs as in `expression`. */
 const LISTED = `IN (SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' ELSE "atom" END FROM json_each(?))`;
 
 function termSql(name: string, term: Term): Statement {
@@ -104,16 +104,16 @@ function termSql(name: string, term: Term): Statement {
   }
 }
 
-/** SQLite takes no index for IS NOT NULL; above minus infinity lies everything but null. */
+/** SQLite uses no index for IS NOT NULL; everything but null is above minus infinity. */
 function existsSql(name: string, term: Extract<Term, { kind: 'exists' }>): string {
-  // A text key is searched for null by going through all of them; it never is null.
+  // Searching a text key for null would scan the table; it is never null.
   if (term.field === 'id') return term.there ? 'TRUE' : 'FALSE';
   return term.there ? `${name} >= -9e999` : `${name} IS NULL`;
 }
 
 /**
- * Where rows are named by their ids nothing else is needed to find them. SQLite would rather walk over all of an
- * account for it (0.2 s for a million rows); a plus in front of a column says that its index is not wanted.
+ * If the filter has ids, no other index is needed. SQLite would rather scan all rows of an account (0.2 s for a million
+ * rows); a plus in front of a column disables its index.
  */
 function whereSql(shape: Shape, terms: readonly Term[]): Statement {
   const named = terms.some(({ field, kind }) => field === 'id' && (kind === 'equal' || kind === 'in'));
@@ -123,7 +123,7 @@ function whereSql(shape: Shape, terms: readonly Term[]): Statement {
   return { sql: parts.map(({ sql }) => sql).join(' AND ') || 'TRUE', params: parts.flatMap(({ params }) => params) };
 }
 
-/** Every statement answers rows of `id` and the row's JSON. */
+/** Every statement returns `id` and the row's JSON. */
 const COLUMNS = '"id", "row"';
 
 export function selectSql(shape: Shape, terms: readonly Term[], slice: Slice): Statement {
@@ -159,7 +159,7 @@ export function changeSql(shape: Shape, terms: readonly Term[], patch: Fields): 
   };
 }
 
-/** `made` is the row if there is none yet. A field that holds no number fails the statement, as it does in MongoDB. */
+/** `made` is the row to insert if there is none. A field that is not a number fails the statement, as in MongoDB. */
 export function addSql(shape: Shape, id: string, amounts: Readonly<Record<string, number>>, made: Fields): Statement {
   const table = `"${shape.name}"`;
   const sums = Object.keys(amounts).map((field) => {
@@ -173,7 +173,7 @@ export function addSql(shape: Shape, id: string, amounts: Readonly<Record<string
   };
 }
 
-/** A whole number is bound as one, so that sums stay whole in the stored text. */
+/** Whole numbers are bound as integers, so that sums stay whole in the stored text. */
 const exact = (amount: number) => (Number.isSafeInteger(amount) ? BigInt(amount) : amount);
 
 export function removeSql(shape: Shape, terms: readonly Term[]): Statement {

@@ -1,15 +1,14 @@
 import type { CollectionSpec, Row } from './port.ts';
 
 /**
- * What both drivers let into the database, so that a row reads back the same from either:
- * - a lone surrogate becomes U+FFFD, because neither UTF-8 nor BSON can write it;
- * - what JSON cannot hold (NaN, infinities, years outside 0 to 9999) is refused, and -0 is 0;
- * - Dates stand in the fields that the collection names as dates, or deeper inside a value;
+ * Rules for values that both drivers enforce, so that a row reads back the same from either:
+ * - a lone surrogate becomes U+FFFD, because neither UTF-8 nor BSON can represent it;
+ * - what JSON cannot represent (NaN, infinities, years outside 0 to 9999) is refused, and -0 becomes 0;
+ * - Dates are allowed in declared date fields, or deeper inside a value;
  * - indexed fields hold scalars (MongoDB would index each element of a list by itself);
- * - a unique field that is not there is stored as null, and null equals null: two such rows are duplicates, as in
- *   MongoDB;
- * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server reads them as
- *   its own.
+ * - an absent unique field is stored as null, and null equals null: two such rows are duplicates, as in MongoDB;
+ * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server interprets
+ *    them.
  */
 export interface Shape {
   readonly name: string;
@@ -20,10 +19,10 @@ export interface Shape {
   readonly upkeep: boolean;
 }
 
-/** The top-level fields of a row without its id, checked: safe names, values that both drivers keep alike. */
+/** The checked top-level fields of a row, without its id: safe names, and values that both drivers store alike. */
 export type Fields = Record<string, unknown>;
 
-/** How a driver writes a Date that stands inside a value: MongoDB as it is, JSON with a mark. */
+/** How a driver writes a Date inside a value: MongoDB as it is, JSON with a marker. */
 type NestedDate = (date: Date) => unknown;
 
 const FIELD = /^[A-Za-z][A-Za-z0-9_]*$/;
@@ -32,7 +31,7 @@ const DEEPEST = 90; // MongoDB refuses documents nested deeper than 100
 const LAST_DAY = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 const FIRST_DAY = Date.parse('0000-01-01T00:00:00.000Z');
 
-/** Reads a declaration once; a name that could mean something to a database is refused. */
+/** Validates a declaration; refuses names that could have a meaning to a database. */
 export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   const unique = (spec.unique ?? []).flat();
   const indexed = [...spec.indexes.flat(), ...unique];
@@ -48,12 +47,15 @@ export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   });
 }
 
-/** A field name is letters, digits and underscores: never an operator, a path or a prototype. */
+/**
+ * Checks a field name: letters, digits and underscores, so never an operator, a path or a prototype. Throws a
+ * TypeError.
+ */
 export function checkField(collection: string, field: string): void {
   if (!FIELD.test(field)) throw new TypeError(`${collection}: not a name for a field: ${JSON.stringify(field)}`);
 }
 
-/** Checks a row to be written. */
+/** Checks a row before it is written. */
 export function toFields(shape: Shape, row: object, nestedDate: NestedDate): Fields {
   const { id: _, ...rest }: Record<string, unknown> = { ...row };
   const fields = toPatch(shape, rest, nestedDate);
@@ -61,7 +63,7 @@ export function toFields(shape: Shape, row: object, nestedDate: NestedDate): Fie
   return fields;
 }
 
-/** Checks the fields of a patch; those that are undefined are left out. An id never changes. */
+/** Checks the fields of a patch; undefined ones are omitted. An id never changes. */
 export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): Fields {
   const fields: Fields = {};
   const entries: [string, unknown][] = Object.entries(source);
@@ -78,7 +80,7 @@ function toField(shape: Shape, field: string, value: unknown, nestedDate: Nested
   const place = `${shape.name}.${field}`;
   if (value === null) return null;
   if (shape.dates.has(field) !== value instanceof Date)
-    throw new TypeError(`${place}: Dates belong in the fields that are named as dates, and nothing else does`);
+    throw new TypeError(`${place}: only the declared date fields hold Dates`);
   if (value instanceof Date) return checkDate(place, value);
   if (typeof value === 'object' && shape.indexed.has(field))
     throw new TypeError(`${place}: an indexed field holds a scalar`);
@@ -94,7 +96,7 @@ function tidy(place: string, value: unknown, nestedDate: NestedDate, depth: numb
   if (Array.isArray(value)) return value.map((item: unknown) => tidy(place, item, nestedDate, depth + 1));
   if (!isPlain(value)) throw new TypeError(`${place}: not a value that can be stored`);
   const entries: [string, unknown][] = Object.entries(value);
-  // fromEntries defines properties, so that `__proto__` is a name like any other.
+  // fromEntries defines properties, so that `__proto__` is an ordinary name.
   return Object.fromEntries(
     entries
       .filter(([, item]) => item !== undefined)
@@ -108,13 +110,13 @@ function isPlain(value: unknown): value is object {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** A number that both drivers keep exactly. */
+/** Accepts numbers that both drivers store exactly. */
 export function checkNumber(place: string, value: number): number {
   if (!Number.isFinite(value)) throw new TypeError(`${place}: not a finite number`);
   return value + 0; // -0 becomes 0
 }
 
-/** A Date whose ISO text sorts as its time does. */
+/** Accepts Dates whose ISO text sorts chronologically. */
 export function checkDate(place: string, value: Date): Date {
   const time = value.getTime();
   if (!(time >= FIRST_DAY && time <= LAST_DAY))
@@ -134,7 +136,7 @@ function plainName(name: string): string {
   return name.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
 }
 
-/** The mark of a Date inside JSON. No escaped name can be `$date`, so nothing else looks like it. */
+/** The marker of a Date inside JSON. No escaped name can be `$date`, so it is unambiguous. */
 export const markDate: NestedDate = (date) => ({ $date: date.toISOString() });
 
 function revive(value: unknown): unknown {
@@ -146,17 +148,17 @@ function revive(value: unknown): unknown {
   return Object.fromEntries(entries.map(([name, item]) => [plainName(name), revive(item)]));
 }
 
-/** A row as the application knows it, from what a driver keeps. */
+/** Converts a driver's fields to the application's row. */
 export function toRow<R extends Row>(shape: Shape, id: string, fields: Fields): R {
   const row: Record<string, unknown> = { id };
   for (const [field, value] of Object.entries(fields)) {
     row[field] = typeof value === 'string' && shape.dates.has(field) ? new Date(value) : revive(value);
   }
-  // What is in the collection was checked by the compiler when it was written; this is the one place that trusts it.
+  // The compiler checked these fields when they were written; only this place trusts that.
   return row as unknown as R;
 }
 
-/** The row that `add` makes when there is none: the fresh one with the amounts added. */
+/** The row that `add` inserts: the fresh one with the amounts added. */
 export function fresh(
   shape: Shape,
   source: object,
@@ -172,7 +174,7 @@ export function fresh(
   return fields;
 }
 
-/** Checks what is to be added: finite numbers to fields that could hold them. */
+/** Checks amounts: finite numbers, for fields that can hold them. */
 export function toAmounts(shape: Shape, source: object): Record<string, number> {
   const amounts: Record<string, number> = {};
   const entries: [string, unknown][] = Object.entries(source);
@@ -186,7 +188,7 @@ export function toAmounts(shape: Shape, source: object): Record<string, number> 
   return amounts;
 }
 
-/** An id is text. */
+/** Checks an id, which is a string. */
 export function checkId(shape: Shape, id: unknown): string {
   if (typeof id !== 'string') throw new TypeError(`${shape.name}.id: not a string`);
   return id.toWellFormed();

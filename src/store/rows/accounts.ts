@@ -8,10 +8,10 @@ import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
-/** An account: everything else belongs to one. */
+/** An account. Everything else belongs to one. */
 export interface AccountRow extends Row {
   readonly name: string;
-  /** A small number that ids shown to people begin with (route `7.23`). */
+  /** A small number that begins ids shown to people (route `7.23`). */
   readonly number: number;
   readonly createdAt: Date;
 }
@@ -24,10 +24,10 @@ export const accounts = collection<AccountRow>()({
   dates: ['createdAt'],
 });
 
-/** An API key. The store never holds the key itself: `id` is its SHA-256, as `keyHash` makes it. */
+/** An API key. The store never has the key itself: `id` is its SHA-256, as computed by `keyHash`. */
 export interface KeyRow extends OwnedRow {
   readonly label: string;
-  /** The first four characters, so that a person can tell keys apart. */
+  /** The first four characters, so that people can tell keys apart. */
   readonly hint: string;
   readonly createdAt: Date;
   readonly revokedAt: Date | null;
@@ -38,7 +38,7 @@ export const keys = collection<KeyRow>()({
   access: 'own',
   indexes: [['account', 'createdAt']],
   dates: ['createdAt', 'revokedAt'],
-  upkeep: true, // to revoke one is to write a row
+  upkeep: true, // revoking a key writes a row
 });
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
@@ -46,23 +46,21 @@ export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }
 
-/**
- * How long a key that was good is not looked up again: so much later a revocation holds at the latest. Milliseconds.
- */
+/** How long a valid key is cached: a revocation takes effect at most this much later. Milliseconds. */
 const FRESH_MS = 1000;
 const MAX_REMEMBERED = 10_000;
 const MINUTE_MS = 60_000;
-/** Our own keys have 22 characters, those an operator brings along rarely more than 64. */
+/** Our own keys have 22 characters, imported ones rarely more than 64. */
 const LONGEST_KEY = 256;
 
 export interface KeyCheckSettings {
-  /** Wrong keys from one address in a minute; those that follow are answered nothing but that there were too many. */
+  /** Wrong keys from one network in a minute; further ones are only told that there were too many. */
   readonly maxBadKeysPerMinute: number;
 }
 
 /**
- * good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many
- * before it.
+ * good: its account, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, after too many
+ * others.
  */
 type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
@@ -71,12 +69,11 @@ type KeyAnswer =
 /** Finds the account of a key, for the API and for SMTP logins. */
 interface KeyCheck {
   /**
-   * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him
-   * (an office, a proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws
-   * `StoreAway`.
+   * Looks the key up first, so that only wrong keys are throttled: clients sharing an address (an office, a proxy, a
+   * cloud's NAT) are not affected, and a key of 128 random bits cannot be guessed at any rate. Throws `StoreAway`.
    */
   check(key: unknown, address: string): Promise<KeyAnswer>;
-  /** The account of a key by the id of its row; undefined when it was revoked. Throws `StoreAway`. */
+  /** The account of a key by the id of its row; undefined if it was revoked. Throws `StoreAway`. */
   accountOf(id: string): Promise<AccountRow | undefined>;
 }
 
@@ -91,8 +88,7 @@ export function createKeyCheck(
   async function accountOf(id: string): Promise<AccountRow | undefined> {
     const known = good.get(id);
     if (known) return known;
-    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at
-    // all.
+    // Filtered in the store: a revoked row returned to this point would take longer than no row.
     const row = await store.keys.one({ id, revokedAt: null });
     if (!row) return undefined;
     const account = await store.accounts.one({ id: row.account });
@@ -113,7 +109,7 @@ export function createKeyCheck(
   });
 }
 
-/** Counts failures per network in windows of a minute. `note` answers whether this one was still within the limit. */
+/** Counts failures per network in windows of a minute. `note` returns whether this one is within the limit. */
 function createFailures(limit: number, clock: Clock) {
   const counts = createExpiringMemory<{ count: number }>({ most: MAX_REMEMBERED }, clock);
   return {
@@ -131,7 +127,7 @@ interface Parts {
   readonly ids: Ids;
 }
 
-/** Makes an account with the next number. */
+/** Creates an account with the next number. */
 export async function createAccount(store: Store, name: string, { clock, ids }: Parts): Promise<AccountRow> {
   const { count } = await store.revisions.add('accounts', { count: 1 }, { count: 0 });
   const row = { id: ids.key(), name, number: count, createdAt: new Date(clock.now()) };
@@ -139,7 +135,7 @@ export async function createAccount(store: Store, name: string, { clock, ids }: 
   return row;
 }
 
-/** Makes an API key and answers it; the store keeps only its hash, so this is the one time it can be seen. */
+/** Creates an API key and returns it. The store keeps only its hash, so it cannot be shown again. */
 export async function createKey(
   store: Store,
   account: string,
@@ -155,13 +151,13 @@ export async function createKey(
     createdAt: new Date(clock.now()),
     revokedAt: null,
   };
-  if ((await store.keys.insert(row)) === 'duplicate') throw new Error('this key exists already');
+  if ((await store.keys.insert(row)) === 'duplicate') throw new Error('this key already exists');
   return key;
 }
 
 /**
- * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was,
- * and takes as long. Cut off before that it is ended all the same, and may be ended again.
+ * Revokes a key. Its row moves to an id that is not a hash, so that looking it up finds nothing and takes as long as
+ * for an unknown key. If interrupted before the move, the key is revoked nevertheless, and revoking can be repeated.
  */
 export async function revokeKey(
   store: Pick<Store, 'keys'>,
@@ -180,9 +176,9 @@ const MOVED = ' revoked';
 const isMoved = ({ id }: KeyRow) => id.endsWith(MOVED);
 
 /**
- * The first account with its first key, when there is none yet; undefined otherwise.
- * Several hosts may start on one empty database at once: the account number decides who was first. A start that was
- * cut off between the account and its key is taken up again.
+ * Creates the first account with its first key if there is none; otherwise undefined. If several hosts start on an
+ * empty database at the same time, the account number decides which is first. A start that was interrupted between
+ * account and key is completed.
  */
 export async function bootstrap(
   store: Store,

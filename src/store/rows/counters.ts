@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
 
-/** What is counted of sent mail, in the order the API lists it. */
+/** Counters of sent mail, in the order in which the API lists them. */
 export const COUNTS = [
   'sent',
   'hardBounces',
@@ -31,17 +31,17 @@ export const NO_COUNTS: Counts = {
   uniqueClicks: 0,
 };
 
-/** What has counters: the account as a whole, and things of its mail. */
+/** What has counters: the account as a whole, and subjects of its mail. */
 export type CounterSubject = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
-/** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
+/** The time that a row covers. `total` covers everything, so that lists need one row per subject. */
 const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
 export type Span = (typeof SPANS)[number];
 
 /**
- * Which spans a kind is counted in. Time series and windows are made of hours, lists of totals, reputation of months;
- * what a subaccount may send and has sent is told by minute, week and month. More rows than that would be written and
- * never read; minutes count what was sent and nothing else, and are kept for a day.
+ * The spans counted for each kind. Hours serve time series and windows, totals lists, months reputation; a subaccount's
+ * quota and volume need minutes, weeks and months. Further rows would never be read. Minutes count only sent mail, and
+ * are kept for a day.
  */
 export const SPANS_OF: Readonly<Record<CounterSubject, readonly Span[]>> = {
   account: ['minute', 'hour', 'month', 'total'],
@@ -52,21 +52,21 @@ export const SPANS_OF: Readonly<Record<CounterSubject, readonly Span[]>> = {
 };
 
 /**
- * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and
- * start sort by key. Only events/counting.ts changes counts: it must know which events are in them.
+ * The counts of one subject of an account in one span. `id` is `counterId`, so that ids of one kind, span and start
+ * sort by key. Only events/counting.ts changes the counts, because it tracks which events are in them.
  */
 export interface CounterRow extends OwnedRow, Counts, EventMarks {
   readonly kind: CounterSubject;
   readonly span: Span;
-  /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
+  /** The address, tag, slug or id counted; the account's own id for kind `account`. */
   readonly key: string;
-  /** The beginning of the minute, of the hour, of the week (Monday) or of the month in UTC; for `total`, 1970. */
+  /** The start of the minute, hour, week (Monday) or month in UTC; for `total`, 1970. */
   readonly start: Date;
   /** When it was first counted in this span. */
   readonly firstAt: Date;
   /**
-   * Entries of the rejection list that events had made and the account took off; in months of accounts and subaccounts.
-   * Added to by itself.
+   * Rejection list entries made by events that the account removed; in months of accounts and subaccounts. Incremented
+   * separately.
    */
   readonly resets?: number;
 }
@@ -88,7 +88,7 @@ const WEEK_MS = 7 * 24 * HOUR_MS;
 /** 1970 began on a Thursday; the Monday before was 29 December. */
 const FIRST_MONDAY = -3 * 24 * HOUR_MS;
 
-/** The beginning of the span that `at` lies in. Weeks begin on Monday, months on the 1st, all at 00:00 UTC. */
+/** The start of the span that contains `at`. Weeks begin on Monday, months on the 1st, all at 00:00 UTC. */
 export function startOf(span: Span, at: Date): Date {
   const ms = at.getTime();
   switch (span) {
@@ -105,12 +105,12 @@ export function startOf(span: Span, at: Date): Date {
   }
 }
 
-/** Minutes that begin later than this lie in the last 60 minutes, in part or whole. */
+/** Minutes that begin after this time overlap the last 60 minutes. */
 export function sinceMinutes(now: Date): Date {
   return new Date(now.getTime() - HOUR_MS - MINUTE_MS);
 }
 
-/** The beginnings of the months that reputation counts: the present one and the one before. */
+/** The starts of the months used for reputation: the current one and the one before. */
 export function reputationMonths(now: Date): readonly [Date, Date] {
   const present = startOf('month', now);
   return [present, startOf('month', new Date(present.getTime() - 1))];
@@ -121,16 +121,14 @@ export function counterId(account: string, kind: CounterSubject, span: Span, sta
   return `${account} ${kind} ${span} ${start.toISOString().slice(0, span === 'minute' ? 16 : 13)} ${key}`;
 }
 
-/** What is counted of a link. `sent`: messages that contained it as a tracked link. */
+/** The counters of a link. `sent`: messages that contained it as a tracked link. */
 export const URL_COUNTS = ['sent', 'clicks', 'uniqueClicks'] as const;
 export type UrlCounts = Readonly<Record<(typeof URL_COUNTS)[number], number>>;
 
-/**
- * A tracked link of an account with everything ever counted of it. `id` is `urlId`. Only events/counting.ts writes it.
- */
+/** A tracked link of an account with its total counts. `id` is `urlId`. Only events/counting.ts writes it. */
 export interface UrlRow extends OwnedRow, UrlCounts, EventMarks {
   readonly url: string;
-  /** When it was last sent or clicked; the hour of the event. */
+  /** The hour in which it was last sent or clicked. */
   readonly lastHour: Date;
 }
 
@@ -155,22 +153,22 @@ export const urlHours = collection<UrlHourRow>()({
   dates: ['start'],
 });
 
-/** Characters of the longest URL that is counted; events keep 2048. Longer ones are tracked all the same. */
+/** The longest URL that is counted, in characters; events keep 2048. Longer ones are still tracked. */
 export const LONGEST_COUNTED_URL = 2000;
-/** Links of one message that are counted. */
+/** Links counted per message. */
 export const MOST_COUNTED_URLS = 100;
 
-/** Names a URL in ids and indexes, whatever its length. */
+/** A fixed-length name of a URL for ids and indexes. */
 export function urlKey(url: string): string {
   return hash('sha256', url, 'base64url').slice(0, 22);
 }
 
-/** The id of the row of a link. */
+/** The id of a link's row. */
 export function urlId(account: string, key: string): string {
   return `${account} ${key}`;
 }
 
-/** The id of the row of a link in the hour of `at`. */
+/** The id of a link's row for the hour of `at`. */
 export function urlHourId(account: string, key: string, at: Date): string {
   return `${account} ${key} ${startOf('hour', at).toISOString().slice(0, 13)}`;
 }

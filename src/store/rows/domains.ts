@@ -8,22 +8,22 @@ export interface SenderDomainRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
-  /** When the DNS last answered a test. */
+  /** When DNS last answered a test. */
   readonly lastTestedAt: Date | null;
-  /** Null: the DNS has never answered. */
+  /** Null: DNS has never answered. */
   readonly spfValid: boolean | null;
-  /** Set when the record turned valid after having been invalid: before this, caches may still hold the old one. */
+  /** Set when an invalid record became valid: until then caches may still have the old one. */
   readonly spfValidAfter: Date | null;
   readonly spfError: string | null;
   readonly dkimValid: boolean | null;
   readonly dkimValidAfter: Date | null;
   readonly dkimError: string | null;
-  /** When one of the two last turned valid or invalid. */
+  /** When either record last became valid or invalid. */
   readonly changedAt: Date | null;
   readonly nextTestAt: Date;
   /** When this account proved that it reads the domain's mail. */
   readonly verifiedAt: Date | null;
-  /** Grows with every test that is written down, so that of two at once neither undoes the other. */
+  /** Incremented by every stored test, so that concurrent ones do not overwrite each other. */
   readonly version: number;
 }
 
@@ -39,7 +39,7 @@ export function senderDomainId(account: string, domain: string): string {
   return `${account} ${domain}`;
 }
 
-/** A domain that nothing is known of yet; it is due for a test at once. */
+/** A domain about which nothing is known yet, due for a test immediately. */
 export function newSenderDomain(account: string, domain: string, now: Date): SenderDomainRow {
   return {
     id: senderDomainId(account, domain),
@@ -61,9 +61,8 @@ export function newSenderDomain(account: string, domain: string, now: Date): Sen
 }
 
 /**
- * For whoever sends a message: adds the domain of its sender to the account, when it is not there yet, and answers its
- * row. `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first
- * test.
+ * Adds the domain of a message's sender to the account if needed, and returns its row. `domain` may be in any case and
+ * script; undefined if it is not a valid mail domain. Its key is created at its first test.
  */
 export async function noteSenderDomain(
   store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert'> },
@@ -79,16 +78,16 @@ export async function noteSenderDomain(
   return (await store.senderDomains.insert(row)) === 'inserted' ? row : store.senderDomains.one({ id: row.id });
 }
 
-/** A pair that is to sign once its public half is in the DNS. */
+/** A key pair that will sign once its public key is in DNS. */
 export interface NextKey {
   readonly selector: string;
   readonly publicKey: string;
   readonly privateKey: string;
-  /** When it takes over, once the DNS was seen to show it; null before. */
+  /** When it takes over, once DNS was seen to have it; null before. */
   readonly usableAt: Date | null;
 }
 
-/** A pair that signed before: what it signed is still under way, so its record has to stay for a while. */
+/** The previous key pair: mail that it signed is still in transit, so its record has to stay for a while. */
 interface PreviousKey {
   readonly selector: string;
   readonly publicKey: string;
@@ -96,19 +95,18 @@ interface PreviousKey {
 }
 
 /**
- * The key pair that signs the mail of a domain. `id` is the domain as A-labels: a selector has one record in the DNS,
- * so accounts that share a domain share its key, and what keeps one from signing for another is that each must verify
- * the domain.
+ * The key pair that signs the mail of a domain. `id` is the domain in A-labels: a selector has one DNS record, so
+ * accounts that share a domain share its key; they cannot sign for each other, because each must verify the domain.
  */
 export interface DomainKeyRow extends Row {
-  /** Where the public half is published; absent for a key that was never rotated: `senders.dkim_selector`. */
+  /** Where the public key is published; absent for a key that was never rotated: `senders.dkim_selector`. */
   readonly selector?: string;
-  /** SubjectPublicKeyInfo as base64, which is the `p=` of the record. */
+  /** SubjectPublicKeyInfo as base64, the `p=` of the record. */
   readonly publicKey: string;
-  /** PKCS #8 in PEM. Never leaves the store but to sign. */
+  /** PKCS #8 in PEM. Leaves the store only for signing. */
   readonly privateKey: string;
   readonly createdAt: Date;
-  /** Set while `next` waits to be seen in the DNS. */
+  /** Set while `next` is not in DNS yet. */
   readonly rotatingSince?: Date | null;
   readonly next?: NextKey | null;
   readonly previous?: PreviousKey | null;
@@ -122,13 +120,13 @@ export const domainKeys = collection<DomainKeyRow>()({
 });
 
 /**
- * A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as
- * `tokenHash` makes it.
+ * A link that proves who reads the mail of a domain. The store never has the token itself: `id` is its SHA-256, as
+ * computed by `tokenHash`.
  */
 interface VerificationRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
-  /** Where the link was mailed to. */
+  /** The address that the link was mailed to. */
   readonly email: string;
   readonly createdAt: Date;
   readonly expiresAt: Date;
@@ -147,20 +145,20 @@ export function tokenHash(token: string): string {
   return createHash('sha256').update(token).digest('hex');
 }
 
-/** A domain that an account wants its tracked links to begin with. `id` is `trackingDomainId`. */
+/** A domain that an account wants to use in its tracked links. `id` is `trackingDomainId`. */
 export interface TrackingDomainRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
-  /** When the DNS last answered a test. */
+  /** When DNS last answered a test. */
   readonly lastTestedAt: Date | null;
-  /** Whether the domain leads to us. Null: the DNS has never answered. */
+  /** Whether the domain points to us. Null: DNS has never answered. */
   readonly valid: boolean | null;
-  /** Set when it turned valid after having been invalid: before this, caches may still hold the old record. */
+  /** Set when an invalid domain became valid: until then caches may still have the old record. */
   readonly validAfter: Date | null;
   readonly error: string | null;
   readonly nextTestAt: Date;
-  /** Grows with every test that is written down, so that of two at once neither undoes the other. */
+  /** Incremented by every stored test, so that concurrent ones do not overwrite each other. */
   readonly version: number;
 }
 
@@ -172,23 +170,23 @@ export const trackingDomains = collection<TrackingDomainRow>()({
   dates: ['createdAt', 'lastTestedAt', 'validAfter', 'nextTestAt'],
 });
 
-/** The id of the row of an account's tracking domain. */
+/** The id of an account's tracking domain. */
 export function trackingDomainId(account: string, domain: string): string {
   return `${account} ${domain}`;
 }
 
 /**
- * An inbound domain of an account. Mail is taken for the one whose `id` is the lower-case A-label form of the name, and
- * there is one of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the
- * account: it waits for a proof.
+ * An inbound domain of an account. Mail is accepted for the row whose `id` is the name in lower-case A-labels, of which
+ * there is one per name. Besides it any number of accounts may have a claim, whose `id` is the name and the account,
+ * until they prove ownership.
  */
 export interface InboundDomainRow extends OwnedRow {
-  /** As the account wrote it; echoed in records. */
+  /** As the account wrote it; returned in API records. */
   readonly domain: string;
   readonly createdAt: Date;
   readonly validMx: boolean;
   readonly testedAt: Date | null;
-  /** When the account was seen to have the DNS of the domain; null or absent: never. */
+  /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;
 }
 
@@ -200,17 +198,17 @@ export const inboundDomains = collection<InboundDomainRow>()({
   dates: ['createdAt', 'testedAt', 'verifiedAt'],
 });
 
-/** `id` of the claim that an account has to a name. Neither holds a space. */
+/** The `id` of an account's claim to a name. Neither contains a space. */
 export function claimId(name: string, account: string): string {
   return `${name} ${account}`;
 }
 
-/** The name of an inbound domain, as lower-case A-labels. */
+/** The name of an inbound domain, in lower-case A-labels. */
 export function nameOf({ id }: Pick<InboundDomainRow, 'id'>): string {
   return id.split(' ', 1)[0] ?? id;
 }
 
-/** Whether it is only a claim: no mail is taken for it. */
+/** Whether it is only a claim: no mail is accepted for it. */
 export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
   return id.includes(' ');
 }

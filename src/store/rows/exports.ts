@@ -4,12 +4,12 @@ import type { SentState } from './messages.ts';
 
 export type ExportType = 'activity' | 'reject' | 'whitelist';
 
-/** Which messages an activity export holds: all conditions that are not null must be met. */
+/** The messages in an activity export: all conditions that are not null must be met. */
 export interface ActivityFilter {
-  /** The first moment that counts, and the first that does not any more. */
+  /** Start (inclusive) and end (exclusive). */
   readonly from: Date | null;
   readonly before: Date | null;
-  /** Messages with any of them. */
+  /** Messages with any of these tags. */
   readonly tags: readonly string[] | null;
   /** Lower-case addresses. */
   readonly senders: readonly string[] | null;
@@ -21,31 +21,30 @@ export interface ActivityFilter {
 /** An export job. `id` is `exportId`. */
 export interface ExportRow extends OwnedRow {
   readonly type: ExportType;
-  /** waiting, working (claimed by `holder` until `until`), complete or error, and in the end expired. */
+  /** waiting, working (claimed by `holder` until `until`), complete or error, and finally expired. */
   readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
   readonly createdAt: Date;
   readonly finishedAt: Date | null;
   readonly notifyEmail: string | null;
-  /** Of an activity export. */
+  /** Only for activity exports. */
   readonly filter: ActivityFilter | null;
-  /** Why it ended in state error, for the account to read. */
+  /** Why it failed, for the account to read. */
   readonly error: string | null;
-  /** One life of one process. */
+  /** Identifies a process, from its start to its end. */
   readonly holder: string | null;
   readonly until: Date | null;
-  /** How often it was begun. */
+  /** How often it was started. */
   readonly attempts: number;
-  /** The host that works on it and then has the archive, and the archive's name there. */
+  /** The host that runs the job and then has the archive, and the archive's file name there. */
   readonly host: string | null;
   readonly file: string | null;
   /**
-   * Holds the token itself, because the account must be shown it again and again; who can read this row can read what
-   * the archive holds anyway. It is found by the token's hash, so that the time of a look-up says nothing about any
-   * token.
+   * Contains the token itself, because the account is shown it repeatedly; whoever can read this row can read the
+   * archive's data anyway. It is found by the token's hash, so that look-up times reveal nothing about tokens.
    */
   readonly resultUrl: string | null;
   readonly tokenHash: string | null;
-  /** True from the end of the job until its notification mail was handed over. */
+  /** True from the end of the job until its notice is queued. */
   readonly unnotified: boolean | null;
 }
 
@@ -65,12 +64,12 @@ export const exportJobs = collection<ExportRow>()({
   dates: ['createdAt', 'finishedAt', 'until'],
 });
 
-/** Names of jobs are times, so they are unique in an account only. */
+/** Job names are times, so they are unique only within an account. */
 export function exportId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/** The name that the account knows the job by. */
+/** The name by which the account knows the job. */
 export function exportName(row: Pick<ExportRow, 'id' | 'account'>): string {
   return row.id.slice(row.account.length + 1);
 }

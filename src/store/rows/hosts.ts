@@ -4,19 +4,19 @@ import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
 import { collection } from './collection.ts';
 
-/** A secret of the service as a whole: all hosts that share a store share it. `id` says what it is for. */
+/** A secret of the whole service, shared by all hosts of a store. `id` is its purpose. */
 interface SecretRow extends Row {
   readonly secret: string;
 }
 
 export const secrets = collection<SecretRow>()({ name: 'secrets', access: 'none', indexes: [], dates: [] });
 
-/** What signs the tokens in links and return paths (mail/return-address.ts). */
+/** Signs the tokens in links and return paths (mail/return-address.ts). */
 const TOKENS = 'send-tokens';
 
 /**
- * The secret that signs tokens. The first start of the first host makes it; of several that start at once one row wins,
- * and all read that one. It never changes: links in mail that was sent are good for as long as anybody keeps that mail.
+ * Reads the secret that signs tokens, creating it on the very first start; if several hosts start at the same time, one
+ * row wins and all read it. It never changes: links in sent mail must stay valid for as long as the mail is kept.
  */
 export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): Promise<string> {
   for (;;) {
@@ -26,9 +26,9 @@ export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, '
   }
 }
 
-/** The secret for parts that run while the store may be away. */
+/** The secret, for parts that run while the store may be unavailable. */
 export interface TokenSecret {
-  /** Read once, then from memory. Throws `StoreAway` while it was never read and cannot be. */
+  /** Read once, then cached. Throws `StoreAway` if it was never read and cannot be. */
   read(): Promise<string>;
 }
 
@@ -45,13 +45,13 @@ export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 
   });
 }
 
-/** Who may run a task now, when several processes share one store. `id` is the task's name. */
+/** The right to run a task when several processes share a store. `id` is the task's name. */
 export interface LeaseRow extends Row {
-  /** One life of one process; null: free. */
+  /** Identifies a process, from its start to its end; null: free. */
   readonly holder: string | null;
   /** When the holder counts as dead unless it renewed the lease. */
   readonly until: Date;
-  /** When the last run began, so that a time that two processes share is one run. */
+  /** When the last run began, so that a scheduled time shared by two processes gives one run. */
   readonly ranAt: Date;
 }
 
@@ -64,8 +64,8 @@ export const leases = collection<LeaseRow>()({
 });
 
 /**
- * Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
- * `routes:<account>` (the next number to give out).
+ * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
+ * `routes:<account>` (the next number to assign).
  */
 interface RevisionRow extends Row {
   readonly count: number;

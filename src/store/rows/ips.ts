@@ -5,30 +5,30 @@ import type { AccountStore } from '../store.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /**
- * How a custom name in the reverse DNS stands. `pending`: asked for, and the PTR record has not named it yet;
- * `invalid`: it did not do so in time, or names it no more.
+ * The state of a custom reverse DNS name. `pending`: requested, but the PTR record does not have it yet; `invalid`: the
+ * PTR record did not get it in time, or lost it.
  */
 type CustomState = 'pending' | 'valid' | 'invalid';
 
 /**
  * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as
- * `toIpId` writes it. Which pool it is in stands in the account's placement (`PlacementRow`), never here.
+ * `toIpId` writes it. Its pool is in the account's placement (`PlacementRow`), never here.
  */
 export interface IpRow extends OwnedRow {
-  /** The name that the reverse DNS of the address gives, as far as we know; '' in the inventory. */
+  /** The reverse DNS name of the address, as far as we know; '' in the inventory. */
   readonly domain: string;
-  /** The operator's own name for the address; null: one made of the address and our hostname. */
+  /** The operator's own name for the address; null: one derived from the address and our hostname. */
   readonly homeDomain: string | null;
-  /** When the account got it; in the inventory, when it was added or came back. */
+  /** When the account got it; in the inventory, when it was added or returned. */
   readonly createdAt: Date;
-  /** In the inventory: not given to anybody before. */
+  /** In the inventory: not assigned before this time. */
   readonly freeAt: Date | null;
   /**
-   * Chosen anew whenever it enters the inventory, and the token of the request when it is given away: who wants to take
-   * it names what stood here when it was chosen, so that one who is late takes nothing.
+   * A new value whenever it enters the inventory, and the token of the request once it is assigned: taking it requires
+   * the value that was read when it was chosen, so that a late request takes nothing.
    */
   readonly claim: string;
-  /** Given back by the account, which sees it no more; a task returns it to the inventory. */
+  /** Released by the account, which no longer sees it; a task returns it to the inventory. */
   readonly releasedAt: Date | null;
   /** Both null: not warming up. */
   readonly warmupStartAt: Date | null;
@@ -36,9 +36,9 @@ export interface IpRow extends OwnedRow {
   readonly customDomain: string | null;
   readonly customState: CustomState | null;
   readonly customError: string | null;
-  /** When the custom name was asked for. */
+  /** When the custom name was requested. */
   readonly customSetAt: Date | null;
-  /** When the reverse DNS is asked next; null: there is nothing to ask. */
+  /** When the reverse DNS is checked next; null: nothing to check. */
   readonly customTestAt: Date | null;
 }
 
@@ -49,10 +49,10 @@ export const ips = collection<IpRow>()({
   dates: ['createdAt', 'freeAt', 'releasedAt', 'warmupStartAt', 'warmupEndAt', 'customSetAt', 'customTestAt'],
 });
 
-/** The account of addresses that belong to the operator. */
+/** The account of the operator's addresses. */
 export const INVENTORY = '';
 
-/** What every address begins with: no warmup, no custom name, nobody's wish to give it back. */
+/** The initial state of an address: no warmup, no custom name, not released. */
 export const PLAIN_IP = {
   releasedAt: null,
   warmupStartAt: null,
@@ -64,21 +64,18 @@ export const PLAIN_IP = {
   customTestAt: null,
 } as const satisfies Partial<IpRow>;
 
-/** An IP address in its one form. One with a zone is none, because it means another address on every host. */
+/** Normalizes an IP address. Zoned addresses are refused, because they mean a different address on every host. */
 export function toIpId(text: string): string | undefined {
   return text.includes('%') ? undefined : normalizeAddress(text.trim());
 }
 
-/**
- * How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked
- * for.
- */
+/** How long the PTR record may take to get a custom domain before the change fails and another may be requested. */
 const PENDING_MS = 7 * 86_400_000;
 
-/** What the record says while the PTR record does not name the custom domain yet. */
+/** The error of the record until the PTR record has the custom domain. */
 export const PENDING_ERROR = 'Pending: the reverse DNS of the IP does not name the domain yet';
 
-/** Whether a change of the custom name is under way. */
+/** Whether a change of the custom name is pending. */
 export function isPending(
   { customState, customSetAt }: Pick<IpRow, 'customState' | 'customSetAt'>,
   now: Date,
@@ -86,9 +83,9 @@ export function isPending(
   return customState === 'pending' && customSetAt !== null && now.getTime() < customSetAt.getTime() + PENDING_MS;
 }
 
-/** The name of an address that has none of its own: `192-0-2-1.mx.example.com`. */
+/** The name of an address without one of its own: `192-0-2-1.mx.example.com`. */
 export function fallbackDomain(id: string, hostname: string): string {
-  // All digits of an IPv6 address: no label may begin or end with a dash, as `::1` would make it.
+  // All digits of an IPv6 address: no label may begin or end with a dash, as `::1` would.
   const label = isIPv6(id)
     ? Buffer.from(ipaddr.parse(id).toByteArray())
         .toString('hex')
@@ -97,15 +94,13 @@ export function fallbackDomain(id: string, hostname: string): string {
   return `${label}.${hostname}`;
 }
 
-/** The pool that every account has, that cannot be deleted, and that an address is in when it is in no other. */
+/** The pool that every account has and cannot delete; it contains the addresses that are in no other. */
 export const DEFAULT_POOL = 'Main Pool';
 
-/**
- * A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement.
- */
+/** A named group of dedicated addresses. `id` is `poolId`. Its addresses are in the account's placement. */
 export interface PoolRow extends OwnedRow {
   readonly name: string;
-  /** Of this pool and no later one of the same name. */
+  /** Distinguishes this pool from a later one with the same name. */
   readonly token: string;
   readonly createdAt: Date;
 }
@@ -123,15 +118,15 @@ export function poolId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/** A request for a dedicated address that waits for the provisioning task. `id` is the account: there can be one. */
+/** A request for a dedicated address, waiting for the provisioning task. `id` is the account: there can be one. */
 export interface IpRequestRow extends OwnedRow {
-  /** Of this request and no later one. */
+  /** Distinguishes this request from later ones. */
   readonly token: string;
   /** Name of a pool. */
   readonly pool: string;
   readonly warmup: boolean;
   readonly requestedAt: Date;
-  /** The address that was chosen for it, and the `claim` that stood in its row; null: none yet. */
+  /** The chosen address, and the `claim` in its row at that time; null: none yet. */
   readonly ip: string | null;
   readonly claim: string | null;
 }
@@ -144,29 +139,26 @@ export const ipRequests = collection<IpRequestRow>()({
 });
 
 /**
- * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a
- * promise about several rows only where one of them holds all that the promise is about. Two promises are made:
- * - the last address does not leave the default pool by set-pool, however many calls try at once;
- * - a pool that was deleted was empty, and nothing is in it afterwards.
+ * The pools of an account's addresses, all in one row, because with single-row writes an invariant over several rows
+ * can only be kept if one row has all that it is about. There are two invariants:
+ * - set-pool never moves the last address out of the default pool, however many calls run concurrently;
+ * - a deleted pool was empty, and nothing is in it afterwards.
  *
- * Every change is a rewrite of the row as it was read (`version`). The order is what makes it safe: the row is read
- * first, then whatever else the decision rests on (addresses, pools, the request), then the row is written if nobody
- * wrote it meanwhile. Whoever changes one of those other things in a way that could spoil a decision rewrites this row
- * too: a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as
- * well. Who loses decides again on what the winner left; each round has a winner, so all come through.
+ * Every change rewrites the row as it was read (`version`). The order makes it safe: the row is read first, then
+ * everything else that the decision depends on (addresses, pools, the request), then the row is written if nobody wrote
+ * it meanwhile. Changes to those other things that could invalidate a decision also rewrite this row: a pool is put on
+ * `closing` before its row is removed, and the return of an address to the inventory rewrites it as well. A loser
+ * decides again on the winner's result; each round has a winner, so all succeed.
  */
 export interface PlacementRow extends OwnedRow {
   readonly version: number;
-  /**
-   * The addresses that are not in the default pool. One of an address that the account does not have yet is on its way
-   * to it.
-   */
+  /** The addresses outside the default pool. One that the account does not have yet is being assigned to it. */
   readonly elsewhere: readonly Place[];
-  /** Pools whose rows are to go, or have gone. Whoever reads this row finishes that before anything else. */
+  /** Pools whose rows are being removed. Every reader of this row completes that first. */
   readonly closing: readonly { readonly id: string; readonly token: string }[];
 }
 
-/** That an address is in a pool. */
+/** An address and its pool. */
 interface Place {
   readonly ip: string;
   readonly pool: string;
@@ -179,12 +171,12 @@ export const placements = collection<PlacementRow>()({
   dates: [],
 });
 
-/** What `rewrite` is to write: all fields that change, or nothing at all. */
+/** What `rewrite` writes: all fields that change, or nothing. */
 type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
 
 type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;
 
-/** The placement as it is; an account without one has everything in its default pool. */
+/** The current placement; without a row everything is in the default pool. */
 export async function readPlacement(store: Part): Promise<PlacementRow> {
   for (;;) {
     const row = (await store.placements.one({ id: store.account })) ?? {
@@ -200,9 +192,7 @@ export async function readPlacement(store: Part): Promise<PlacementRow> {
   }
 }
 
-/**
- * Decides on the placement as it is, and again on the next one when somebody was faster. `decide` may throw refusals.
- */
+/** Decides on the current placement, and again if another writer was first. `decide` may throw refusals. */
 export async function rewrite(store: Part, decide: (placement: PlacementRow) => Promise<Decision>): Promise<void> {
   for (;;) {
     const placement = await readPlacement(store);
@@ -225,13 +215,13 @@ async function write(
   return (await store.placements.change({ id: store.account, version }, next)) !== undefined;
 }
 
-/** Tells of each address of the account which pool it is in. */
+/** Returns a function that finds the pool of an address. */
 export function createPoolFinder({ elsewhere }: PlacementRow): (ip: string) => string {
   const found = new Map(elsewhere.map(({ ip, pool }) => [ip, pool]));
   return (ip) => found.get(ip) ?? DEFAULT_POOL;
 }
 
-/** All places but that of one address, which is put elsewhere, or into the default pool by naming none. */
+/** The places with one address moved to `pool`, by default to the default pool. */
 export function placesWith({ elsewhere }: PlacementRow, ip: string, pool: string = DEFAULT_POOL): readonly Place[] {
   const others = elsewhere.filter((place) => place.ip !== ip);
   return pool === DEFAULT_POOL ? others : [...others, { ip, pool }];

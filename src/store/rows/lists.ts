@@ -4,11 +4,11 @@ import type { Carrier } from './webhooks.ts';
 export const REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
 export type Reason = (typeof REASONS)[number];
 
-/** An address that is not mailed. `id` is `rejectId`: one entry for each address and subaccount. */
+/** A suppressed address. `id` is `rejectId`: one entry per address and subaccount. */
 export interface RejectRow extends OwnedRow, Carrier {
-  /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
+  /** As normalized by `listedAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
   readonly email: string;
-  /** '' for the whole account, so that it can stand in an index. */
+  /** '' for the whole account, so that it can be indexed. */
   readonly subaccount: string;
   readonly reason: Reason;
   readonly detail: string | null;
@@ -16,17 +16,17 @@ export interface RejectRow extends OwnedRow, Carrier {
   readonly lastEventAt: Date;
   /** Null: never. */
   readonly expiresAt: Date | null;
-  /** Set by a task some time after `expiresAt`; until then only the clock knows. */
+  /** Set by a task some time after `expiresAt`; until then compare the time. */
   readonly expired: boolean;
-  /** The sending address whose mail brought it about. */
+  /** The sending address whose mail caused it. */
   readonly sender: string | null;
-  /** Length of the last term in milliseconds, for the next one; 0 for one without end. */
+  /** Length of the last term in milliseconds, from which the next one is derived; 0 for one without end. */
   readonly termMs: number;
-  /** Of the latest message events that renewed it, so that the same one again does not. */
+  /** The latest message events that renewed it; the same event does not renew it again. */
   readonly eventIds?: readonly string[];
-  /** An entry by hand that took the place of one that events had made. */
+  /** A manual entry that replaced an event's. */
   readonly replacedEvents?: boolean;
-  /** Taken off the list; the row stays until its event is on the spool. */
+  /** Removed from the list; the row stays until its event is on the spool. */
   readonly removed: boolean;
   readonly version: number;
 }
@@ -35,7 +35,7 @@ export const rejects = collection<RejectRow>()({
   name: 'rejects',
   access: 'own',
   limited: true,
-  // No index by account and address alone: SQLite would prefer it to the one that keeps expired entries out of the way.
+  // No index on account and address alone: SQLite would prefer it to the one that keeps expired entries out.
   indexes: [
     ['account', 'expired', 'email'],
     ['account', 'subaccount', 'expired', 'email'],
@@ -45,23 +45,22 @@ export const rejects = collection<RejectRow>()({
   dates: ['createdAt', 'lastEventAt', 'expiresAt', 'unsentSince'],
 });
 
-/** No two entries share one: an account id holds no space, and an address only inside its quotes. */
+/** Unique per entry: an account id contains no space, and an address only in quotes. */
 export function rejectId(account: string, email: string, subaccount: string): string {
   return `${account} ${email} ${subaccount}`;
 }
 
-/** An address that no event puts on the rejection list. `id` is `whitelistId`. */
+/** An address that events cannot put on the rejection list. `id` is `whitelistId`. */
 export interface WhitelistRow extends OwnedRow, Carrier {
-  /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
+  /** As normalized by `listedAddress` (mail/suppression.ts): lower case, the domain in A-labels. */
   readonly email: string;
   readonly detail: string | null;
   readonly createdAt: Date;
   /**
-   * Where it took entries off that events had made: '' for the list of the whole account, else the subaccount; one for
-   * each.
+   * The lists from which it removed event entries, one element each: '' for the whole account's, else the subaccount.
    */
   readonly overruled?: readonly string[];
-  /** Taken off; the row stays until its event is on the spool. */
+  /** Removed; the row stays until its event is on the spool. */
   readonly removed: boolean;
   readonly version: number;
 }

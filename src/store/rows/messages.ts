@@ -4,10 +4,10 @@ import type { Carrier } from './webhooks.ts';
 
 export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
 
-/** A message that the account sent to one recipient, and what has become of it. `id` is 32 hex digits. */
+/** A message that the account sent to one recipient, and its outcome. `id` is 32 hex digits. */
 export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly createdAt: Date;
-  /** Lower-case address of the From header. */
+  /** The address in the From field, lower case. */
   readonly sender: string;
   /** The recipient. */
   readonly email: string;
@@ -18,17 +18,17 @@ export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly template: string | null;
   readonly subaccount: string | null;
   readonly metadata: Metadata;
-  /** `id` of the API key that it was sent with. */
+  /** The `id` of the API key that it was sent with. */
   readonly apiKey: string | null;
-  /** Of the delivery that carries it, so that its content can be found while the spool has it. */
+  /** The id of its delivery, by which its content can be found while it is on the spool. */
   readonly delivery?: string | null;
   readonly state: SentState;
   readonly opens: number;
   readonly clicks: number;
-  /** The event that counts as the unique open, and as the unique click. */
+  /** The events counted as the unique open and the unique click. */
   readonly firstOpen?: string | null;
   readonly firstClick?: string | null;
-  /** For each link that was clicked (`urlKey`), the event that counts as its unique click; at most 100 links. */
+  /** For each clicked link (`urlKey`), the event counted as its unique click; at most 100 links. */
   readonly firstClicks?: Readonly<Record<string, string>>;
   /** Latest opens and clicks, at most 100 of each; epoch seconds. */
   readonly openDetail: readonly { readonly ts: number }[];
@@ -36,7 +36,7 @@ export interface SentMessageRow extends OwnedRow, EventMarks {
   /** Diagnosis of the last bounce. */
   readonly diag: string | null;
   readonly bounceDescription: string | null;
-  /** Grows with every change, so that two changes at once cannot undo one another. */
+  /** Incremented by every change, so that concurrent changes do not overwrite each other. */
   readonly version: number;
 }
 
@@ -47,9 +47,7 @@ export const messages = collection<SentMessageRow>()({
   dates: ['createdAt'],
 });
 
-/**
- * Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`.
- */
+/** The messages with a tag: one row per pair, because indexed fields are scalars. `id` is `<message> <tag>`. */
 export interface MessageTagRow extends OwnedRow {
   readonly tag: string;
   readonly message: string;
@@ -63,7 +61,7 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
-/** Something that happened to a sent message, in the words of the webhooks. */
+/** Kinds of events of sent messages, named as for webhooks. */
 const MESSAGE_EVENTS = [
   'send',
   'deferral',
@@ -77,15 +75,15 @@ const MESSAGE_EVENTS = [
 ] as const;
 export type MessageEventKind = (typeof MESSAGE_EVENTS)[number];
 
-/** `id` is the event's own id, so that one event is recorded once. */
+/** An event. `id` is the event's own id, so that it is recorded once. */
 export interface MessageEventRow extends OwnedRow, Carrier {
   readonly message: string;
   readonly kind: MessageEventKind;
   readonly at: Date;
-  /** Null until message, lists and counters have it; a sweep finishes what a crash left. */
+  /** Null until message, lists and counters have it; a sweep finishes what a crash interrupted. */
   readonly appliedAt: Date | null;
   readonly detail: Readonly<Record<string, string | number | null>>;
-  /** The tracked links of the message, where `kind` is send. */
+  /** For `send`: the tracked links of the message. */
   readonly links?: readonly string[];
 }
 
@@ -96,21 +94,18 @@ export const messageEvents = collection<MessageEventRow>()({
   dates: ['at', 'appliedAt', 'unsentSince'],
 });
 
-/** The fields of a row that events change, each event once (events/counting.ts). Absent counts as 0 and none. */
+/** The fields that make sure that an event changes a row once (events/counting.ts). Absent counts as 0 and none. */
 export interface EventMarks {
-  /** Grows with every change, so that two changes at once cannot undo one another. */
+  /** Incremented by every change, so that concurrent changes do not overwrite each other. */
   readonly version?: number;
-  /**
-   * Ids of events that are in this row already; those that are applied everywhere are forgotten with the next change.
-   */
+  /** Ids of events already in this row; those applied everywhere are removed with the next change. */
   readonly marks?: readonly string[];
 }
 
 /**
- * A message that is to be sent later, so that it can be listed, put off and cancelled from every host. `id` is the
- * message's. The delivery itself waits on the spool of the host that took it. Until that host sends it this row has the
- * last word: who cancels or moves the message changes the row, and who is about to send it claims the row, each in one
- * atomic step that only one can make.
+ * A scheduled message, which every host can list, move and cancel. `id` is the message's. The delivery itself waits on
+ * the spool of the host that accepted it. Until that host sends it, this row is authoritative: cancelling and moving
+ * change the row, and sending claims it, each in one atomic step that only one caller can make.
  */
 export interface ScheduledRow extends OwnedRow {
   readonly createdAt: Date;
@@ -120,14 +115,13 @@ export interface ScheduledRow extends OwnedRow {
   readonly email: string;
   readonly subject: string;
   /**
-   * On the spool. It is on one spool only, so it names who may claim the row, and a claim outlives the process that
-   * made it.
+   * The delivery on the spool. It is on one spool only, so it identifies who may claim the row, and a claim outlives
+   * the process that made it.
    */
   readonly delivery: string;
   /**
-   * Null: it waits for its time. moved: the same, and the host that has it may not have heard of its new time.
-   * cancelled: nobody may send it, and the host that has it may not have dropped it. leaving: its host has claimed it,
-   * and may have sent it.
+   * Null: it waits for its time. moved: the same, but its host may not know the new time yet. cancelled: nobody may
+   * send it, but its host may not have dropped it yet. leaving: its host has claimed it, and may have sent it.
    */
   readonly state: 'moved' | 'cancelled' | 'leaving' | null;
 }
@@ -140,10 +134,10 @@ export const scheduled = collection<ScheduledRow>()({
   dates: ['createdAt', 'sendAt'],
 });
 
-/** A metadata field that an account wants to see as a column of its activity. `id` is `metadataFieldId`. */
+/** A metadata field that an account wants as a column in its activity. `id` is `metadataFieldId`. */
 export interface MetadataFieldRow extends OwnedRow {
   readonly name: string;
-  /** Mustache, for programs that show activity; kept and answered as it is. */
+  /** A Mustache template for clients that show activity; stored and returned unchanged. */
   readonly viewTemplate: string | null;
   readonly createdAt: Date;
 }
@@ -155,17 +149,18 @@ export const metadataFields = collection<MetadataFieldRow>()({
   dates: ['createdAt'],
 });
 
-/** The id of the row of an account's metadata field. */
+/** The id of an account's metadata field. */
 export function metadataFieldId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
 /**
- * A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left.
+ * A deleted tag that is being removed from its messages. `id` is `<account> <tag>`; the row is deleted when none is
+ * left.
  */
 export interface TagRemovalRow extends OwnedRow {
   readonly tag: string;
-  /** When it was deleted: mail that was sent with the tag later keeps it. */
+  /** When it was deleted: mail sent with the tag later keeps it. */
   readonly before: Date;
 }
 

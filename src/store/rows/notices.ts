@@ -2,21 +2,19 @@ import type { Row } from '../driver/port.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /**
- * A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up.
+ * A notice, our own mail to one person: a verification link, a finished export. Kept for a while after it was sent or
+ * has failed.
  */
 export interface NoticeRow extends OwnedRow {
-  /** With its domain as lower-case A-labels. */
+  /** With its domain in lower-case A-labels. */
   readonly to: string;
   readonly subject: string;
-  /** Emptied when it was sent or given up: it may hold a link that is a secret. */
+  /** Cleared once it was sent or has failed: it may contain a secret link. */
   readonly text: string;
   readonly createdAt: Date;
   readonly state: 'waiting' | 'sent' | 'failed';
   readonly attempts: number;
-  /**
-   * When it is tried next. Who tries it moves this on first, and so holds it against other processes; at the end, when
-   * that was.
-   */
+  /** When it is tried next. A process claims it by moving this time forward; after the end, when that was. */
   readonly dueAt: Date;
   readonly lastError: string | null;
 }
@@ -31,10 +29,7 @@ export const notices = collection<NoticeRow>()({
   dates: ['createdAt', 'dueAt'],
 });
 
-/**
- * One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited>
- * <number>`.
- */
+/** One place of a quota, taken until `until`, then free again. `id` is `<what is limited> <number>`. */
 interface QuotaRow extends Row {
   readonly until: Date;
 }

@@ -1,17 +1,17 @@
 import { fold } from '../../mail/address.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
-/** A customer of the account. `id` is `subaccountId`. */
+/** A subaccount. `id` is `subaccountId`. */
 export interface SubaccountRow extends OwnedRow {
-  /** The id that sending calls use; letters count as they are. */
+  /** The id that sending calls use; case-sensitive. */
   readonly slug: string;
-  /** '' when it has none. */
+  /** '' if it has none. */
   readonly name: string;
-  /** `searchKey` of `slug` and of `name`. */
+  /** `searchKey` of `slug` and `name`. */
   readonly slugKey: string;
   readonly nameKey: string;
   readonly notes: string;
-  /** Messages an hour; null: by reputation. */
+  /** Messages per hour; null: by reputation. */
   readonly customQuota: number | null;
   readonly status: 'active' | 'paused';
   readonly pausedAt: Date | null;
@@ -30,12 +30,12 @@ export const subaccounts = collection<SubaccountRow>()({
   dates: ['pausedAt', 'createdAt', 'firstSentAt'],
 });
 
-/** An account id holds no space, so no two subaccounts share one. */
+/** Unique, because an account id contains no space. */
 export function subaccountId(account: string, slug: string): string {
   return `${account} ${slug}`;
 }
 
-/** What a search without regard to case compares. */
+/** The form compared in case-insensitive searches. */
 export function searchKey(text: string): string {
   return fold(text);
 }

@@ -1,6 +1,6 @@
 import { collection, type OwnedRow } from './collection.ts';
 
-/** What a template holds, once as a draft and once as published. */
+/** The content of a template, as a draft or as published. */
 export interface TemplateContent {
   readonly code: string | null;
   readonly subject: string | null;
@@ -9,10 +9,10 @@ export interface TemplateContent {
   readonly text: string | null;
 }
 
-/** A template. Neither name nor slug ever changes. */
+/** A template. Its name and slug never change. */
 export interface TemplateRow extends OwnedRow {
   readonly name: string;
-  /** What `slugOf` makes of the name. */
+  /** `slugOf` the name. */
   readonly slug: string;
   readonly labels: readonly string[];
   readonly draft: TemplateContent;
@@ -21,7 +21,7 @@ export interface TemplateRow extends OwnedRow {
   readonly publishedAt: Date | null;
   readonly createdAt: Date;
   readonly updatedAt: Date;
-  /** Grows with every change, so that two changes at once cannot undo one another. */
+  /** Incremented by every change, so that concurrent changes do not overwrite each other. */
   readonly version: number;
 }
 
@@ -38,15 +38,14 @@ export const templates = collection<TemplateRow>()({
 });
 
 /**
- * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template>
- * <label>`. A label that a template carries has its row; a row may be left over from a change that was cut off, so the
- * template decides.
+ * The templates with a label: one row per pair, because indexed fields are scalars. `id` is `<template> <label>`. Every
+ * label of a template has its row; an interrupted change may leave an extra row, so the template decides.
  */
 interface TemplateLabelRow extends OwnedRow {
   readonly label: string;
-  /** `id` of the template. */
+  /** The `id` of the template. */
   readonly template: string;
-  /** Of the template, so that a list is in its order. */
+  /** The template's name, for sorting lists. */
   readonly name: string;
 }
 
@@ -60,7 +59,7 @@ export const templateLabels = collection<TemplateLabelRow>()({
   dates: [],
 });
 
-/** The id of the row for a template and a label. */
+/** The id of a template's label. */
 export function templateLabelId(template: string, label: string): string {
   return `${template} ${label}`;
 }

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { collection, type OwnedRow } from './collection.ts';
 
-/** Where the events of an account are posted to. `id` is `number` as text. */
+/** Where an account's events are posted. `id` is `number` as text. */
 export interface WebhookRow extends OwnedRow {
   readonly number: number;
   readonly url: string;
   readonly description: string | null;
-  /** What it wants; none: `DEFAULT_EVENTS`. */
+  /** The events it subscribes to; empty: `DEFAULT_EVENTS`. */
   readonly events: readonly HookEvent[];
   readonly createdAt: Date;
 }
@@ -20,8 +20,8 @@ export const webhooks = collection<WebhookRow>()({
 });
 
 /**
- * The number of a webhook that is the `sequence`th of an account: different for every pair (it is Cantor's), growing
- * within an account, and of no use to learn how many webhooks other accounts have.
+ * The number of an account's `sequence`th webhook: different for every pair (Cantor's pairing function), growing within
+ * an account, and revealing nothing about the number of webhooks of other accounts.
  */
 export function webhookNumber(account: number, sequence: number): number {
   const sum = account + sequence;
@@ -49,11 +49,11 @@ export const webhookTallies = collection<WebhookTallyRow>()({
   upkeep: true,
 });
 
-/** What signs posts of an account to a URL; `id` is `signingKeyId` of the two. */
+/** The key that signs an account's posts to a URL; `id` is `signingKeyId` of the two. */
 export interface SigningKeyRow extends OwnedRow {
   readonly url: string;
   readonly key: string;
-  /** Signs too until `previousUntil`, while a rotation lasts. */
+  /** Also signs until `previousUntil`, during a rotation. */
   readonly previousKey: string | null;
   readonly previousUntil: Date | null;
   readonly createdAt: Date;
@@ -70,7 +70,7 @@ export function signingKeyId(account: string, url: string): string {
   return createHash('sha256').update(`${account}\0${url}`).digest('hex').slice(0, 32);
 }
 
-/** What may be asked of a webhook, as its `events` name it. */
+/** Events that a webhook can subscribe to. */
 export const HOOK_EVENTS = [
   'send',
   'delivered',
@@ -87,25 +87,25 @@ export const HOOK_EVENTS = [
 ] as const;
 export type HookEvent = (typeof HOOK_EVENTS)[number];
 
-/** What came later to the public ancestor, and is sent to nobody who does not name it. */
+/** Events that Mandrill added later, sent only to webhooks that name them. */
 const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral']);
 
-/** What a webhook gets that names no events. */
+/** The events of a webhook that names none. */
 export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) => !BY_NAME_ONLY.has(event));
 
 /**
- * An event that a row carries until the spool has it: the change and its event are one write and cannot come apart.
- * `body` is the JSON text of the event as a webhook gets it.
+ * An event kept in a row until the spool has it: the change and its event are one write. `body` is the webhook payload
+ * as JSON.
  */
 export interface UnsentEvent {
-  /** Stays the same whenever it is sent again. */
+  /** The same whenever it is sent again. */
   readonly id: string;
   readonly event: HookEvent;
   readonly at: Date;
   readonly body: string;
 }
 
-/** The fields of a row that carries events. A sweep finds by `unsentSince` what a crash left behind. */
+/** The fields of a row that carries events. By `unsentSince` a sweep finds what a crash left behind. */
 export interface Carrier {
   readonly unsent:
     | readonly { readonly id: string; readonly event: HookEvent; readonly at: number; readonly body: string }[]

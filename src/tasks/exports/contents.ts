@@ -5,10 +5,7 @@ import type { RejectRow, WhitelistRow } from '../../store/rows/lists.ts';
 import type { MessageTagRow, SentMessageRow } from '../../store/rows/messages.ts';
 import type { Store } from '../../store/store.ts';
 
-/**
- * What an archive of some type holds: the name of its file, its first line, and the others, page by page. Pages may be
- * empty.
- */
+/** The contents of an archive: the name of its file, its header, and the other lines in pages, which may be empty. */
 export interface Contents {
   readonly file: string;
   readonly header: Line;
@@ -17,7 +14,7 @@ export interface Contents {
 
 type ContentsStore = ActivityStore & Pick<Store, 'rejects' | 'whitelists'>;
 
-// The columns of the documented interface. It names expires_at twice, and a reader that counts columns relies on that.
+// The columns that Mandrill documents. It names expires_at twice, and consumers that count columns rely on that.
 const REJECT_COLUMNS = ['email', 'reason', 'detail', 'created_at', 'expires_at', 'last_event_at', 'expires_at'];
 const WHITELIST_COLUMNS = ['email', 'detail', 'created_at'];
 const ACTIVITY_COLUMNS = [
@@ -32,7 +29,7 @@ const ACTIVITY_COLUMNS = [
   'Bounce Detail',
 ];
 
-/** What a job asks for, as it is at `now`. `metadataFields` become columns of an activity export. */
+/** The contents that a job requests, as of `now`. `metadataFields` become columns of an activity export. */
 export function contentsOf(
   job: ExportRow,
   store: ContentsStore,
@@ -79,7 +76,7 @@ async function* lines<R>(
   for await (const page of pages) yield page.filter(fits).map(toLine);
 }
 
-/** As /rejects/list shows without include_expired. */
+/** The entries that /rejects/list shows without include_expired. */
 function isOnList(row: RejectRow, now: Date): boolean {
   return !row.removed && !row.expired && (row.expiresAt === null || row.expiresAt > now);
 }
@@ -102,7 +99,7 @@ function toWhitelistLine(row: WhitelistRow): Line {
 }
 
 function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]): Line {
-  // Metadata has the names that callers chose; one like `constructor` must not find what every object has.
+  // Callers choose the names of metadata; one like `constructor` must not find an inherited property.
   const metadata = metadataFields.map((name) =>
     Object.hasOwn(row.metadata, name) ? String(row.metadata[name] ?? '') : '',
   );
@@ -124,13 +121,13 @@ function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]):
 
 type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
 
-/** With more tags than this, going through all messages costs less memory than a cursor for each tag. */
+/** With more tags than this, scanning all messages costs less memory than a cursor for each tag. */
 const MANY_TAGS = 10;
 
 /**
- * The messages of an account that a filter lets through and that were sent until `now`, page by page, the oldest first.
- * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index
- * could hold the store for as long as it takes to go through millions of rows, and one page never does.
+ * The messages of an account that match a filter and were sent until `now`, in pages, oldest first. Pages may be empty.
+ * Senders, states and keys are compared here and not in the store: a condition without an index could block the store
+ * while it scans millions of rows, and one page never does.
  */
 async function* activityPages(
   store: ActivityStore,
@@ -173,7 +170,7 @@ function setOf(list: readonly string[] | null | undefined): ReadonlySet<string> 
   return list ? new Set(list) : undefined;
 }
 
-/** The messages with any of the tags, the oldest first, each one once. */
+/** The messages with any of the tags, oldest first, without duplicates. */
 async function* taggedPages(
   store: ActivityStore,
   account: string,
@@ -200,7 +197,7 @@ async function* rowsOf<R>(pages: AsyncIterable<readonly R[]>): AsyncGenerator<R>
   for await (const page of pages) yield* page;
 }
 
-/** Streams that are in order, as one. Equal messages of several streams come one after the other. */
+/** Merges sorted streams. Equal messages of several streams are adjacent. */
 async function* merged(streams: readonly AsyncGenerator<MessageTagRow>[]): AsyncGenerator<MessageTagRow> {
   const heads = await Promise.all(streams.map(async (stream) => ({ stream, row: await nextOf(stream) })));
   for (;;) {
@@ -228,18 +225,18 @@ async function messagesOf({ messages }: ActivityStore, ids: readonly string[]): 
 }
 
 /**
- * Rows that one read of the store brings: few enough that they neither hold the event loop nor fill the memory
- * (bench/exports.ts: 500 take half as much again of both).
+ * Rows per read of the store: few enough not to block the event loop or fill the memory (bench/exports.ts: 500 take
+ * half as much again of both).
  */
 export const PAGE = 200;
 
-/** A row that has its place in time. */
+/** A row with a time. */
 interface Dated {
   readonly id: string;
   readonly createdAt: Date;
 }
 
-/** A part of the time. */
+/** A span of time. */
 interface Span {
   readonly from: Date;
   readonly before: Date;
@@ -251,10 +248,7 @@ type When =
   | { readonly createdAt: Date; readonly id: { readonly range: { readonly gt: string } } };
 type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
 
-/**
- * All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the
- * index that serves this.
- */
+/** All rows of a collection whose ids begin with `<account> `, in pages, by id, which is the index that serves this. */
 async function* pagesById<R extends { readonly id: string }>(
   account: string,
   read: (
@@ -265,7 +259,7 @@ async function* pagesById<R extends { readonly id: string }>(
 ): AsyncGenerator<readonly R[]> {
   let last = `${account} `;
   for (;;) {
-    // `!` is the sign after the space.
+    // `!` is the character after the space.
     const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit });
     if (page.length > 0) yield page;
     const end = page.at(-1);
@@ -275,8 +269,8 @@ async function* pagesById<R extends { readonly id: string }>(
 }
 
 /**
- * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one
- * millisecond: after a full page come the rest of its last moment, by id, and then what is later.
+ * All rows of a span, in pages, oldest first. The store has no cursors, and many rows may share one millisecond: after
+ * a full page, the rest of its last millisecond is read by id, and then what is later.
  */
 async function* pagesInTime<R extends Dated>(
   span: Span,
@@ -298,31 +292,31 @@ async function* pagesInTime<R extends Dated>(
   }
 }
 
-/** What stands in a cell: text, a number, or an address, which is never changed because it is read back in. */
+/** The content of a cell: text, a number, or an address, which is never changed because it is read back in. */
 type Cell = string | number | { readonly address: string };
 
-/** What stands in one line of a table. */
+/** One line of a table. */
 type Line = readonly Cell[];
 
 /**
- * What becomes of a cell that a spreadsheet may take for a formula: `quote` puts it in quotation marks and leaves it as
- * it is; `escape` puts a ' in front as well, which spreadsheets take for "this is text", but not in front of an
- * address.
+ * How a cell is written that a spreadsheet may read as a formula: `quote` puts it in quotation marks, unchanged;
+ * `escape` also prefixes it with ', which tells spreadsheets that it is text, except for an address.
  */
 export type Formulas = 'quote' | 'escape';
 
-/** What formulas begin with, in full width too, and what some programs skip in front of one. */
+/** What formulas begin with, including full-width forms, and what some programs skip before one. */
 const FORMULA = /^[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]/;
 
 /**
- * Lines of CSV (RFC 4180). A lone CR or LF is no end of a line here, but is one for some readers, so it is quoted too.
+ * Formats lines as CSV (RFC 4180). A lone CR or LF does not end a line here but does for some readers, so it is quoted
+ * too.
  */
 export function toCsv(lines: readonly Line[], formulas: Formulas): string {
   const shown = (cell: Cell) => {
     if (typeof cell === 'object') return cell.address;
     return formulas === 'escape' && typeof cell === 'string' && FORMULA.test(cell) ? `'${cell}` : cell;
   };
-  // The ' is matched too, so that an escaped cell is in quotation marks as a quoted one is.
+  // Matches the ' too, so that escaped cells are in quotation marks like quoted ones.
   return stringify(
     lines.map((line) => line.map(shown)),
     { quoted_match: [FORMULA, /^'/], record_delimiter: '\r\n', quote_record_delimiter: true },

@@ -13,14 +13,14 @@ import { createSteadiness } from '../../queue/purge.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
 
-/** What a name of ours looks like; anything else in the folder is left alone. */
+/** The format of our file names; anything else in the folder is left alone. */
 const OURS = /^[\w-]+\.zip(?:\.tmp)?$/;
 
-/** The folder of the archives on this host. A name without `.tmp` is a whole archive on the disk. */
+/** The folder of the archives on this host. A file without `.tmp` is complete and on the disk. */
 interface ArchiveFolder {
-  /** Has an archive written beside its place and puts it there when it is whole. */
+  /** Calls `write` with a temporary path and renames the archive when it is complete. */
   put(name: string, write: (path: string) => Promise<void>): Promise<void>;
-  /** Names of archives, whole or not. */
+  /** Names of archives, complete or not. */
   names(): Promise<string[]>;
   remove(name: string): Promise<void>;
 }
@@ -53,7 +53,7 @@ export function createArchiveFolder(dir: string): ArchiveFolder {
   });
 }
 
-/** The new name is on the disk only when the folder is. */
+/** The new name is durable only when the folder is synced. */
 async function syncFolder(dir: string): Promise<void> {
   const handle = await open(dir, 'r');
   try {
@@ -74,22 +74,22 @@ interface Entry {
 }
 
 /**
- * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws
- * what the disk or the source of the text throws; then the file is not whole. The length is not known before the end,
- * so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl writes ZIP64. Compression happens
- * in the thread pool of libuv.
+ * Writes a zip archive with one file, whose text is read in pieces and as fast as the disk accepts it, and syncs it.
+ * Throws what the disk or the source of the text throws; then the file is incomplete. The length is not known before
+ * the end, so it follows the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl writes ZIP64. Compression
+ * happens in the thread pool of libuv.
  */
 export async function writeArchive(path: string, entry: Entry, text: AsyncIterable<string>): Promise<void> {
   const zip = new ZipFile();
   const source = Readable.from(text);
   const failing = new AbortController();
-  // yazl joins its streams by pipe(), which hands on no errors.
+  // yazl connects its streams with pipe(), which does not forward errors.
   source.once('error', (error) => failing.abort(error));
   zip.once('error', (error) => failing.abort(error));
   zip.addReadStream(source, entry.name, { mtime: entry.time, mode: 0o100600 });
   zip.end();
   try {
-    // `flush` syncs before it closes, and closing is awaited: what the sync throws is thrown here.
+    // `flush` syncs before it closes, and closing is awaited: errors of the sync are thrown here.
     await pipeline(zip.outputStream, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }), {
       signal: failing.signal,
     });
@@ -101,11 +101,11 @@ export async function writeArchive(path: string, entry: Entry, text: AsyncIterab
 }
 
 const DAY_MS = 86_400_000;
-/** How long a job that is over stays in the list. */
+/** How long a finished job stays in the list. */
 const KEEP_ROWS_DAYS = 90;
 const STEP = 100;
 
-/** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
+/** Expires archives after `keepDays`, deletes old jobs, and removes the files of this host that no job needs. */
 export function expireExportsTask(
   settings: { readonly dir: string; readonly keepDays: number },
   deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time: Pick<RunningTime, 'believed'> },
@@ -118,7 +118,10 @@ export function expireExportsTask(
   const folder = createArchiveFolder(settings.dir);
   const isSteady = createSteadiness(clock, deps.time);
 
-  /** Does something to every job in this state that ended before a time. `step` makes the row match no more. */
+  /**
+   * Calls `step` for every job in this state that ended more than `days` days ago. `step` must change the row so that
+   * it no longer matches.
+   */
   async function each(
     state: ExportRow['state'],
     days: number,
@@ -133,10 +136,7 @@ export function expireExportsTask(
     }
   }
 
-  /**
-   * A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will
-   * fetch it.
-   */
+  /** Removes the files that no complete or running job names: nobody will fetch them. */
   async function clean(): Promise<number> {
     let removed = 0;
     for (const name of await folder.names()) {
@@ -149,12 +149,12 @@ export function expireExportsTask(
   }
 
   return {
-    // Each step is one atomic change, so hosts may do it at once; and the files are this host's alone.
+    // Each step is one atomic change, so hosts may run it concurrently; and the files belong to this host alone.
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
       const expired = await each('complete', settings.keepDays, async (job) => {
-        // The archive's hash of the token stays, so that who comes late is told what happened.
+        // The hash of the token stays, so that later requests learn that the export has expired.
         if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null }))
           log.info('export.expired', { export: exportName(job), account: job.account });
       });

@@ -13,10 +13,10 @@ import { createArchiveFolder, writeArchive } from './folder.ts';
 export interface ExportSettings extends ClaimSettings {
   /** Folder of the archives. */
   readonly dir: string;
-  /** What a result URL begins with. */
+  /** The beginning of result URLs. */
   readonly publicUrl: string;
   readonly keepDays: number;
-  /** What becomes of cells that look like formulas. */
+  /** How cells that look like formulas are written. */
   readonly formulas: Formulas;
   /** Names of metadata that become columns of every activity export. */
   readonly metadataFields: readonly string[];
@@ -32,7 +32,7 @@ interface ExportDeps {
   readonly notices: Pick<Notices, 'enqueue'>;
 }
 
-/** Why work on a job ends before its end. */
+/** Work on a job stopped before its end; says why. */
 class Interrupted extends Error {
   readonly why: 'ending' | 'lost' | 'no-room';
   constructor(why: Interrupted['why']) {
@@ -42,12 +42,12 @@ class Interrupted extends Error {
 }
 
 const PROGRESS_ROWS = 100_000;
-const NO_ROOM = 'There is no room for it on the disk; please start it again later';
+const NO_ROOM = 'There is not enough disk space for it; please start it again later';
 const FAULT = 'An unexpected error of the service';
 
 /**
- * Runs the export jobs that wait, one after the other. Every host does, since a job is claimed in the store before work
- * on it begins; a job whose worker died is taken up again when its claim has run out.
+ * Runs the waiting export jobs, one after the other. Every host does, since a job is claimed in the store before work
+ * on it begins; a job whose worker died is started again when its claim has expired.
  */
 export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task {
   const claims = createClaims(settings, deps);
@@ -71,11 +71,11 @@ export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task
   };
 }
 
-/** Does one job from its claim to its end. Throws StoreAway, and nothing else. */
+/** Runs one job from its claim to its end. Throws only StoreAway. */
 function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) {
   const { ids, log } = deps;
   const folder = createArchiveFolder(settings.dir);
-  /** Those of the operator, and those that the account added (metadata/add). */
+  /** The fields that the operator configured, and those that the account added (metadata/add). */
   async function metadataFieldsOf(account: string): Promise<readonly string[]> {
     const own = await deps.store.metadataFields.many({ account }, { sort: 'createdAt' });
     return [...new Set([...settings.metadataFields, ...own.map(({ name }) => name)])];
@@ -102,7 +102,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
         resultUrl: `${settings.publicUrl}/exports/${token}`,
         tokenHash: tokenHash(token),
       });
-      // Else another has taken it up: our archive has no row, and is cleaned away.
+      // Otherwise another worker has taken it over: our archive has no row and will be removed.
       if (done) log.info('export.complete', { ...about, rows: tally.rows });
     } catch (error) {
       await settle(error, job, about);
@@ -114,7 +114,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
     if (why === 'lost') return;
     if (why === 'ending') return void (await claims.giveBack(job));
     if (error instanceof StoreAway) {
-      // If this fails too, the claim runs out by itself.
+      // If this fails too, the claim expires by itself.
       await claims.giveBack(job).catch(() => {});
       throw error;
     }
@@ -132,20 +132,20 @@ interface Guards {
   readonly formulas: Formulas;
 }
 
-/** The lines as CSV, a page at a time. Between pages it looks whether to go on. */
+/** The lines as CSV, one page at a time. Checks between pages whether to continue. */
 async function* textOf({ header, pages }: Contents, tally: { rows: number }, guards: Guards): AsyncGenerator<string> {
   const { job, claims, log, ending, hasRoom, formulas } = guards;
   yield toCsv([header], formulas);
-  let told = 0;
+  let logged = 0;
   for await (const page of pages) {
     if (ending?.aborted) throw new Interrupted('ending');
     if (!hasRoom()) throw new Interrupted('no-room');
     if (!(await claims.renew(job))) throw new Interrupted('lost');
     tally.rows += page.length;
     if (page.length > 0) yield toCsv(page, formulas);
-    if (tally.rows - told < PROGRESS_ROWS) continue;
-    told = tally.rows - (tally.rows % PROGRESS_ROWS);
-    log.info('export.progress', { export: exportName(job), account: job.account, rows: told });
+    if (tally.rows - logged < PROGRESS_ROWS) continue;
+    logged = tally.rows - (tally.rows % PROGRESS_ROWS);
+    log.info('export.progress', { export: exportName(job), account: job.account, rows: logged });
   }
 }
 
@@ -153,33 +153,32 @@ function isFull(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
 }
 
-/** How long a worker that is not heard of counts as alive, and how often it lets itself be heard. Milliseconds. */
+/** How long a claim lasts without renewal, and how often it is renewed. Milliseconds. */
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
-/** A job whose worker died this often is not begun again: it may be what kills it. */
+/** A job whose worker died this often is not started again: the job may be the cause. */
 const MOST_ATTEMPTS = 5;
-/** Waiting jobs that are looked at to find one whose account has had the fewest of its own run. */
+/** Waiting jobs that are read to find one whose account has had the fewest of its own run. */
 const LOOK_AHEAD = 1000;
 
 interface ClaimSettings {
-  /** One life of one process, never used again. */
+  /** Identifies this process; never reused. */
   readonly holder: string;
   readonly hostname: string;
 }
 
-/**
- * The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can
- * make.
- */
+/** Changes the states of export jobs: each step is one atomic change that only the holder of the claim can make. */
 interface Claims {
-  /** Claims a job whose worker died, or a waiting one: the oldest of the account that was served least in this run. */
+  /**
+   * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
+   */
   next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
-  /** Says that we still work on it, when that is due. False: it is ours no more. */
+  /** Renews the claim if that is due. False if it was lost. */
   renew(job: ExportRow): Promise<boolean>;
-  /** Undefined: it was ours no more, and nothing was changed; so with the others. */
+  /** Undefined if the claim was lost; then nothing was changed. The same holds for the others. */
   complete(job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>): Promise<ExportRow | undefined>;
   fail(job: ExportRow, error: string): Promise<ExportRow | undefined>;
-  /** Lets it wait again, as if it had not been begun. */
+  /** Returns it to waiting, as if it had not been started. */
   giveBack(job: ExportRow): Promise<ExportRow | undefined>;
 }
 
@@ -237,7 +236,7 @@ function createClaims(
     );
     for (const row of [...ran, ...beyond]) {
       if (row.attempts >= MOST_ATTEMPTS) {
-        const error = `The export was begun ${row.attempts} times and never came to its end`;
+        const error = `The export was started ${row.attempts} times and never finished`;
         await exportJobs.change(
           { id: row.id, state: 'working', holder: row.holder, until: row.until },
           { state: 'error', ...end(error, row) },
@@ -276,8 +275,8 @@ function createClaims(
 const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: 'rejection whitelist' } as const;
 
 /**
- * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so
- * that a crash in between can send it twice, and never not at all.
+ * Queues the notification mails of this host's finished jobs. A job is marked until its mail is queued, so that a crash
+ * in between can send it twice but never lose it.
  */
 function createNotifier(
   settings: { readonly hostname: string; readonly keepDays: number },
@@ -295,7 +294,7 @@ function createNotifier(
     )) {
       const notice = toNotice(job, settings.keepDays);
       const taken = notice ? await notices.enqueue(notice) : 'queued';
-      // A person who got too many already gets no more of them; the job itself is as it is.
+      // A recipient over the limit of notices gets no mail; the job itself is not affected.
       if (taken !== 'queued')
         log.warn('export.unnotified', { export: exportName(job), account: job.account, reason: taken });
       await exportJobs.change({ id: job.id, unnotified: true }, { unnotified: null });
@@ -311,7 +310,7 @@ function toNotice(job: ExportRow, keepDays: number): NewNotice | undefined {
     return {
       ...to,
       subject: `Your ${job.type} export is ready`,
-      text: `The export of ${about}, is complete. For ${keepDays} days it can be fetched here:\n\n${job.resultUrl}\n\nWhoever has this link can fetch it.\n`,
+      text: `The export of ${about}, is complete. It can be fetched here for ${keepDays} days:\n\n${job.resultUrl}\n\nAnyone who has this link can fetch it.\n`,
     };
   }
   return {

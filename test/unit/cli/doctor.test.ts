@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -348,6 +348,7 @@ describe('postern doctor', () => {
   });
 
   describe('the certificate', () => {
+    const pem = (name: string) => readFileSync(`test/fixtures/tls/${name}.pem`, 'utf8');
     const files = (cert: string, key: string) => {
       writeFileSync(join(dir, 'cert.pem'), cert);
       writeFileSync(join(dir, 'key.pem'), key);
@@ -358,7 +359,16 @@ describe('postern doctor', () => {
       expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
         'ok',
         'ok',
+        'ok',
       ]);
+    });
+
+    it('is better an ECDSA one, which is a note and no warning', async () => {
+      const seen = async (cert: string, key: string) => (await look(certificate, { env: files(cert, key) }))[2];
+      expect(await seen(MX_CERT, MX_KEY)).to.deep.include({ verdict: 'ok', seen: 'ECDSA, prime256v1' });
+      const rsa = await seen(pem('rsa.cert'), pem('rsa.key'));
+      expect(rsa).to.deep.include({ verdict: 'ok', check: 'certificate key' });
+      expect(rsa?.seen).to.match(/^RSA, 2048 bits; with an ECDSA certificate .*--key-type ecdsa/);
     });
 
     it('is told of before it ends, and when it has ended, has not begun or has another name', async () => {

@@ -78,9 +78,9 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'vacation-precedence': 'nothing: auto-reply',
   'moved-away': 'nothing: auto-reply',
   challenge: 'nothing: challenge',
-  human: 'nothing: no bounce that we know',
-  'bounce-without-a-reason': 'nothing: no bounce that we know',
-  'spam-to-the-return-path': 'nothing: no bounce that we know',
+  human: 'nothing: not a recognized bounce',
+  'bounce-without-a-reason': 'nothing: not a recognized bounce',
+  'spam-to-the-return-path': 'nothing: not a recognized bounce',
   'read-receipt': 'nothing: receipt',
 };
 
@@ -91,10 +91,10 @@ const COMPLAINTS: Readonly<Record<string, string>> = {
   'arf-of-somebody-else': 'spam',
   jmrp: 'spam',
   'arf-opt-out': 'unsub',
-  'arf-not-spam': 'nothing: feedback of the type not-spam',
-  'arf-dmarc-failure': 'nothing: feedback of the type auth-failure',
-  human: 'nothing: no report',
-  'spam-to-the-return-path': 'nothing: no report',
+  'arf-not-spam': 'nothing: feedback of type not-spam',
+  'arf-dmarc-failure': 'nothing: feedback of type auth-failure',
+  human: 'nothing: not a report',
+  'spam-to-the-return-path': 'nothing: not a report',
   'postfix-unknown-user': 'nothing: a delivery report to the wrong address',
 };
 

@@ -142,7 +142,7 @@ describe('returned mail on its way to an event', () => {
       await carry(bounce(), inline(fixture('postfix-unknown-user')), { receivedAt: clock.now() - HOUR_MS }),
     ).to.deep.equal({ kind: 'gone' });
     expect(settled[0]).to.deep.include({ state: 'delivered' });
-    expect(settled[0]?.attempt?.answer).to.equal('nothing: there is no such message any more');
+    expect(settled[0]?.attempt?.answer).to.equal('nothing: the message no longer exists');
   });
 
   it('waits while the store is away, however long, and is recorded when it is back', async () => {
@@ -207,7 +207,7 @@ describe('returned mail on its way to an event', () => {
     const carried = await carry(bounce(), inline(fixture('human')), { returns });
     expect(carried).to.deep.include({ kind: 'settled' });
     expect(settled[0]).to.deep.include({ state: 'waiting' });
-    expect(settled[0]?.attempt).to.deep.include({ status: 500, answer: 'fault on our side' });
+    expect(settled[0]?.attempt).to.deep.include({ status: 500, answer: 'internal error' });
     expect(log.of('delivery.fault')).to.have.length(1);
   });
 
@@ -215,7 +215,7 @@ describe('returned mail on its way to an event', () => {
     await carry(bounce(), inline(fixture('human')));
     const lines = JSON.stringify(log.lines);
     expect(lines)
-      .to.contain('no bounce that we know')
+      .to.contain('not a recognized bounce')
       .and.to.not.contain('news')
       .and.to.not.contain('house')
       .and.to.not.contain(SENT);

@@ -1,7 +1,14 @@
 import { expect } from 'chai';
 import type { Clock } from '../../../src/base/clock.ts';
 import { createTestClock } from '../../support/clock.ts';
-import { type Client, openData, type Started, sendMessage, startListener } from '../../support/smtp.ts';
+import {
+  type Client,
+  openData,
+  type Started,
+  sendMessage,
+  startListener,
+  whereverSessionsAre,
+} from '../../support/smtp.ts';
 import { until } from '../../support/until.ts';
 
 /** Waits until the listener has everything that was sent: it has answered what came last. */
@@ -195,32 +202,6 @@ describe('a session', () => {
     expect(await client.reply()).to.match(/^500 5\.5\.2/);
     expect(await client.reply()).to.equal('closed');
   });
-
-  it('leaves one line in the log', async () => {
-    started = await startListener();
-    const client = await started.client();
-    await sendMessage(client, 'text');
-    await client.say('MAIL FROM:<a@sender.test>');
-    await client.say('RCPT TO:<nobody@ours.test>');
-    await client.say('QUIT');
-    await until('the log', () => started.log.of('smtp.session').length === 1);
-    expect(started.log.of('smtp.session')[0]?.fields).to.deep.equal({
-      client: '127.0.0.1',
-      helo: 'client.test',
-      tls: null,
-      messages: 1,
-      recipients: 1,
-      refusals: 1,
-      reason: 'quit',
-      duration_ms: 0,
-    });
-    expect(started.log.of('message.accepted')[0]?.fields).to.deep.equal({
-      message: 'message-1',
-      recipients: 1,
-      size: 6,
-      client: '127.0.0.1',
-    });
-  });
 });
 
 describe('a refusal', () => {
@@ -245,27 +226,6 @@ describe('a refusal', () => {
 describe('the listener', () => {
   let started: Started;
   afterEach(() => started.stop());
-
-  it('answers 421 4.3.2 over the cap of sessions, and takes new ones when old ones end', async () => {
-    started = await startListener({ maxSessions: 2 });
-    const first = await started.client();
-    await started.client();
-    const third = started.raw();
-    expect(await third.reply()).to.match(/^421 4\.3\.2/);
-    expect(await third.reply()).to.equal('closed');
-    await first.say('QUIT');
-    first.end();
-    await until('room for one more', async () => (await started.raw().reply()).startsWith('220'));
-  });
-
-  it('answers 421 4.7.0 over the cap of one address', async () => {
-    started = await startListener({ maxSessionsPerAddress: 2 });
-    await started.client();
-    await started.client();
-    const third = started.raw();
-    expect(await third.reply()).to.match(/^421 4\.7\.0/);
-    expect(await third.reply()).to.equal('closed');
-  });
 
   it('does not keep those that it turned away', async () => {
     started = await startListener({ maxSessions: 1 });
@@ -328,9 +288,62 @@ describe('the listener', () => {
   });
 });
 
-describe('stop', () => {
+whereverSessionsAre('sessions', (start) => {
+  let started: Started;
+  afterEach(() => started.stop());
+
+  it('answers 421 4.3.2 over the cap of sessions, and takes new ones when old ones end', async () => {
+    started = await start({ maxSessions: 2 });
+    const first = await started.client();
+    await started.client();
+    const third = started.raw();
+    expect(await third.reply()).to.match(/^421 4\.3\.2/);
+    expect(await third.reply()).to.equal('closed');
+    await first.say('QUIT');
+    first.end();
+    await until('room for one more', async () => (await started.raw().reply()).startsWith('220'));
+  });
+
+  it('answers 421 4.7.0 over the cap of one address', async () => {
+    started = await start({ maxSessionsPerAddress: 2 });
+    await started.client();
+    await started.client();
+    const third = started.raw();
+    expect(await third.reply()).to.match(/^421 4\.7\.0/);
+    expect(await third.reply()).to.equal('closed');
+  });
+
+  it('leaves one line in the log', async () => {
+    started = await start();
+    const client = await started.client();
+    await sendMessage(client, 'text');
+    await client.say('MAIL FROM:<a@sender.test>');
+    await client.say('RCPT TO:<nobody@ours.test>');
+    await client.say('QUIT');
+    await until('the log', () => started.log.of('smtp.session').length === 1);
+    const { duration_ms: duration, ...fields } = started.log.of('smtp.session')[0]?.fields ?? {};
+    expect(duration).to.be.a('number');
+    expect(fields).to.deep.equal({
+      client: '127.0.0.1',
+      helo: 'client.test',
+      tls: null,
+      messages: 1,
+      recipients: 1,
+      refusals: 1,
+      reason: 'quit',
+    });
+    expect(started.log.of('message.accepted')[0]?.fields).to.deep.equal({
+      message: started.below.taken[0]?.messageId,
+      recipients: 1,
+      size: 6,
+      client: '127.0.0.1',
+    });
+  });
+});
+
+whereverSessionsAre('stop', (start) => {
   it('tells everybody, closes, and is not healthy any more', async () => {
-    const started = await startListener();
+    const started = await start();
     const client = await started.client();
     await started.listener.stop();
     expect(await client.reply()).to.match(/^421 4\.3\.0/);
@@ -342,11 +355,10 @@ describe('stop', () => {
   });
 
   it('lets a message in DATA be finished and then says 421', async () => {
-    const started = await startListener();
+    const started = await start();
     const client = await started.client();
     await openData(client);
     client.send('Subject: x\r\n');
-    await until('the first bytes', () => started.below.held > 0);
     const stopped = started.listener.stop();
     client.send('\r\ntext\r\n.\r\nNOOP\r\n');
     expect(await client.reply()).to.match(/^250 2\.0\.0/);
@@ -354,7 +366,9 @@ describe('stop', () => {
     await stopped;
     expect(started.below.taken).to.have.length(1);
   });
+});
 
+describe('a stop', () => {
   it('does not wait for ever for one', async () => {
     const started = await startListener();
     const client = await started.client();

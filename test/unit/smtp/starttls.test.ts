@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
-import { openData, type Started, sendMessage, startListener } from '../../support/smtp.ts';
+import { openData, type Started, sendMessage, startListener, whereverSessionsAre } from '../../support/smtp.ts';
 import { until } from '../../support/until.ts';
 
 // Self-signed, made for these tests alone (openssl req -x509, prime256v1, CN=first.ours.test and second.ours.test).
@@ -17,10 +17,10 @@ async function secured(started: Started) {
   return { client, name: () => socket.getPeerCertificate().subject.CN, socket };
 }
 
-describe('STARTTLS', () => {
+whereverSessionsAre('STARTTLS', (start) => {
   let started: Started;
   beforeEach(async () => {
-    started = await startListener({ tls: FIRST });
+    started = await start({ tls: FIRST });
   });
   afterEach(() => started.stop());
 
@@ -123,6 +123,37 @@ describe('STARTTLS', () => {
     expect(client.pending().filter((reply) => reply !== '')).to.deep.equal([]);
   });
 
+  it('lets go of clients that leave when they have seen the certificate, before their own last word', async () => {
+    for (let i = 0; i < 5; i++) {
+      const client = await started.client();
+      await client.say('STARTTLS');
+      const raw = client.socket();
+      const secure = connectTls({ socket: raw, rejectUnauthorized: false });
+      await new Promise<void>((resolve) =>
+        secure.once('secureConnect', () => {
+          raw.destroy();
+          resolve();
+        }),
+      );
+    }
+    await until('the end of all', () => started.log.of('smtp.session').length === 5);
+  });
+
+  it('stops in the middle of a handshake', async () => {
+    const client = await started.client();
+    await client.say('STARTTLS');
+    await started.listener.stop();
+    await client.closed();
+  });
+});
+
+describe('a session that turns to TLS', () => {
+  let started: Started;
+  beforeEach(async () => {
+    started = await startListener({ tls: FIRST });
+  });
+  afterEach(() => started.stop());
+
   it('ends a handshake that does not come', async () => {
     const client = await started.client();
     await client.say('STARTTLS');
@@ -146,28 +177,5 @@ describe('STARTTLS', () => {
     await until('the end of all', () => started.log.of('smtp.session').length === 3);
     expect(started.below.open).to.equal(0);
     expect(await sendMessage(await started.client(), 'text')).to.match(/^250 2\.0\.0/);
-  });
-
-  it('lets go of clients that leave when they have seen the certificate, before their own last word', async () => {
-    for (let i = 0; i < 5; i++) {
-      const client = await started.client();
-      await client.say('STARTTLS');
-      const raw = client.socket();
-      const secure = connectTls({ socket: raw, rejectUnauthorized: false });
-      await new Promise<void>((resolve) =>
-        secure.once('secureConnect', () => {
-          raw.destroy();
-          resolve();
-        }),
-      );
-    }
-    await until('the end of all', () => started.log.of('smtp.session').length === 5);
-  });
-
-  it('stops in the middle of a handshake', async () => {
-    const client = await started.client();
-    await client.say('STARTTLS');
-    await started.listener.stop();
-    await client.closed();
   });
 });

@@ -128,7 +128,7 @@ for (const driver of drivers)
         await world.task().run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'The export was begun 5 times and never came to its end',
+          error: 'The export was started 5 times and never finished',
           resultUrl: null,
         });
         expect(world.notices).to.have.length(1);
@@ -222,7 +222,7 @@ for (const driver of drivers)
         await world.task().run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'There is no room for it on the disk; please start it again later',
+          error: 'There is not enough disk space for it; please start it again later',
           resultUrl: null,
         });
         expect((await world.job(id)).finishedAt).to.not.equal(null);
@@ -237,7 +237,7 @@ for (const driver of drivers)
         await world.task({}, { store: { ...world.store, rejects: { ...world.store.rejects, many } } }).run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'There is no room for it on the disk; please start it again later',
+          error: 'There is not enough disk space for it; please start it again later',
         });
         expect(await readdir(world.dir)).to.deep.equal([]);
       });
@@ -289,7 +289,7 @@ for (const driver of drivers)
         world.state.room = false;
         await world.task().run();
         expect(world.notices.map(({ subject }) => subject)).to.deep.equal(['Your reject export has failed']);
-        expect(world.notices[0]?.text).to.contain('no room');
+        expect(world.notices[0]?.text).to.contain('not enough disk space');
       });
 
       it('is handed over after all when a crash came between it and the end of the job', async () => {

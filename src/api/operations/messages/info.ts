@@ -11,7 +11,7 @@ import { type Call, operation } from '../../operation.ts';
 import { str } from '../fields.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
-// Records of sent messages, and how rows become them.
+// Records of sent messages, and their conversion from rows.
 
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 const maybe = z.string().nullable();
@@ -19,24 +19,24 @@ const maybe = z.string().nullable();
 const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
 
 const fields = {
-  ts: z.int().meta({ description: 'when it was handed over, seconds since 1970' }),
+  ts: z.int().meta({ description: 'when it was submitted, in seconds since 1970' }),
   _id: str('the id of the message'),
   sender: str('the address of its From header'),
-  template: maybe.meta({ description: 'slug of the template that it was made of' }),
+  template: maybe.meta({ description: 'slug of its template' }),
   subject: z.string(),
   email: str('the recipient'),
   tags: z.array(z.string()),
   opens: z.int(),
   opens_detail: z
     .array(z.object(visit))
-    .meta({ description: 'the latest opens; who opened is known in /messages/info' }),
+    .meta({ description: 'the latest opens; only /messages/info knows who opened' }),
   clicks: z.int(),
   clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
   metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
-  subaccount: maybe.meta({ description: 'id of the subaccount (beyond the public ancestor)' }),
-  diag: maybe.meta({ description: 'what the server of the recipient said to a bounce (beyond the public ancestor)' }),
-  bounce_description: maybe.meta({ description: 'the kind of bounce (beyond the public ancestor)' }),
+  subaccount: maybe.meta({ description: 'id of the subaccount (not part of the Mandrill API)' }),
+  diag: maybe.meta({ description: 'reply of the receiving server, for a bounce (not part of the Mandrill API)' }),
+  bounce_description: maybe.meta({ description: 'the kind of bounce (not part of the Mandrill API)' }),
 };
 
 export const messageRecord = z.object(fields).meta({ title: 'message record' });
@@ -46,11 +46,11 @@ const infoRecord = z
     ...fields,
     smtp_events: z
       .array(z.object({ ts: z.int(), type: z.string(), diag: z.string() }))
-      .meta({ description: 'what happened while it was delivered: sent, deferred, bounced, soft-bounced' }),
+      .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
   })
   .meta({ title: 'message detail' });
 
-/** A message as a search finds it. */
+/** The record of a message as a search returns it. */
 export function toMessageRecord(row: SentMessageRow): z.input<typeof messageRecord> {
   const {
     sender,
@@ -88,7 +88,7 @@ export function toMessageRecord(row: SentMessageRow): z.input<typeof messageReco
 
 const NOBODY = { ip: null, location: null, ua: null };
 
-/** A message with what its events tell. */
+/** The record of a message with the details of its events. */
 function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
   const clicks = events
@@ -122,12 +122,11 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-/** A message that waits for its time. */
 const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
 
-/** Events of a message that its record is made of; a message that is opened more often shows the first. */
+/** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;
-/** Content is parsed and merged in the process that SMTP shares. */
+/** Content is parsed and merged in the process that also serves SMTP. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
 const ID = '5c1e0d0000000000000000000000000a';
@@ -201,7 +200,7 @@ const content = operation({
   summary: 'Shows the content of a message.',
   notes:
     'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
-    `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
+    `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
@@ -253,7 +252,7 @@ async function partsOf(outgoing: Outgoing, kept: MessageContent, call: Call<'Unk
   };
 }
 
-/** The draft is what messages/send wrote itself. */
+/** The draft is what messages/send wrote, as JSON. */
 function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
   const draft: Draft = JSON.parse(bytes.toString());
   const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
@@ -283,7 +282,7 @@ async function documentParts({ bytes, delivery: { recipient } }: MessageContent)
   };
 }
 
-/** Replaces merge tags as sending does; what cannot be merged stays as it was written. */
+/** Replaces merge tags as sending does; text that cannot be merged is returned unchanged. */
 function filler(
   { globalVars, rcptVars, mergeLanguage }: Outgoing,
   recipient: string,
@@ -302,5 +301,5 @@ function filler(
   };
 }
 
-/** One message that was sent. */
+/** Operations on one sent message. */
 export const messagesInfo = [info, content];

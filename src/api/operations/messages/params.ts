@@ -5,7 +5,7 @@ import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 
-// The parameters of the operations that send, as clients of the public ancestor write them.
+// The parameters of the sending operations, as Mandrill's clients write them.
 
 const MAX_TAGS = 100;
 /** Documented: a tag has at most 50 characters. */
@@ -44,7 +44,7 @@ const scalar = z.union([z.string(), z.number(), z.boolean()]);
 const map = <T extends z.ZodType>(value: T) =>
   z.union([z.record(z.string().max(255), value), z.array(z.never()).max(0)]);
 
-/** Lists and structs are for handlebars; what is in them is JSON. */
+/** Lists and structs are for handlebars; they may contain any JSON. */
 const content = z
   .union([scalar, z.array(z.unknown()), z.record(z.string(), z.unknown())])
   .transform((value, context) => {
@@ -70,7 +70,7 @@ const tag = z
   .max(LONGEST_TAG)
   .refine((value) => !value.startsWith('_'), 'Tags that begin with an underscore are reserved');
 
-/** Base64 in any alphabet that decoders take, with line breaks. */
+/** Base64 in the standard alphabet, with line breaks. */
 const BASE64 = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
 const LONGEST_BASE64 = 64 * 1024 * 1024;
 const file = z.object({
@@ -92,10 +92,10 @@ const headers = map(z.union([scalar, z.array(scalar).max(100)])).refine(
   'Please enter names of header fields: printable characters without spaces and colons',
 );
 
-/** Without this a message could use what belongs to another account. */
-const PROVEN = 'Used when the account verified it or a domain above it (/senders/verify-domain)';
+/** Otherwise a message could use a domain of another account. */
+const PROVEN = 'Used if the account verified it or a domain above it (/senders/verify-domain)';
 
-/** What `message` is made of. What it does not name is ignored. */
+/** The fields of `message`. Others are ignored. */
 const messageFields = {
   html: words,
   text: words,
@@ -110,26 +110,28 @@ const messageFields = {
   auto_text: flag,
   preserve_recipients: flag,
   auto_html: flag.meta({
-    description: 'makes HTML of the text for a message that has none: escaped, with paragraphs and links',
+    description: 'creates HTML from the text if the message has none: escaped, with paragraphs and links',
   }),
   inline_css: flag.meta({
     description:
-      'writes the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, and what costs too much, stays as it is',
+      'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too expensive to process, is left unchanged',
   }),
-  url_strip_qs: flag.meta({ description: 'clicks are told without the query of their URL; links lead to all of it' }),
+  url_strip_qs: flag.meta({
+    description: 'clicks are reported without the query of their URL; links lead to the full URL',
+  }),
   view_content_link: flag.meta({
     description:
-      'false: /messages/content does not show the message, and it is forgotten within minutes after all its recipients have it or cannot get it',
+      'false: /messages/content does not show the message, and it is deleted within minutes after its delivery has ended for all recipients',
   }),
   bcc_address: optional(z.string().max(1000)),
   tracking_domain: domain.meta({
     description: `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ours`,
   }),
   signing_domain: domain.meta({
-    description: "domain that signs (DKIM) instead of the sender's, when it is one of the account's with valid_signing",
+    description: "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
   }),
   return_path_domain: domain.meta({
-    description: `domain that bounces come back to instead of ours. ${PROVEN}, and an MX of it is ours`,
+    description: `domain that bounces are returned to instead of ours. ${PROVEN}, and an MX of it is ours`,
   }),
   merge: flag,
   merge_language: optional(z.enum(['mailchimp', 'handlebars'])),
@@ -148,14 +150,14 @@ const messageFields = {
       .transform((names) => names.filter((name) => name !== undefined)),
   ).meta({
     description:
-      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, where they do not say so themselves',
+      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless they already have them',
   }),
-  // Clients say that it may be a list; the first text counts.
+  // Clients document a list as well; the first text that is not empty counts.
   google_analytics_campaign: optional(
     z
       .union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)])
       .transform((value) => [value].flat().find((text) => text !== '')),
-  ).meta({ description: "value of utm_campaign; the sender's address when left out" }),
+  ).meta({ description: "value of utm_campaign; the sender's address if omitted" }),
   metadata: optional(map(scalar)),
   recipient_metadata: optional(
     z.array(z.object({ rcpt: z.string().max(1000), values: optional(map(scalar)) })).max(MAX_RECIPIENTS),
@@ -174,31 +176,31 @@ export const messageParam = z.object(messageFields).meta({
 
 export type MessageParam = z.output<typeof messageParam>;
 
-/** What all operations that send have beside the message. */
+/** The parameters of all sending operations besides the message. */
 export const sendingParams = {
   async: optional(z.boolean()).meta({
-    description: 'accepted and ignored: every message is queued, and safe on disk when the answer comes',
+    description: 'accepted and ignored: every message is queued, and safe on disk when the call returns',
   }),
   ip_pool: optional(z.string().max(255)).meta({
-    description: 'the pool of dedicated addresses to send from; the default pool when there is none of that name',
+    description: 'the pool of dedicated addresses to send from; the default pool if there is none of that name',
   }),
   send_at: optionalTime.meta({
-    description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; at once when that time has passed',
+    description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; immediately if that time has passed',
   }),
 };
 
-/** What became of each recipient. */
+/** The outcome for each recipient. */
 export const sentRecord = z
   .object({
     email: z.string().meta({ description: 'the recipient, as it was given' }),
     status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
     reject_reason: z.string().nullable().meta({
       description:
-        'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` for what is no address',
+        'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` if it is not an address',
     }),
     queued_reason: z.string().nullable().meta({
       description:
-        'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, as every message waits its turn in the queue',
+        'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every message goes through the queue',
     }),
     _id: z.string().meta({ description: 'the id of the message to this recipient' }),
   })

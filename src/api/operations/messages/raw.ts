@@ -29,19 +29,19 @@ import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit, toSentRecord } from './send.ts';
 
-// A message in its pieces, as records show it.
+// Records of the parts of a message.
 
 const file = { name: z.string(), type: z.string(), content: z.string() };
 
 export const attachmentRecord = z
   .object({ ...file, binary: z.boolean() })
-  .meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
+  .meta({ description: 'name, type and content; `binary`: the content is base64, otherwise text' });
 const imageRecord = z
   .object(file)
   .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
 export const headersRecord = z
   .record(z.string(), z.union([z.string(), z.array(z.string())]))
-  .meta({ description: 'the header; a field that comes several times is an array' });
+  .meta({ description: 'the header; a field that occurs several times is an array' });
 
 const parsedRecord = z
   .object({
@@ -57,7 +57,7 @@ const parsedRecord = z
   })
   .meta({ title: 'parsed message' });
 
-/** What parsing found, as a record. */
+/** The record of a parsed message. */
 export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedRecord> {
   const names = createNames();
   const images = parsed.files.filter(isImage);
@@ -84,7 +84,7 @@ function whole(text: Text): string {
   return typeof text === 'string' ? text : [...text()].join('');
 }
 
-/** By name as written titles; without a prototype, so that a field can have any name. */
+/** Values by field name in title case; without a prototype, so that a field can have any name. */
 function toHeaders(fields: readonly HeaderField[]): Record<string, string | string[]> {
   const found: Record<string, string | string[]> = Object.create(null);
   for (const { name, value } of fields) {
@@ -97,7 +97,7 @@ function toHeaders(fields: readonly HeaderField[]): Record<string, string | stri
   return found;
 }
 
-/** An image that belongs into the text, not beside it. */
+/** Whether it is an inline image and not an attachment. */
 function isImage({ type, disposition, contentId }: FilePart): boolean {
   return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
@@ -121,14 +121,14 @@ function bytesOf(content: Content): Buffer {
 const RAW =
   'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
 
-/** Parsing shares the process with SMTP: what is larger would hold it up. */
+/** Parsing shares the process with SMTP; larger documents would hold it up. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024;
-/** Characters of a From field that are looked at; no name comes near. */
+/** Maximum characters of a From field; longer ones are not parsed. Real names are far shorter. */
 const LONGEST_FROM = 4096;
 
 const rawMessage = z.string().min(1, PLEASE_ENTER).meta({ description: 'the full MIME document' });
 
-/** What the header of a document says of its sender, and asks for itself. */
+/** What the header of a document contains: author, subject and X-MC-* options. */
 interface Head {
   readonly from: Mailbox | undefined;
   readonly subject: string;
@@ -216,14 +216,14 @@ const sendRaw = operation({
   large: true,
   params: {
     raw_message: rawMessage,
-    from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
+    from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header if omitted' }),
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
     to: optional(
       z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
-    ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
+    ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers if omitted' }),
     ...sendingParams,
     return_path_domain: domain.meta({
-      description: 'domain that bounces come back to, as in the message of /messages/send',
+      description: 'domain that bounces are returned to, as in the message of /messages/send',
     }),
   },
   returns: z.array(sentRecord),
@@ -310,5 +310,5 @@ const parse = operation({
   },
 });
 
-/** Sending and reading whole MIME documents. */
+/** Sending and parsing raw MIME documents. */
 export const messagesRaw = [sendRaw, parse];

@@ -10,7 +10,7 @@ import { keyOf } from './send.ts';
 const scheduledRecord = z
   .object({
     _id: z.string().meta({ description: 'the id of the message' }),
-    created_at: time('when it was handed over'),
+    created_at: time('when it was submitted'),
     send_at: time('when it is to be sent'),
     from_email: z.string(),
     to: z.string(),
@@ -37,7 +37,7 @@ function toScheduledRecord({
 }
 
 const messageId = text(255).meta({
-  description: 'id of the message, as the answer of sending or /messages/list-scheduled had it',
+  description: 'id of the message, as returned by sending or by /messages/list-scheduled',
 });
 
 const EXAMPLE = {
@@ -49,7 +49,7 @@ const EXAMPLE = {
   subject: 'example subject',
 };
 
-/** A message that may not have left yet. */
+/** Returns the row of a scheduled message, which may have left already. Throws Unknown_Message. */
 async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
   const row = await store.scheduled.one({ id });
   if (!row) throw refuse('Unknown_Message', id);
@@ -97,7 +97,7 @@ const reschedule = operation({
   path: '/messages/reschedule',
   summary: 'Reschedules a message.',
   notes:
-    'With a time in the past it is sent at once, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
+    'With a time in the past it is sent immediately, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
@@ -113,5 +113,5 @@ const reschedule = operation({
   },
 });
 
-/** Messages that wait for their time. */
+/** Scheduled messages. */
 export const messagesScheduled = [list, cancel, reschedule];

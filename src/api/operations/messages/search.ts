@@ -17,16 +17,16 @@ const DEFAULT_DAYS = 7;
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 const MAX_FILTER = 1000;
-/** Messages that one search looks through. Everything else is for an export. */
+/** Maximum messages that one search scans. For more, use an export. */
 const MAX_SCANNED = 100_000;
 const PAGE = 200;
 
 const filterParams = {
   query: optional(z.string().max(4000)).meta({
     description:
-      'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *',
+      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if omitted or *',
   }),
-  date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
+  date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago if omitted' }),
   date_to: optionalEndTime.meta({
     description: 'messages of this time or earlier; a date alone means all of that day',
   }),
@@ -45,7 +45,7 @@ interface Filter {
   readonly api_keys?: readonly string[] | undefined;
 }
 
-/** The messages that a filter means, the newest first. */
+/** The messages that match a filter, newest first. */
 async function* matching(filter: Filter, { store, now, invalid }: Call<never>): AsyncGenerator<SentMessageRow> {
   const before = filter.date_to ?? new Date(now().getTime() + 1000);
   const from = filter.date_from ?? withinCalendar(before.getTime() - DEFAULT_DAYS * DAY_MS);
@@ -80,8 +80,8 @@ function toMatcher({
 }
 
 /**
- * The store has no cursors, and many messages may share one millisecond: after a full page comes the rest of its last
- * moment, by id.
+ * The store has no cursors, and many messages may share one millisecond: after a full page, the rest of its last
+ * millisecond is read by id.
  */
 async function* pagesBackwards(
   { messages }: AccountStore,
@@ -186,7 +186,7 @@ const searchTimeSeries = operation({
   },
 });
 
-/** What one message counts. What bounced or was complained about later had been sent before. */
+/** The counts of one message. Complaints and unsubscribes are of messages that had been sent. */
 function countsOf({ state, opens, clicks }: SentMessageRow): Counts {
   const is = (...states: readonly SentMessageRow['state'][]) => Number(states.includes(state));
   return {
@@ -218,22 +218,22 @@ function add(a: Counts, b: Counts): Counts {
   };
 }
 
-/** Looking for messages that were sent. */
+/** Searches in sent messages. */
 export const messagesSearch = [search, searchTimeSeries];
 
-// The query language of /messages/search: words that all have to be found, `field:value`, quotes, `-` in front for
-// "not", OR between.
+// The query language of /messages/search: words that must all match, `field:value`, quotes, a prefix `-` for "not", OR
+// between words.
 
-/** Whether a message is meant. */
+/** Whether a message matches. */
 type Matches = (row: SentMessageRow) => boolean;
 
 const MAX_TERMS = 50;
-// A word, perhaps with a field in front; quotes hold words together.
+// A word, optionally with a field in front; quotes keep words together.
 const TERM = /(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/gi;
 
 type TextsOf = (row: SentMessageRow) => readonly string[];
 
-/** Fields that are searched in, and those that have to be the same. */
+/** Fields that must contain the value, and fields that must equal it. */
 const WITHIN: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
   ['email', ({ email }) => [email]],
   ['full_email', ({ email }) => [email]],
@@ -250,7 +250,7 @@ const SAME: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
 const ANYWHERE = ({ email, sender, subject, tags }: SentMessageRow) => [email, sender, subject, ...tags];
 
 /**
- * Reads a query. An empty one, and `*`, mean every message. A field that is not known is a metadata field
+ * Parses a query. An empty one and `*` match every message. A field that is not listed above is a metadata field
  * (`u_name:value`), or plain text.
  */
 function parseQuery(query: string): Matches {
@@ -295,7 +295,7 @@ function toWithin(of: TextsOf, wanted: string): Matches | undefined {
   return bare === '' ? undefined : (row) => of(row).some((text) => text.toLowerCase().includes(bare));
 }
 
-/** A `*` at the end means the beginning. */
+/** Matches the whole value, or its beginning if `wanted` ends with `*`. */
 function toSame(of: TextsOf, wanted: string): Matches {
   const prefix = wanted.endsWith('*') ? wanted.slice(0, -1) : undefined;
   return (row) =>

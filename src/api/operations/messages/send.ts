@@ -26,14 +26,14 @@ type Sent = z.input<typeof sentRecord>;
 type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 
 const NOTES =
-  `Every recipient gets a message of its own, with an id of its own; up to ${MAX_RECIPIENTS}. The answer comes when the message is safe on disk. ` +
-  'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. ' +
-  'Merge tags are replaced when `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
-  'What is no template of that language is a ValidationError; one that grows too large or costs too much is found when it is composed, and its recipient is rejected as `invalid`. ' +
-  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours. ' +
+  `Every recipient (up to ${MAX_RECIPIENTS}) gets a separate message with its own id. The call returns once the message is safe on disk. ` +
+  'Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all others are `queued`, or `scheduled` if `send_at` is in the future. ' +
+  'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
+  'A text that is not a template of that language is a ValidationError; if the message turns out too large or too expensive when it is composed, its recipient is rejected as `invalid`. ' +
+  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ours. ' +
   'A from_email below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
-/** What became of a submission, as a record, or the refusal of it. */
+/** Submits a message and returns the outcome for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
 export async function submit(
   submission: Parameters<Call<SendErrors>['messages']['submit']>[0],
   call: Call<SendErrors>,
@@ -45,7 +45,7 @@ export async function submit(
   throw call.refuse('ServiceUnavailable');
 }
 
-/** One recipient of a submission as the API shows it. */
+/** The record of one recipient of a submission. */
 export function toSentRecord({ email, status, rejectReason, queuedReason, id }: RecipientOutcome): Sent {
   return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
 }
@@ -69,7 +69,7 @@ async function sendDraft(
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
   const sent = await submit({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
-  // Recipients that were named twice are answered once; the copy that nobody is to know of is not answered.
+  // A recipient named twice is reported once; the hidden copy to bcc_address is not reported.
   const named = new Set(message.to.map(({ email }) => email.trim()));
   return sent.filter(({ email }) => named.has(email)).map(toSentRecord);
 }
@@ -172,7 +172,7 @@ const sendTemplate = operation({
   },
 });
 
-/** Sending what is written in parts. */
+/** Sending messages composed from parts. */
 export const messagesSend = [send, sendTemplate];
 
 /** A template whose regions are filled. */
@@ -181,13 +181,13 @@ interface FilledTemplate {
   readonly content: TemplateContent;
 }
 
-/** What a call is about beside the message. */
+/** The parameters of a call besides the message. */
 interface Sending {
   readonly pool: string | undefined;
   readonly template: FilledTemplate | null;
 }
 
-/** What is asked of a message, and the message itself. Fields of the message win over those of its template. */
+/** The options of a message. Fields of the message take precedence over those of its template. */
 function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
@@ -234,7 +234,7 @@ function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
   });
 }
 
-/** The body. A message without content is an empty text, as a mail program would send it. */
+/** The content. A message without any gets an empty text, as from a mail client. */
 function toDraft(message: MessageParam, template: FilledTemplate | null): Draft {
   const html = orNull(template?.content.code) ?? orNull(message.html);
   const text = orNull(message.text) ?? orNull(template?.content.text);
@@ -257,12 +257,12 @@ const IMPORTANT = [
   ['Importance', 'High'],
 ] as const;
 
-/** The recipient that gets a copy without the others knowing. */
+/** The recipient in bcc_address, who gets a hidden copy. */
 function copyOf({ bcc_address: copy }: MessageParam): Draft['to'] {
   return copy === undefined || copy.trim() === '' ? [] : [{ email: copy.trim(), name: null, type: 'bcc' }];
 }
 
-/** A copy of a message to one person reads as that person's. */
+/** The copy of a message to a single recipient uses the merge variables of that recipient. */
 function varsOfCopy({
   bcc_address: copy = '',
   merge_vars: vars = [],
@@ -276,7 +276,7 @@ function varsOfCopy({
   return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
 }
 
-/** Given variables are a wish to have tags replaced, whatever `merge` says (documented). */
+/** Variables imply merging, whatever `merge` says (documented). */
 function wantsMerge({ merge = false, global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
   return merge || global.length > 0 || own.length > 0;
 }
@@ -289,8 +289,8 @@ function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickT
 type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
 
 /**
- * Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is
- * nothing.
+ * Converts values to text, except for handlebars, where conditions may test their type: in mailchimp, a list becomes
+ * its values and a struct an empty text.
  */
 function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
   return vars.map(({ name, content = '' }) => ({
@@ -300,7 +300,8 @@ function toMergeVars(vars: Variables, language: MergeLanguage | undefined): read
 }
 
 /**
- * Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong.
+ * Checks that the texts of a message are templates of its merge language. Throws a ValidationError that says what is
+ * wrong.
  */
 async function checkTemplates(
   { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
@@ -342,7 +343,7 @@ function toFile(
   return { name, type: orNull(type) ?? otherwise, content: content.replace(/\s+/g, '') };
 }
 
-/** How merge variables and metadata find their recipient. */
+/** The key by which merge variables and metadata find their recipient. */
 export function keyOf(email: string): string {
   return readRecipient(email)?.key ?? email.trim().toLowerCase();
 }
@@ -351,7 +352,7 @@ function oneLine(text: string): string {
   return text.replace(/[\r\n]+[ \t]*/g, ' ');
 }
 
-/** Clients send an empty text for what is not set. */
+/** Clients send an empty text for a value that is not set. */
 function orNull(value: string | null | undefined): string | null {
   return value === undefined || value === null || value === '' ? null : value;
 }

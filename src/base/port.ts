@@ -1,0 +1,72 @@
+import type { MessagePort, Transferable } from 'node:worker_threads';
+import { frozen } from './frozen.ts';
+import { type Call, callByName, createCalls, type Reply } from './worker.ts';
+
+// Functions of one thread, called by name from another, over a port; worker.ts calls those of a thread that it started,
+// this is for the other direction. Calls and replies travel in batches, because each message wakes a thread.
+
+/** The end that asks. */
+export interface Asker {
+  /** Rejects with what the function threw, as text. */
+  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
+  ask(name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any>;
+  /** A call without a reply. It waits some milliseconds for others to travel with. */
+  tell(name: string, args: readonly unknown[]): void;
+  close(): void;
+}
+
+type Kind = 'done' | 'failed';
+
+export function askOver(port: MessagePort): Asker {
+  const calls = createCalls<Kind>('turn', (batch, transfer) => port.postMessage(batch, transfer));
+  port.on('message', (replies: readonly Reply<Kind>[]) => calls.settle(replies));
+  return frozen({
+    ask: (name, args, transfer) =>
+      new Promise((resolve, reject) => {
+        const settle = ({ kind, value }: { readonly kind: Kind | 'died'; readonly value: unknown }) =>
+          kind === 'done' ? resolve(value) : reject(new Error(`${name}: ${value}`));
+        calls.call(name, args, settle, transfer);
+      }),
+    tell: (name, args) => calls.tell(name, args, true),
+    close() {
+      port.close();
+      calls.giveUp('the port is closed');
+    },
+  });
+}
+
+/** The end that answers, with the functions of `table`. What a call without a reply throws goes to `fault`. */
+export function answerOver(port: MessagePort, table: object, fault: (error: unknown) => void): { close(): void } {
+  let replies: Reply<Kind>[] = [];
+
+  function reply(one: Reply<Kind>): void {
+    replies.push(one);
+    if (replies.length > 1) return;
+    // What one turn of the loop brings shares a message.
+    setImmediate(() => {
+      const batch = replies;
+      replies = [];
+      port.postMessage(batch);
+    });
+  }
+
+  function answer(call: Call): void {
+    const [n] = call;
+    const failed = (error: unknown) => {
+      if (n === 0) fault(error);
+      else reply([n, 'failed', error instanceof Error ? error.message : String(error)]);
+    };
+    try {
+      const found = callByName(table, call);
+      if (found instanceof Promise) found.then((value) => reply([n, 'done', value])).catch(failed);
+      else if (n !== 0) reply([n, 'done', found]);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  port.on('message', (calls: readonly Call[]) => {
+    for (const call of calls) answer(call);
+  });
+  return { close: () => port.close() };
+}

@@ -1,0 +1,173 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { networkOf } from '../base/networks.ts';
+import type { ListenerSettings } from './listener.ts';
+import { REFUSALS, type Reply } from './replies.ts';
+import type { Meters } from './session-log.ts';
+
+/** Who may come in: counts the sessions of a listener, on whichever threads they are. */
+export interface Admission {
+  open(): void;
+  close(): void;
+  /** Takes a place among all sessions and, unless a proxy has yet to name the client, one of its address. */
+  enter(client: string, behindProxy: boolean): Entry | Promise<Entry>;
+}
+
+/** A place, or why there is none. */
+export type Entry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: Place };
+
+/** The place of one session. */
+export interface Place {
+  /** The proxy has named the client. A refusal gives the place back. */
+  nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
+  /** Gives the place back; may be called again. */
+  leave(): void;
+}
+
+/** `Admission` on the thread that counts, which answers at once. */
+export interface Counting extends Admission {
+  enter(client: string, behindProxy: boolean): CountedEntry;
+  /** Notes that a client is turned away for another reason. */
+  refuse(refused: Reply, client: string): { readonly refused: Reply };
+}
+
+export type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
+
+export interface CountedPlace extends Place {
+  nameClient(client: string): Reply | undefined;
+}
+
+interface AdmissionParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly meters: Pick<Meters, 'refused'>;
+}
+
+/** Clients turned away are logged once in this time; the rest goes to debug. */
+const QUIET_MS = 1_000;
+
+export function createAdmission(
+  settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress' | 'maxLoopLagMs'>,
+  { clock, log, meters }: AdmissionParts,
+): Counting {
+  const lag = createLagProbe(settings.maxLoopLagMs, clock);
+  const caps = createCaps(settings);
+  let loggedAt = -Infinity;
+
+  function refuse(refused: Reply, client: string): { readonly refused: Reply } {
+    const now = clock.monotonic();
+    const write = now - loggedAt >= QUIET_MS ? log.info : log.debug;
+    if (write === log.info) loggedAt = now;
+    meters.refused(refused);
+    write('smtp.refused', { client, reply: refused.line.trimEnd() });
+    return { refused };
+  }
+
+  function takePlace(): CountedPlace {
+    let key: string | undefined;
+    let left = false;
+    const leave = () => {
+      if (left) return;
+      left = true;
+      caps.leave();
+      if (key !== undefined) caps.leaveFrom(key);
+    };
+    return frozen({
+      nameClient(client) {
+        const network = networkOf(client);
+        const refused = caps.enterFrom(network);
+        if (!refused) key = network;
+        else leave();
+        return refused && refuse(refused, client).refused;
+      },
+      leave,
+    });
+  }
+
+  return frozen({
+    open: lag.start,
+    close: lag.stop,
+    refuse,
+    enter(client, behindProxy): CountedEntry {
+      const refused = lag.lagging() ? REFUSALS.busy : caps.enter();
+      if (refused) return refuse(refused, client);
+      const place = takePlace();
+      const over = behindProxy ? undefined : place.nameClient(client);
+      return over ? { refused: over } : { place };
+    },
+  });
+}
+
+/** Counts sessions, in all and by address. */
+interface Caps {
+  /** Takes a place, or answers why there is none. */
+  enter(): Reply | undefined;
+  leave(): void;
+  /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
+  enterFrom(key: string): Reply | undefined;
+  leaveFrom(key: string): void;
+}
+
+function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>): Caps {
+  let all = 0;
+  const byKey = new Map<string, number>();
+  return frozen({
+    enter() {
+      if (all >= settings.maxSessions) return REFUSALS.tooManySessions;
+      all++;
+      return undefined;
+    },
+    leave() {
+      all--;
+    },
+    enterFrom(key) {
+      const there = byKey.get(key) ?? 0;
+      if (there >= settings.maxSessionsPerAddress) return REFUSALS.tooManyFromAddress;
+      byKey.set(key, there + 1);
+      return undefined;
+    },
+    leaveFrom(key) {
+      const left = (byKey.get(key) ?? 1) - 1;
+      if (left > 0) byKey.set(key, left);
+      else byKey.delete(key);
+    },
+  });
+}
+
+const PROBE_MS = 100;
+/** How long the loop must lag before new sessions are put off: a single long pause is no overload. */
+const PATIENCE_MS = 1000;
+
+/** Watches how late timers come, which is how late everything comes. */
+export interface LagProbe {
+  start(): void;
+  stop(): void;
+  /** Whether the loop has lagged by more than the limit for a second. */
+  lagging(): boolean;
+}
+
+export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
+  let cancel: (() => void) | undefined;
+  let laggingSince: number | undefined;
+
+  function probe() {
+    const due = clock.monotonic() + PROBE_MS;
+    cancel = clock.after(PROBE_MS, () => {
+      if (clock.monotonic() - due <= maxLagMs) laggingSince = undefined;
+      else laggingSince ??= due;
+      probe();
+    });
+  }
+
+  return frozen({
+    start() {
+      if (!cancel) probe();
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
+    lagging: () => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
+  });
+}

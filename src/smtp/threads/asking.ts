@@ -1,0 +1,228 @@
+import { isMarkedAsUntransferable } from 'node:worker_threads';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { EventName, Fields, Log } from '../../base/log.ts';
+import type { Asker } from '../../base/port.ts';
+import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
+import type { Address } from '../../mail/address.ts';
+import type { Body } from '../../queue/delivery.ts';
+import { type Blobs, isTight } from '../../queue/disk/bodies.ts';
+import { type Admission, type CountedPlace, createLagProbe, type Entry, type Place } from '../admission.ts';
+import type { Desk, LocalDesk, RoutedHere } from '../desk.ts';
+import { nameOfRefusal, REFUSALS, type RefusalName, type Reply } from '../replies.ts';
+import type { Meters } from '../session-log.ts';
+
+// What sessions on a thread ask the main thread, both ends. Everything is counted and decided there, so that limits and
+// numbers are the same however many threads there are; bodies are collected on the thread and handed over.
+
+/** What a thread asks and tells. It numbers the places of its sessions; refusals travel by their names. */
+interface Questions {
+  enter(n: number, client: string, behindProxy: boolean, busy: boolean): RefusalName | null;
+  nameClient(n: number, client: string): RefusalName | null;
+  leave(n: number): void;
+  route(address: Address): RouteAnswer;
+  accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
+  opened(): void;
+  closed(): void;
+  secured(version: string | null): void;
+  refused(name: RefusalName): void;
+  log(level: 'info' | 'debug', event: EventName, fields: Fields): void;
+  /** Answered behind everything that was told before. */
+  flush(): void;
+}
+
+type RouteAnswer =
+  | { readonly match: Match }
+  | { readonly match?: undefined; readonly refused: RefusalName; readonly owner: string | undefined };
+
+/** Memory that the main thread writes: what MAIL asks for, which is not worth a question. */
+const ROOM = 0;
+export const NOTICES_BYTES = Int32Array.BYTES_PER_ELEMENT;
+
+export function writeRoom(notices: SharedArrayBuffer, hasRoom: boolean): void {
+  Atomics.store(new Int32Array(notices), ROOM, Number(hasRoom));
+}
+
+/** The main thread's end for one thread. */
+interface Answers {
+  readonly table: Questions;
+  /** Sessions that the thread has. */
+  sessions(): number;
+  /** The thread has died, and its sessions with it. */
+  release(): void;
+}
+
+export function createAnswers(
+  { desk, meters, log }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log },
+  notices: SharedArrayBuffer,
+): Answers {
+  const places = new Map<number, CountedPlace>();
+  let open = 0;
+  let gone = false;
+  const look = () => writeRoom(notices, desk.hasRoom());
+  return frozen({
+    table: frozen({
+      enter(n, client, behindProxy, busy) {
+        if (gone) return named(REFUSALS.shutdown);
+        look();
+        const { admission } = desk;
+        const entry = busy ? admission.refuse(REFUSALS.busy, client) : admission.enter(client, behindProxy);
+        if (entry.refused) return named(entry.refused);
+        places.set(n, entry.place);
+        return null;
+      },
+      nameClient(n, client) {
+        const refused = places.get(n)?.nameClient(client);
+        if (!refused) return null;
+        places.delete(n);
+        return named(refused);
+      },
+      leave(n) {
+        places.get(n)?.leave();
+        places.delete(n);
+      },
+      route(address) {
+        look();
+        const found = desk.route(address);
+        return found.refused ? { refused: named(found.refused), owner: found.owner } : { match: found.value };
+      },
+      accept: (messageId, arrival, routed, body) => desk.acceptance.accept(messageId, arrival, routed, body),
+      opened() {
+        if (gone) return;
+        open++;
+        meters.opened();
+      },
+      closed() {
+        if (gone) return;
+        open--;
+        meters.closed();
+      },
+      secured: meters.secured,
+      refused: (name) => meters.refused(REFUSALS[name]),
+      log: (level, event, fields) => log[level](event, fields),
+      flush() {},
+    } satisfies Questions),
+    sessions: () => open,
+    release() {
+      gone = true;
+      for (; open > 0; open--) meters.closed();
+      for (const place of places.values()) place.leave();
+      places.clear();
+    },
+  });
+}
+
+function named(refusal: Reply): RefusalName {
+  return nameOfRefusal(refusal) ?? 'fault';
+}
+
+interface AskingParts {
+  readonly asker: Asker;
+  readonly notices: SharedArrayBuffer;
+  readonly maxLoopLagMs: number;
+  /** Where bodies are collected. */
+  readonly bodies: Blobs;
+  readonly ids: Ids;
+  readonly clock: Clock;
+  /** Writes at once. */
+  readonly log: Log;
+}
+
+/** The thread's end: a desk, meters and a log that ask and tell the main thread. */
+export function createAskingDesk(parts: AskingParts): {
+  readonly desk: Desk;
+  readonly meters: Meters;
+  readonly log: Log;
+} {
+  const { asker, notices } = parts;
+  const cells = new Int32Array(notices);
+  const ask = <K extends keyof Questions>(
+    name: K,
+    ...args: Parameters<Questions[K]>
+  ): Promise<Awaited<ReturnType<Questions[K]>>> => asker.ask(name, args);
+  const tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => asker.tell(name, args);
+
+  return {
+    desk: frozen({
+      admission: createAskingAdmission(parts, ask, tell),
+      hasRoom: () => Atomics.load(cells, ROOM) !== 0,
+      async route(address): Promise<RoutedHere> {
+        const answer = await ask('route', address);
+        return answer.match ? { value: answer.match } : { refused: REFUSALS[answer.refused], owner: answer.owner };
+      },
+      acceptance: createAskingAcceptance(parts),
+    }),
+    meters: frozen({
+      opened: () => tell('opened'),
+      closed: () => tell('closed'),
+      secured: (version) => tell('secured', version),
+      refused: (reply) => tell('refused', named(reply)),
+      certificate() {},
+    }),
+    // Most lines travel with the questions; what is urgent goes at once.
+    log: frozen({
+      ...parts.log,
+      info: (event, fields = {}) => tell('log', 'info', event, fields),
+      debug: (event, fields = {}) => tell('log', 'debug', event, fields),
+    }),
+  };
+}
+
+type Ask = <K extends keyof Questions>(
+  name: K,
+  ...args: Parameters<Questions[K]>
+) => Promise<Awaited<ReturnType<Questions[K]>>>;
+type Tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => void;
+
+function createAskingAdmission({ maxLoopLagMs, clock }: AskingParts, ask: Ask, tell: Tell): Admission {
+  // That of this thread; the main thread looks at its own.
+  const lag = createLagProbe(maxLoopLagMs, clock);
+  let last = 0;
+  return frozen({
+    open: lag.start,
+    close: lag.stop,
+    async enter(client, behindProxy): Promise<Entry> {
+      const n = ++last;
+      const refused = await ask('enter', n, client, behindProxy, lag.lagging());
+      if (refused !== null) return { refused: REFUSALS[refused] };
+      let left = false;
+      const place: Place = frozen({
+        async nameClient(name) {
+          const reason = await ask('nameClient', n, name);
+          return reason === null ? undefined : REFUSALS[reason];
+        },
+        leave() {
+          if (!left) tell('leave', n);
+          left = true;
+        },
+      });
+      return { place };
+    },
+  });
+}
+
+function createAskingAcceptance({ asker, bodies, ids }: AskingParts): Desk['acceptance'] {
+  return frozen({
+    begin() {
+      const messageId = ids.message();
+      return { messageId, body: bodies.writer(messageId) };
+    },
+    async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
+      const { given, transfer } = handOver(body);
+      const result: AcceptResult = await asker.ask('accept', [messageId, arrival, routed, given], transfer);
+      if (result.outcome === 'accepted') bodies.claim(body);
+      return result;
+    },
+  });
+}
+
+/** Memory changes its owner uncopied; a piece of something larger is copied first. */
+function handOver(body: Body): { readonly given: Body; readonly transfer: readonly ArrayBuffer[] } {
+  if (body.kind === 'blob') return { given: body, transfer: [] };
+  const { buffer } = body.bytes;
+  if (buffer instanceof ArrayBuffer && isTight(body.bytes) && !isMarkedAsUntransferable(buffer))
+    return { given: body, transfer: [buffer] };
+  const bytes = new Uint8Array(body.bytes);
+  return { given: { kind: 'inline', bytes }, transfer: [bytes.buffer] };
+}

@@ -1,0 +1,115 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import { askOver } from '../../base/port.ts';
+import { type Call, callByName, type Protocol, serveThread } from '../../base/worker.ts';
+import type { Blobs } from '../../queue/disk/bodies.ts';
+import { createInboundSide } from '../inbound.ts';
+import {
+  createSessions,
+  type ListenEntry,
+  type Listener,
+  type ListenerSettings,
+  type Place,
+  type TlsSettings,
+} from '../listener.ts';
+import { createAskingDesk } from './asking.ts';
+
+/** What the main thread can ask of a thread with sessions; see `Listener`. */
+export interface ThreadCalls {
+  start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<Place[]>;
+  stop(graceMs: number | undefined): Promise<void>;
+  reload(tls: TlsSettings | undefined): Promise<void>;
+  /** Shows that it is not stuck. */
+  ping(): void;
+}
+
+export interface SmtpThread<Own> extends Protocol {
+  readonly data: {
+    readonly settings: ListenerSettings;
+    readonly notices: SharedArrayBuffer;
+    /** What composition/ starts it with. */
+    readonly own: Own;
+    /** Its number: each has files of its own. */
+    readonly number: number;
+  };
+  readonly call: Call;
+  readonly kind: 'done' | 'failed';
+  readonly ready: undefined;
+  readonly news: never;
+}
+
+/** What composition/ hands a thread. */
+interface ThreadParts {
+  readonly bodies: Blobs;
+  readonly ids: Ids;
+  readonly clock: Clock;
+}
+
+/** Runs a thread with sessions. */
+export function serveSessions<Own>(open: (own: Own, number: number) => ThreadParts): void {
+  serveThread<SmtpThread<Own>>(({ settings, notices, own, number }, line) => {
+    const parts = open(own, number);
+    let listener: Listener | undefined;
+    let close = () => {};
+    /** Resolves when everything that was told before is there. */
+    let flush = async () => {};
+
+    const table: ThreadCalls = {
+      async start(port, listen, tls) {
+        const asker = askOver(port);
+        close = asker.close;
+        flush = () => asker.ask('flush', []);
+        const asking = createAskingDesk({
+          ...parts,
+          asker,
+          notices,
+          maxLoopLagMs: settings.maxLoopLagMs,
+          log: line.log,
+        });
+        const { clock } = parts;
+        const side = createInboundSide(settings, asking);
+        listener = createSessions(
+          side,
+          { ...settings, listen, tls },
+          { ...asking, admission: asking.desk.admission, clock },
+        );
+        await listener.start();
+        return listener.addresses();
+      },
+      async stop(graceMs) {
+        await listener?.stop(graceMs);
+        await flush();
+      },
+      reload: async (tls) => listener?.reload(tls),
+      ping() {},
+    };
+
+    async function obey(call: Call): Promise<void> {
+      const [n] = call;
+      try {
+        line.reply([[n, 'done', await callByName(table, call)]]);
+      } catch (error) {
+        line.reply([[n, 'failed', toPlain(error)]]);
+      }
+    }
+    return {
+      ready: undefined,
+      take(calls) {
+        for (const call of calls) void obey(call);
+      },
+      end: () => close(),
+    };
+  });
+}
+
+/** A fault with what tells it apart, which a copy of the error would lose. */
+export interface PlainFault {
+  readonly message: string;
+  readonly code: string | undefined;
+}
+
+function toPlain(error: unknown): PlainFault {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
+  return { message: error instanceof Error ? error.message : String(error), code };
+}

@@ -1,0 +1,314 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { frozen } from '../../base/frozen.ts';
+import type { Counter } from '../../base/metrics.ts';
+import { answerOver } from '../../base/port.ts';
+import { startThread, type Thread, type ThreadEnd } from '../../base/worker.ts';
+import { checkTls } from '../connection.ts';
+import type { LocalDesk } from '../desk.ts';
+import {
+  FAREWELL_MS,
+  GRACE_MS,
+  type ListenEntry,
+  type Listener,
+  type ListenerDeps,
+  type ListenerSettings,
+  type Place,
+  type TlsSettings,
+} from '../listener.ts';
+import type { Meters } from '../session-log.ts';
+import { createAnswers, NOTICES_BYTES, writeRoom } from './asking.ts';
+import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
+
+interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'metrics'> {
+  readonly desk: LocalDesk;
+  readonly meters: Meters;
+}
+
+/** How often threads are looked at, and told whether the disk has room; that they hear with each question too. */
+const LOOK_MS = 1000;
+/** A thread that is silent for so many looks hangs. Looks and not time: a machine may have been asleep. */
+const MOST_SILENT = 30;
+/** A thread that lived for less than this is not started again at once. */
+const STEADY_MS = 10_000;
+const AGAIN_MS = 1000;
+/** How long a thread may take to end behind its last session. */
+const END_MS = 2000;
+/** Megabytes of heap that a thread may have: so many, and so many for each session that there can be. */
+const HEAP_MB = 256;
+const HEAP_MB_PER_SESSION = 0.05;
+const YOUNG_MB = 16;
+const TICKET_BYTES = 48;
+
+/**
+ * Listens with the sessions on threads. What they ask is answered here, where everything is counted. A thread that dies
+ * takes its sessions with it and nothing that was answered with 250; another one takes its place.
+ */
+export function createThreadedListener(settings: ListenerSettings, deps: ThreadsDeps): Listener {
+  const { desk, meters, clock, metrics } = deps;
+  const notices = new SharedArrayBuffer(NOTICES_BYTES);
+  const died = metrics.counter('postern_smtp_threads_died_total');
+  const shared = { ...deps, notices, died };
+  let places: readonly Place[] = [];
+  let tls: TlsSettings | undefined;
+  let stopping = false;
+  let cancelLook = () => {};
+  const threads = Array.from({ length: deps.threads.count }, (_, number) =>
+    createSlot(number, settings, shared, () => ({ listen: toShared(settings.listen, places), tls })),
+  );
+
+  function look(): void {
+    writeRoom(notices, desk.hasRoom());
+    for (const thread of threads) thread.look();
+    cancelLook = clock.after(LOOK_MS, look);
+  }
+
+  function useTls(next: TlsSettings | undefined): void {
+    // Before anything is changed, because it throws.
+    if (next) checkTls(next);
+    tls = next && { ...next, ticketKeys: randomBytes(TICKET_BYTES) };
+    meters.certificate(next?.cert);
+  }
+
+  async function stop(graceMs = GRACE_MS): Promise<void> {
+    stopping = true;
+    cancelLook();
+    desk.admission.close();
+    await Promise.all(threads.map((thread) => thread.stop(graceMs)));
+  }
+
+  return frozen({
+    async start() {
+      useTls(settings.tls);
+      for (const entry of settings.listen) await mustBeFree(entry);
+      look();
+      desk.admission.open();
+      try {
+        // The first one finds the ports where none is given.
+        const [first, ...others] = threads;
+        places = (await first?.start()) ?? [];
+        await Promise.all(others.map((thread) => thread.start()));
+      } catch (error) {
+        await stop(0);
+        throw error;
+      }
+    },
+    stop,
+    addresses: () => [...places],
+    async reload(next) {
+      useTls(next);
+      await Promise.all(threads.map((thread) => thread.reload(tls)));
+    },
+    healthy: () => !stopping && threads.some((thread) => thread.listening()),
+  });
+}
+
+/** Threads share a port by SO_REUSEPORT, so none of them would notice that somebody else has it. */
+async function mustBeFree(entry: ListenEntry): Promise<void> {
+  if ('fd' in entry || entry.port === 0) return;
+  const server = createServer();
+  await once(server.listen({ host: entry.host, port: entry.port }), 'listening');
+  server.close();
+  await once(server, 'close');
+}
+
+function toShared(listen: readonly ListenEntry[], places: readonly Place[]): ListenEntry[] {
+  return listen.map((entry, i) => {
+    if ('fd' in entry) return { fd: entry.fd, shared: true };
+    return { host: entry.host, port: places[i]?.port ?? entry.port, shared: true };
+  });
+}
+
+interface SlotParts extends ThreadsDeps {
+  readonly notices: SharedArrayBuffer;
+  readonly died: Counter;
+}
+
+/** A place for one thread after the other. */
+interface Slot {
+  /** Answers where it listens. */
+  start(): Promise<readonly Place[]>;
+  stop(graceMs: number): Promise<void>;
+  reload(tls: TlsSettings | undefined): Promise<void>;
+  /** Called once a second: ends a thread that hangs. */
+  look(): void;
+  listening(): boolean;
+}
+
+function createSlot(
+  number: number,
+  settings: ListenerSettings,
+  parts: SlotParts,
+  now: () => { readonly listen: readonly ListenEntry[]; readonly tls: TlsSettings | undefined },
+): Slot {
+  const { clock, log, died } = parts;
+  let running: Running | undefined;
+  let listening = false;
+  let stopped = false;
+  let cancelAgain = () => {};
+  /** Looks since it was asked for a sign of life. */
+  let silent = 0;
+
+  async function start(): Promise<readonly Place[]> {
+    const since = clock.monotonic();
+    const one = startOne({ settings, number }, parts, ({ reason, error }) => {
+      const sessions = one.sessions();
+      const served = listening;
+      letGo(one);
+      if (stopped) return;
+      died.add();
+      log.warn('worker.ended', {
+        reason: `a thread of SMTP sessions died: ${reason}`,
+        sessions,
+        ...(error && { error }),
+      });
+      // Of an end before that hears whoever started it.
+      if (served) cancelAgain = clock.after(clock.monotonic() - since < STEADY_MS ? AGAIN_MS : 0, again);
+    });
+    running = one;
+    try {
+      const { listen, tls } = now();
+      const places = await one.open(listen, tls);
+      listening = true;
+      if (now().tls !== tls) await one.call('reload', [now().tls]); // it changed in the meantime
+      return places;
+    } catch (error) {
+      letGo(one);
+      await one.thread.terminate();
+      throw error;
+    }
+  }
+
+  function again(): void {
+    start().catch((fault: unknown) => {
+      if (stopped) return;
+      log.error('smtp.fault', { fault });
+      cancelAgain = clock.after(AGAIN_MS, again);
+    });
+  }
+
+  function letGo(one: Running): void {
+    one.letGo();
+    if (running !== one) return;
+    running = undefined;
+    listening = false;
+  }
+
+  /** Whether that ended in time. */
+  function within(ms: number, work: Promise<unknown>): Promise<boolean> {
+    return new Promise((resolve) => {
+      const cancel = clock.after(ms, () => resolve(false));
+      const end = (inTime: boolean) => {
+        cancel();
+        resolve(inTime);
+      };
+      work.then(
+        () => end(true),
+        () => end(false),
+      );
+    });
+  }
+
+  return frozen({
+    start,
+    async stop(graceMs) {
+      stopped = true;
+      cancelAgain();
+      if (!running) return;
+      const one = running;
+      // Without sessions there is nothing to wait for.
+      const ended =
+        listening &&
+        (await within(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
+        (await within(END_MS, one.thread.end()));
+      if (!ended) await one.thread.terminate();
+      letGo(one);
+    },
+    async reload(tls) {
+      if (listening) await running?.call('reload', [tls]);
+    },
+    look() {
+      if (!running || !listening) return;
+      if (silent > 0) {
+        if (++silent > MOST_SILENT) running.thread.kill('it hung');
+        return;
+      }
+      silent = 1;
+      const heard = () => {
+        silent = 0;
+      };
+      running.call('ping', []).then(heard, heard);
+    },
+    listening: () => listening,
+  });
+}
+
+/** A thread that runs. */
+interface Running {
+  readonly thread: Thread<SmtpThread<unknown>>;
+  open(listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<readonly Place[]>;
+  /** Rejects with what it threw; whose thread dies is not waited for. */
+  call<K extends keyof ThreadCalls>(
+    name: K,
+    args: Parameters<ThreadCalls[K]>,
+    transfer?: readonly MessagePort[],
+  ): Promise<Awaited<ReturnType<ThreadCalls[K]>> | undefined>;
+  sessions(): number;
+  /** It is gone: its sessions give their places back. */
+  letGo(): void;
+}
+
+function startOne(
+  { settings, number }: { readonly settings: ListenerSettings; readonly number: number },
+  { threads: { script, own }, notices, log, ...desk }: SlotParts,
+  ended: (end: ThreadEnd) => void,
+): Running {
+  const { port1, port2 } = new MessageChannel();
+  const answers = createAnswers({ ...desk, log }, notices);
+  const line = answerOver(port1, answers.table, (fault) => log.error('smtp.fault', { fault }));
+  const thread = startThread<SmtpThread<unknown>>(
+    {
+      script,
+      data: { settings, notices, own, number },
+      limits: {
+        maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions,
+        maxYoungGenerationSizeMb: YOUNG_MB,
+      },
+      gather: 'soon',
+    },
+    { log },
+    { ended },
+  );
+  const call: Running['call'] = (name, args, transfer) =>
+    new Promise((resolve, reject) => {
+      thread.call(
+        name,
+        args,
+        ({ kind, value }) => {
+          if (kind === 'failed') reject(toError(value));
+          else resolve(kind === 'done' ? value : undefined);
+        },
+        transfer,
+      );
+    });
+  return {
+    thread,
+    call,
+    async open(listen, tls) {
+      const places = await call('start', [port2, listen, tls], [port2]);
+      if (!places) throw new Error('a thread of SMTP sessions died while it was started');
+      return places;
+    },
+    sessions: answers.sessions,
+    letGo() {
+      line.close();
+      answers.release();
+    },
+  };
+}
+
+function toError({ message, code }: PlainFault): Error {
+  return Object.assign(new Error(message), code !== undefined && { code });
+}
