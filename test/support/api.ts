@@ -96,7 +96,7 @@ export async function startApi(
     await copyFile(await seededFile(), file);
     return openFile(file, log);
   };
-  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
+  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const spool = await borrowSpool({ clock, log });

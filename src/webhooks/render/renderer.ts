@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
@@ -86,6 +87,8 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
         await rm(formPath, { force: true }).catch(() => undefined);
         const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
         throw new Error(`rendering failed: ${reason}`, { cause: error });
+      } finally {
+        if (job.body.kind === 'inline') free(job.body.bytes);
       }
     },
     async renderShared(job) {
@@ -95,6 +98,8 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
+      } finally {
+        for (const { body } of job.parts) if (body.kind === 'inline') free(body.bytes);
       }
     },
     discard(body) {
@@ -135,7 +140,7 @@ function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInp
   };
 }
 
-/** A copy of its bytes can be handed over; the original stays for another try. */
+/** A copy of its bytes is handed over; the original stays for another try, and is freed after the last. */
 function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
   readonly part: RenderPart;
   readonly transfer: readonly ArrayBuffer[];

@@ -113,11 +113,4 @@ describe('several messages in one POST', () => {
     expect(alone?.parts.map((part) => part !== undefined)).to.deep.equal([false, true]);
     expect([alone?.id, alone?.headers['webhook-id']]).to.deep.equal(['m2-abc', 'm2-abc']);
   });
-
-  it('leave the bytes of the messages as they are', async () => {
-    const raw = crlf('Subject: x', '', 'body');
-    const before = Buffer.from(raw);
-    await share(partsOf([raw, raw]));
-    expect(raw.equals(before)).to.equal(true);
-  });
 });
