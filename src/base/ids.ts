@@ -67,3 +67,11 @@ export function deliveryId(messageId: string, routeId: string, recipient: string
   const digest = hash('sha256', `${messageId}\0${routeId}\0${recipient}`, 'base64url');
   return `${messageId}-${digest.slice(0, 12)}`;
 }
+
+/**
+ * The id of a POST that several deliveries share, made of theirs: the same ones in the same order have the same id, also
+ * when they go out again after a crash. It says how many they are.
+ */
+export function sharedPostId(deliveryIds: readonly string[]): string {
+  return `batch-${deliveryIds.length}-${hash('sha256', deliveryIds.join('\0'), 'base64url').slice(0, 20)}`;
+}

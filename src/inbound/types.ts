@@ -12,12 +12,18 @@ export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
 
+/** Where a route leads to, and how many messages may share a POST there. */
+export interface RouteTarget {
+  readonly url: string;
+  readonly batchEvents: number;
+}
+
 /** Which route an address hits; answered from memory, kept fresh from the store. */
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
-  /** Where a route of the domain leads to; undefined when there is none of that id, or the table was never read. */
-  urlOf(routeId: string, domain: string): string | undefined;
+  /** A route of the domain; undefined when there is none of that id, or the table was never read. */
+  routeOf(routeId: string, domain: string): RouteTarget | undefined;
   /** The account that an inbound domain belongs to, as far as the table knows. */
   ownerOf(domain: string): string | undefined;
   /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */
