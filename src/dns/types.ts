@@ -20,7 +20,7 @@ export type Answer<T> =
 
 /** The DNS budget of one message: a number of questions, and a time for all of them. */
 export interface Budget {
-  /** Uses one question; false if none or no time is left. */
+  /** Uses one question; false if none is left. */
   take(): boolean;
   /** Milliseconds left for all questions. */
   left(): number;
