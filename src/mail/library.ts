@@ -65,7 +65,7 @@ class Parser extends MailParser {
 
   /** Called by the constructor of mailparser, before the fields exist. */
   override getDecoder() {
-    return { decodeStream: (charset: string) => collected((bytes) => decodeText(charset, bytes)) };
+    return { decodeStream: (charset: string) => decodeAtEnd((bytes) => decodeText(charset, bytes)) };
   }
 
   /** Makes mailparser read a part in the same way as `walkBody`. */
@@ -79,7 +79,7 @@ class Parser extends MailParser {
     const inDigest = mime.parentNode && mime.parentNode.contentType === 'multipart/digest';
     if (inDigest && mime.headers.getFirst('content-type') === '') mime.contentType = 'message/rfc822';
     mime.filename = fileNameOf(mime);
-    if (DECODED_BY_US.has(encoding)) mime.getDecoder = () => collected((body) => decodeTransfer(body, encoding));
+    if (DECODED_BY_US.has(encoding)) mime.getDecoder = () => decodeAtEnd((body) => decodeTransfer(body, encoding));
     const node = super.createNode(mime);
     this.seen.push({ node, flowed, encoding });
     return node;
@@ -118,7 +118,7 @@ function fileNameOf({ headers, libmime }: MimeNode): string | false {
 }
 
 /** A stream that decodes all its input at the end. */
-function collected(decode: (bytes: Buffer) => Buffer): Transform {
+function decodeAtEnd(decode: (bytes: Buffer) => Buffer): Transform {
   const chunks: Buffer[] = [];
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {

@@ -57,7 +57,7 @@ function createReader(
     const href = link?.href;
     if (!href || link?.disabled) return;
     const changed = HTTP.test(href.url) ? relink(href.url) : undefined;
-    if (changed !== undefined) output.replace(href.start, href.end, quoted(changed, html.charAt(href.start)));
+    if (changed !== undefined) output.replace(href.start, href.end, inQuotes(changed, html.charAt(href.start)));
   };
   return {
     onopentagname(start, stop) {
@@ -100,7 +100,7 @@ function toUrl(value: string): string {
 /**
  * Keeps the original quotes. An unquoted value gets quotes: `=`, which all our links contain, is not allowed in one.
  */
-function quoted(url: string, quote: string): string {
+function inQuotes(url: string, quote: string): string {
   return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
 

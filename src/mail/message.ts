@@ -108,8 +108,8 @@ export function walkBody(bytes: Buffer, root: Part): Body | undefined {
  * are shown.
  */
 export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>): Body {
-  const shown = texts.length > 0 ? html[0] : joined(html, '<br/>\n');
-  return { text: joined(texts, '\n'), textFlowed: flowed, html: shown, files };
+  const shown = texts.length > 0 ? html[0] : joinTexts(html, '<br/>\n');
+  return { text: joinTexts(texts, '\n'), textFlowed: flowed, html: shown, files };
 }
 
 /** The decoded subject; '' if there is none. If there are several, the last one counts, as in mailparser. */
@@ -117,7 +117,7 @@ function walkSubject(fields: readonly HeaderField[]): string {
   return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 
-function joined(texts: readonly Text[], separator: string): Text | undefined {
+function joinTexts(texts: readonly Text[], separator: string): Text | undefined {
   if (texts.length <= 1) return texts[0];
   if (texts.every((text) => typeof text === 'string')) return texts.join(separator);
   return function* () {

@@ -105,7 +105,8 @@ export function slugOf(name: string): string {
 
 /** Why a template cannot have this name; undefined if it can. */
 export function nameFault(name: string): string | undefined {
-  if (UNSAFE.test(name)) return 'A template name has no line ends, control characters and invisible characters';
-  if (slugOf(name) === '') return 'A template name has at least one letter or digit';
+  if (UNSAFE.test(name))
+    return 'A template name must not contain line breaks, control characters or invisible characters';
+  if (slugOf(name) === '') return 'A template name must contain at least one letter or digit';
   return undefined;
 }

@@ -80,13 +80,13 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
   let filling: Filling | undefined;
 
   /** Called when elements at this depth and deeper end at `place`. */
-  const ended = (depth: number, place: number) => {
+  const endElements = (depth: number, place: number) => {
     if (!filling || filling.depth < depth) return;
     edits.replace(filling.start, place, filling.content);
     filling = undefined;
   };
-  const opened = (end: number) => {
-    ended(elements.imply(tag.name), tag.start);
+  const openElement = (end: number) => {
+    endElements(elements.imply(tag.name), tag.start);
     if (isVoid(tag.name)) return;
     const depth = elements.open(tag.name);
     const content = filling || !tag.mark ? undefined : contents.get(tag.mark.region);
@@ -119,17 +119,17 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
         region: decode(code.slice(attribute.valueStart, attribute.valueEnd)),
       };
     },
-    onopentagend: opened,
+    onopentagend: openElement,
     // The author means an empty element; HTML would treat it as open, and filling it would swallow what follows.
     onselfclosingtag() {
-      ended(elements.imply(tag.name), tag.start);
+      endElements(elements.imply(tag.name), tag.start);
     },
     onclosetag(start, end) {
       const depth = elements.close(code.slice(start, end).toLowerCase());
-      if (depth !== undefined) ended(depth, start - '</'.length);
+      if (depth !== undefined) endElements(depth, start - '</'.length);
     },
     onend() {
-      ended(0, code.length);
+      endElements(0, code.length);
     },
   };
 }

@@ -246,12 +246,12 @@ function single(tokens: Tokens, depth: number): Expression {
       return constant === undefined ? tokens.readPath(token.text) : { kind: 'value', value: constant };
     }
     default:
-      return signed(token.text, tokens, depth);
+      return parseSigned(token.text, tokens, depth);
   }
 }
 
 /** Parses an operand that starts with a sign: a negation, or an expression in parentheses. */
-function signed(sign: string, tokens: Tokens, depth: number): Expression {
+function parseSigned(sign: string, tokens: Tokens, depth: number): Expression {
   if (sign === '!') return { kind: 'not', of: single(tokens, depth + 1) };
   if (sign !== '(') throw tokens.fault();
   const inside = either(tokens, depth + 1);

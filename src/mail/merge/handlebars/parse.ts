@@ -20,7 +20,7 @@ export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
   let last: Tag | undefined;
   try {
-    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => {
+    return yield* readingPieces(yield* trimmingPieces(yield* splittingTags(source)), budget, (tag) => {
       last = tag;
     });
   } catch (error) {
@@ -238,7 +238,7 @@ const LONGEST_TAG = 2048;
 const MOST_TAGS = 50_000;
 
 /** Splits a template into pieces, in one pass. Throws `FaultyTemplate` for unclosed tags and unsupported syntax. */
-function* takingApart(source: string): Steps<Piece[]> {
+function* splittingTags(source: string): Steps<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
@@ -300,7 +300,7 @@ function signOf(content: string): '#' | '/' | '^' | undefined {
 
 const ELSE = /^\s*else(?:\s*$|(?=if[\s`(])|\s+)/;
 
-function sorted(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'kind' | 'inside'> {
+function classify(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'kind' | 'inside'> {
   if (sign === '#') return { kind: 'open', inside };
   if (sign === '/') return { kind: 'close', inside: inside.trim() };
   if (sign === '^') return inside.trim() === '' ? { kind: 'else', inside: '' } : { kind: 'inverse', inside };
