@@ -199,6 +199,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     async stop() {
       // Each step ends what the next ones serve: first nothing comes in, then nothing goes out, and the files are
       // closed last.
+      inbound.pacing.stop();
       await Promise.all([listener.stop(), submission.stop()]);
       await Promise.all([
         api.stop(),

@@ -157,6 +157,8 @@ export const schema = z.strictObject({
     concurrency: count(1, 10_000),
     concurrency_per_endpoint: count(1, 10_000),
     concurrency_per_endpoint_start: count(1, 10_000),
+    slow_above: count(0),
+    slow_ms: count(0, 60_000),
     retry_hours: count(1),
     keep_dead_days: count(0),
     keep_delivered_hours: count(0),

@@ -29,6 +29,9 @@ export interface Postern extends Started {
   call(path: string, params: object): Promise<any>;
 }
 
+/** As `npm start` and the installed command have them. */
+const FLAGS = ['--max-semi-space-size=8'];
+
 /** Starts the daemon of a tree on `dir`, whatever is in there. `dns` is the name server it asks. */
 export async function startPostern(
   dir: string,
@@ -36,7 +39,7 @@ export async function startPostern(
   { root = ROOT, certificate }: { root?: string; certificate?: Certificate | undefined } = {},
 ): Promise<Postern> {
   const [port, http] = [await freePort(), await freePort()];
-  const { pid, stop } = await startListener(process.execPath, [join(root, 'src/main.ts'), 'serve'], port, {
+  const { pid, stop } = await startListener(process.execPath, [...FLAGS, join(root, 'src/main.ts'), 'serve'], port, {
     POSTERN_DATA_DIR: dir,
     POSTERN_SMTP__LISTEN: `127.0.0.1:${port}`,
     POSTERN_HTTP__LISTEN: `127.0.0.1:${http}`,

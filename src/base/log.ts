@@ -23,6 +23,8 @@ export const EVENTS = [
   'smtp.tls_reloaded',
   'smtp.fault',
   'submission.note',
+  'accept.slowed',
+  'accept.resumed',
   'message.accepted',
   'message.refused',
   'message.parse_failed',

@@ -55,6 +55,11 @@ export const METRICS = {
     help: 'Inbound messages accepted.',
     labels: { source: 'smtp, api' },
   },
+  postern_accept_delay_seconds: {
+    kind: 'histogram',
+    help: 'Back pressure: how long replies to accepted inbound messages were held back because more came in than was delivered; of those that were.',
+    buckets: SECONDS,
+  },
   postern_message_bytes: {
     kind: 'histogram',
     help: 'Size of accepted messages in bytes.',
@@ -135,6 +140,10 @@ export const METRICS = {
     kind: 'counter',
     help: 'Deliveries given up. For outbound mail: bounces and messages that expired.',
     labels: { class: CLASS },
+  },
+  postern_deliveries_behind: {
+    kind: 'gauge',
+    help: 'Inbound deliveries that wait for Postern itself to prepare them, and not for an endpoint.',
   },
   postern_endpoint_places: {
     kind: 'gauge',

@@ -89,6 +89,26 @@ export function createRoom(
  * Frees memory that is the chunk's alone and that nobody reads any more. The collector of garbage does not see how much
  * hangs on a chunk of a socket: it lets them pile up, and then marks the whole heap for every 64 MB of them.
  */
-export function giveBack({ buffer, byteLength }: Uint8Array): void {
-  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
+export function giveBack(chunk: Uint8Array): void {
+  if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
+}
+
+/**
+ * Frees the memory of bytes whose owner has no more use for them, unless they are a piece of a slab. They have no length
+ * afterwards, and nothing can be made of them: who uses what is not his any more throws.
+ */
+export function free(bytes: Uint8Array): void {
+  const { buffer } = bytes;
+  if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);
+}
+
+/** The final dot of a message and a command or two behind it. */
+const MOST_SPARE = 1024;
+
+/**
+ * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread
+ * copies all of it, which may be a slab that is shared with others.
+ */
+export function isTight(bytes: Uint8Array): boolean {
+  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
 }

@@ -226,7 +226,8 @@ function createSlot<Data>(
       {
         script,
         data: { own: data, pulse, numbers, beatMs: beatMs(timeoutMs) },
-        limits: { maxOldGenerationSizeMb: memoryMb, maxYoungGenerationSizeMb: YOUNG_MB },
+        limits: { maxOldGenerationSizeMb: memoryMb },
+        youngMb: YOUNG_MB,
         gather: 'soon',
       },
       { log },
@@ -269,16 +270,17 @@ function createSlot<Data>(
     jobs: () => [...inside],
     alone: () => alone,
     send(jobs: readonly Job[], asOnly: boolean): void {
-      if (jobs.length === 0) return;
+      const ready = jobs.flatMap(packed);
+      if (ready.length < jobs.length) events.replied();
+      if (ready.length === 0) return;
       thread ??= start();
       const { call } = thread;
       alone = asOnly;
-      for (const job of jobs) {
-        const { value, transfer } = job.pack();
+      for (const { job, value, transfer } of ready) {
         inside.add(job);
         job.n = call(
           job.name,
-          [value],
+          [value, transfer],
           (outcome) => {
             if (outcome.kind === 'died') return; // `ended` knows more
             settle(job);
@@ -296,6 +298,16 @@ function createSlot<Data>(
       await thread?.terminate();
     },
   };
+}
+
+/** Nothing when what it is made of was given away: then it fails, and nothing else with it. */
+function packed(job: Job): (Packed<unknown> & { readonly job: Job })[] {
+  try {
+    return [{ job, ...job.pack() }];
+  } catch (error) {
+    job.reject(error instanceof Error ? error : new Error(String(error)));
+    return [];
+  }
 }
 
 function toBreach(error: Error | undefined, memoryMb: number): Breach {

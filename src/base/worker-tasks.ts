@@ -5,7 +5,10 @@ import { type Line, type Protocol, type Reply, serveThread } from './worker.ts';
 
 // The thread of a pool (worker-pool.ts): its tasks, and the pulse by which the pool sees that it is not stuck.
 
-/** A value on its way between threads, and what of it is handed over and not copied. */
+/**
+ * A value on its way between threads, and what of it is handed over and not copied. Memory that a task is handed over is
+ * freed when it has replied; garbage collectors see too little of it to be in a hurry.
+ */
 export interface Packed<T> {
   readonly value: T;
   readonly transfer: readonly ArrayBuffer[];
@@ -34,7 +37,7 @@ export function serveTasks<Data>(
     const tasks = open(own, { log: line.log, metrics: createThreadMetrics(numbers) });
     const reply = createReplies(line);
     const inTurn = createTurn();
-    const run = async ([n, name, [input]]: TaskProtocol<Data>['call']): Promise<void> => {
+    const run = async ([n, name, [input, handedOver]]: TaskProtocol<Data>['call']): Promise<void> => {
       const guarded: Guarded = (work) =>
         inTurn(async () => {
           Atomics.store(cells, CELL.at, n);
@@ -48,9 +51,9 @@ export function serveTasks<Data>(
         const task = tasks[name];
         if (!task) throw new TypeError(`there is no task ${name}`);
         const { value, transfer } = await task(input, guarded);
-        reply([n, 'done', value], transfer);
+        reply([n, 'done', value], transfer, handedOver);
       } catch (error) {
-        reply([n, 'failed', error instanceof Error ? error.message : String(error)], []);
+        reply([n, 'failed', error instanceof Error ? error.message : String(error)], [], handedOver);
       }
     };
     const take = (calls: readonly TaskProtocol<Data>['call'][]): void => {
@@ -78,7 +81,7 @@ export interface TaskProtocol<Data> extends Protocol {
     readonly numbers: SharedArrayBuffer;
     readonly beatMs: number;
   };
-  readonly call: readonly [n: number, name: string, args: readonly [input: never]];
+  readonly call: readonly [n: number, name: string, args: readonly [input: never, handedOver: readonly ArrayBuffer[]]];
   readonly kind: 'done' | 'failed';
 }
 
@@ -93,17 +96,26 @@ const REPLIES_AT_ONCE = 8;
 function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
   let replies: Reply<'done' | 'failed'>[] = [];
   let transfers: ArrayBuffer[] = [];
+  let used: ArrayBuffer[] = [];
   let waiting = false;
   const flush = (): void => {
     if (replies.length === 0) return;
-    const [batch, transfer] = [replies, transfers];
+    const [batch, transfer, input] = [replies, transfers, used];
     replies = [];
     transfers = [];
+    used = [];
     line.reply(batch, undefined, transfer);
+    // A reply may have been made of its input, so that goes last. What it took along is no longer ours.
+    for (const memory of input) if (!memory.detached) memory.transfer(0);
   };
-  return (reply: Reply<'done' | 'failed'>, transfer: readonly ArrayBuffer[]): void => {
+  return (
+    reply: Reply<'done' | 'failed'>,
+    transfer: readonly ArrayBuffer[],
+    handedOver: readonly ArrayBuffer[],
+  ): void => {
     replies.push(reply);
     transfers.push(...transfer);
+    used.push(...handedOver);
     if (replies.length >= REPLIES_AT_ONCE) return flush();
     if (waiting) return;
     waiting = true;

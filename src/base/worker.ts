@@ -44,8 +44,13 @@ export interface Protocol {
 export interface Thread<P extends Protocol> {
   /** What it said when it had started; rejects with `ThreadEnded` when it never did. */
   readonly ready: Promise<P['ready']>;
-  /** Never rejects. A patient call waits some milliseconds for others to travel with. */
-  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<Outcome<P['kind']>>;
+  /** Never rejects. A patient call waits some milliseconds for others to travel with. `transfer`: memory handed over. */
+  ask(
+    name: string,
+    args: readonly unknown[],
+    patient?: boolean,
+    transfer?: readonly Transferable[],
+  ): Promise<Outcome<P['kind']>>;
   /** As `ask`, with a callback, and with memory that is handed over. Returns the number of the call. */
   call(
     name: string,
@@ -67,7 +72,9 @@ export interface Thread<P extends Protocol> {
 interface ThreadOptions<Data> {
   readonly script: URL;
   readonly data: Data;
-  readonly limits?: ResourceLimits;
+  readonly limits?: Omit<ResourceLimits, 'maxYoungGenerationSizeMb'>;
+  /** Megabytes of its heap for what is new; it takes all of them. Node's own choice is 48 or more. */
+  readonly youngMb: number;
   /**
    * `turn`: calls wait until the event loop has done what is ready, so that more travel together. `soon`: they do not.
    */
@@ -103,11 +110,14 @@ const PATIENCE_MS = 5;
 
 /** Starts a thread. It can be called at once; calls wait until it is ready. */
 export function startThread<P extends Protocol>(
-  { script, data, limits, gather }: ThreadOptions<P['data']>,
+  { script, data, limits, youngMb, gather }: ThreadOptions<P['data']>,
   { log }: { readonly log: Log },
   listener: ThreadListener<P['news']>,
 ): Thread<P> {
-  const worker = new Worker(script, { workerData: data, ...(limits && { resourceLimits: limits }) });
+  const worker = new Worker(script, {
+    workerData: data,
+    resourceLimits: { ...limits, maxYoungGenerationSizeMb: youngMb },
+  });
   const calls = createCalls<P['kind']>(gather, (batch, transfer) => worker.postMessage(batch, transfer));
   const ready = Promise.withResolvers<P['ready']>();
   ready.promise.catch(() => undefined); // not everybody waits for it
@@ -201,8 +211,11 @@ export function createCalls<Kind extends string>(
   };
 
   return {
-    ask: (name: string, args: readonly unknown[], patient = false) =>
-      new Promise<Outcome<Kind>>((resolve) => enter(name, args, patient, resolve)),
+    ask: (name: string, args: readonly unknown[], patient = false, transfer?: readonly Transferable[]) =>
+      new Promise<Outcome<Kind>>((resolve) => {
+        if (transfer) transfers.push(...transfer);
+        enter(name, args, patient, resolve);
+      }),
     call(
       name: string,
       args: readonly unknown[],

@@ -8,6 +8,7 @@ import { createNumbers } from '../events/numbers.ts';
 import { createRecorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
 import { createOwnership } from '../inbound/ownership.ts';
+import { createPacing } from '../inbound/pacing.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
@@ -16,6 +17,7 @@ import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
 import type { Roads } from '../queue/road.ts';
+import { type Backlog, createBacklog } from '../queue/schedule/backlog.ts';
 import { createSenderReports } from '../returns/reports.ts';
 import { createFeedback, type Returns } from '../returns/returns.ts';
 import { createReturnRoad, type SendOwn } from '../returns/road.ts';
@@ -44,6 +46,7 @@ import {
   type DaemonDeps,
   dnsSettings,
   ownNames,
+  pacingSettings,
   posterSettings,
   rendererSettings,
   renderPoolSettings,
@@ -86,7 +89,12 @@ export function createInbound(
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
   const names = createReservedNames(ownNames(settings));
+  const paces = pacingSettings(settings);
+  const backlog = createBacklog(paces.above);
+  const pacing = createPacing(paces, { backlog, clock, log, metrics });
   return {
+    backlog,
+    pacing,
     names,
     ownership: createOwnership(
       { ownership: settings.inbound.ownership },
@@ -100,7 +108,7 @@ export function createInbound(
     ),
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
-    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
+    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, pacing, clock, ids, metrics }),
   };
 }
 
@@ -171,6 +179,7 @@ interface DeliveryParts {
   readonly spool: Spool;
   readonly store: Store;
   readonly routing: Routing;
+  readonly backlog: Backlog;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
@@ -183,7 +192,8 @@ interface DeliveryParts {
 
 /** How what is on the queue goes out. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
+  const { spool, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
+    parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -202,7 +212,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer }),
     return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
   };
-  const dispatcher = createDispatcher({ spool, roads, time, clock, ids, log, metrics });
+  const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
   return {
     poster,
     threads,

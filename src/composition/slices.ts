@@ -153,6 +153,11 @@ export function roadSettings({ delivery, outbound, smtp }: Settings) {
   };
 }
 
+/** When accepting slows down. */
+export function pacingSettings({ delivery }: Settings) {
+  return { above: delivery.slow_above, longestMs: delivery.slow_ms };
+}
+
 export function sendingSettings({ hostname, senders, outbound }: Settings) {
   return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }

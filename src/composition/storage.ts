@@ -41,6 +41,7 @@ export async function openStorage(
   const time = await openTime(spool, { clock, log });
   const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), {
     clock,
+    log,
   });
   const store = await openStore(database);
   return { spool, store, meter, time, tokenSecret: createTokenSecret(store, ids) };

@@ -57,8 +57,14 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     await store.messageTags.remove({ id });
   }
 
-  /** False: there may be more than `most` messages, or the tag was deleted again; the row stays for the next time. */
-  async function proceed({ id, account, tag, before }: TagRemovalRow, most: number): Promise<boolean> {
+  /**
+   * Takes the tag off about `most` messages. 'more': there may be others, and the row stays for the next time · 'changed':
+   * somebody else finished the removal, or the tag was deleted again.
+   */
+  async function proceed(
+    { id, account, tag, before }: TagRemovalRow,
+    most: number,
+  ): Promise<'done' | 'more' | 'changed'> {
     for (let done = 0; done < most; ) {
       const rows = await store.messageTags.many(
         { account, tag, createdAt: { range: { lte: before } } },
@@ -66,9 +72,9 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
       );
       await Promise.all(rows.map(takeOff));
       done += rows.length;
-      if (rows.length < AT_ONCE) return (await store.tagRemovals.remove({ id, before })) !== undefined;
+      if (rows.length < AT_ONCE) return (await store.tagRemovals.remove({ id, before })) ? 'done' : 'changed';
     }
-    return false;
+    return 'more';
   }
 
   return frozen({
@@ -83,11 +89,9 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     async finishRemovals(ending) {
       let done = 0;
       for (const row of await store.tagRemovals.many({}, { sort: 'before', limit: AT_ONCE })) {
-        while (!ending?.aborted) {
-          if (!(await proceed(row, AT_ONCE))) continue;
-          done++;
-          break;
-        }
+        let state: Awaited<ReturnType<typeof proceed>> = 'more';
+        while (state === 'more' && !ending?.aborted) state = await proceed(row, AT_ONCE);
+        if (state === 'done') done++;
       }
       return done;
     },

@@ -4,6 +4,7 @@ import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
+import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
 
 /**
@@ -12,9 +13,9 @@ import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
  */
 export function createAcceptance(
   settings: { readonly hostname: string },
-  deps: { spool: Spool; clock: Clock; ids: Ids; metrics: Metrics },
+  deps: { spool: Spool; pacing: Pick<Pacing, 'turn'>; clock: Clock; ids: Ids; metrics: Metrics },
 ): Acceptance {
-  const { spool, clock, ids, metrics } = deps;
+  const { spool, pacing, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
@@ -39,6 +40,7 @@ export function createAcceptance(
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);
+      await pacing.turn(deliveries);
       return { outcome, messageId };
     },
   });

@@ -56,7 +56,7 @@ export type AcceptResult =
 export interface Acceptance {
   /** A new message: its id and the place its bytes go to. */
   begin(): { readonly messageId: string; readonly body: BodyWriter };
-  /** Answers after the sync. */
+  /** Answers after the sync, and later when more comes in than goes out (pacing.ts). */
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
 }
 

@@ -9,6 +9,7 @@ import { tableOf } from '../base/tables.ts';
 import { DELIVERY_KINDS, type DeliveryKind, type Spool } from './delivery.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
+import type { Backlog } from './schedule/backlog.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
@@ -18,6 +19,8 @@ export interface DispatcherDeps {
   readonly spool: Spool;
   /** The road of each kind of delivery. */
   readonly roads: Roads;
+  /** What waits for us is counted there. */
+  readonly backlog: Backlog;
   /** How long things have been tried. */
   readonly time: RunningTime;
   readonly clock: Clock;
@@ -51,7 +54,7 @@ interface Places {
  * still waiting on the queue.
  */
 export function createDispatcher(deps: DispatcherDeps): Dispatcher {
-  const { spool, roads, time, clock, ids, log, metrics } = deps;
+  const { spool, roads, backlog, time, clock, ids, log, metrics } = deps;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const notices = createDeliveryNotices(log, roads);
@@ -60,7 +63,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const meters = createDeliveryMeters(metrics);
   showEndpoints(lanes, metrics);
   const agenda = createAgenda<Lane>(clock, poke);
-  const intake = createIntake({ spool, clock, log, roads, lanes, poke });
+  const intake = createIntake({ spool, clock, log, roads, lanes, backlog, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
   // An attempt is made ready, carried and noted; only the middle has to do with the endpoint and waits for its place
@@ -77,6 +80,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   function poke(lane: Lane): void {
     if (phase !== 'running') return;
     const now = clock.monotonic();
+    // A count must not outlive what it counted, should something vanish without being taken up.
+    if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
     if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
     if (lane.nextStart(now) > now) agenda.set(lane, lane.nextWake(now));
@@ -85,7 +90,10 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
 
   function startOne(lane: Lane): void {
     const waiting = lane.takeNext(clock.monotonic());
-    if (waiting) void send(lane, waiting);
+    if (waiting) {
+      backlog.take(lane);
+      void send(lane, waiting);
+    }
     poke(lane);
   }
 

@@ -1,10 +1,11 @@
 import { basename } from 'node:path';
+import { isMarkedAsUntransferable } from 'node:worker_threads';
 import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
+import { createRoom, free, isTight, lookAtDisk, type Room } from '../base/room.ts';
 import type {
   AcceptOutcome,
   Body,
@@ -15,7 +16,7 @@ import type {
   Spool,
   SpoolSettings,
 } from './delivery.ts';
-import { type Blobs, createBlobs, isTight } from './disk/bodies.ts';
+import { type Blobs, createBlobs } from './disk/bodies.ts';
 import { createBulk } from './disk/bulk.ts';
 import type { MessageRow } from './disk/changes.ts';
 import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
@@ -35,8 +36,8 @@ export interface SpoolDeps {
   readonly metrics: Metrics;
 }
 
-/** Bytes of bodies just accepted that are kept in memory. */
-const CACHE_BYTES = 64 * 1024 * 1024;
+/** Bytes of bodies just accepted that are kept in memory: some seconds of mail that was not attempted yet. */
+const CACHE_BYTES = 16 * 1024 * 1024;
 /** How often what is due is read when rows of it are damaged. */
 const DUE_TRIES = 3;
 
@@ -148,7 +149,6 @@ function createSpool(parts: Parts, release: () => void): Spool {
       const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
-      if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
     keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
@@ -178,8 +178,12 @@ function createSpool(parts: Parts, release: () => void): Spool {
 
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
   const { file, blobs, cache, listeners } = parts;
-  const body = toTight(message.body);
-  const outcome = deliveries.length === 0 ? 'accepted' : await file.accept(toRow(message, body), deliveries);
+  const given = toTight(message.body);
+  const { outcome, bytes } =
+    deliveries.length === 0
+      ? ({ outcome: 'accepted', bytes: null } as const)
+      : await file.accept(toRow(message, given), deliveries);
+  const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
     const { id, receivedAt, envelope, trace } = message;
@@ -191,8 +195,11 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   return outcome;
 }
 
+/** A body in memory that can be handed over. What is empty may share its memory with all that is. */
 function toTight(body: Body): Body {
-  if (body.kind === 'blob' || isTight(body.bytes)) return body;
+  if (body.kind === 'blob') return body;
+  const { bytes } = body;
+  if (bytes.byteLength > 0 && isTight(bytes) && !isMarkedAsUntransferable(bytes.buffer)) return body;
   return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
 
@@ -216,19 +223,13 @@ async function findMessage(
   messageId: string,
   deliveryId?: string,
 ): Promise<{ message: Message; body: Body } | undefined> {
-  const cached = parts.cache.get(messageId);
-  // Whoever got the bytes before may have given them away to a thread.
-  if (cached && isWhole(cached.body, cached.size)) return { message: cached.message, body: cached.body };
+  const cached = parts.cache.take(messageId, deliveryId !== undefined);
+  if (cached) return cached;
   const found = await parts.reading.read('message', messageId);
   if (found?.kind === 'damaged') await quarantine(parts, messageId, found.reason);
   // Nothing waits without its message: its id, or that in the index, was changed.
   else if (!found && deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
   return found?.kind === 'whole' ? { message: found.message, body: found.body } : undefined;
-}
-
-/** Bytes that were given away have no length any more. */
-function isWhole(body: Body, size: number): boolean {
-  return body.kind === 'blob' || body.bytes.byteLength === size;
 }
 
 async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
@@ -284,23 +285,25 @@ function createListeners(log: Log): Listeners {
   });
 }
 
-/** Messages that were just accepted, so that their first attempt needs no trip to the disk. */
+/**
+ * Messages that were just accepted, so that the first attempt of each of their deliveries needs no trip to the disk.
+ * What is taken belongs to who took it: the last of the deliveries gets the bytes themselves, those before it copies.
+ * So bytes that one frees are never those of another.
+ */
 export interface Cache {
   put(message: Message, body: Body, deliveries: number): void;
-  get(messageId: string): { readonly message: Message; readonly body: Body; readonly size: number } | undefined;
+  /** `first`: for the first attempt of one of its deliveries. */
+  take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined;
   /** Keeps the verdicts of the message that the delivery brings. */
   keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
-  /** One of its deliveries has ended; a message without open deliveries leaves. */
-  ended(deliveryId: string): void;
   clear(): void;
 }
 
 interface Entry {
   message: Message;
   readonly body: Body;
-  /** Bytes of the body when it came. */
-  readonly size: number;
-  open: number;
+  /** Deliveries that have not been attempted. */
+  left: number;
 }
 
 /** What an entry takes beside its bytes, about. */
@@ -310,40 +313,46 @@ const OVERHEAD = 1024;
 function createCache(limit: number): Cache {
   const entries = new Map<string, Entry>();
   let bytes = 0;
-  const sizeOf = ({ body, size }: Entry) => OVERHEAD + (body.kind === 'inline' ? size : 0);
+  const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'inline' ? body.bytes.byteLength : 0);
   const remove = (id: string) => {
     const entry = entries.get(id);
     if (!entry) return;
     entries.delete(id);
     bytes -= sizeOf(entry);
   };
+  /** Removes a message and frees its bytes, which only the cache has. */
+  const forget = (id: string, { body }: Entry) => {
+    remove(id);
+    if (body.kind === 'inline') free(body.bytes);
+  };
   const makeRoom = () => {
-    for (const id of entries.keys()) {
+    for (const [id, entry] of entries) {
       if (bytes <= limit) return;
-      remove(id);
+      forget(id, entry);
     }
   };
   return frozen({
     put(message, body, deliveries) {
-      const size = body.kind === 'inline' ? body.bytes.byteLength : body.size;
-      const entry = { message, body, size, open: deliveries };
+      const entry = { message, body, left: deliveries };
       entries.set(message.id, entry);
       bytes += sizeOf(entry);
       if (bytes > limit) makeRoom();
     },
-    get: (messageId) => entries.get(messageId),
+    take(messageId, first) {
+      const entry = entries.get(messageId);
+      if (!entry) return undefined;
+      if (first) entry.left--;
+      const { message, body } = entry;
+      if (entry.left <= 0) remove(messageId);
+      else if (body.kind === 'inline') return { message, body: { kind: 'inline', bytes: new Uint8Array(body.bytes) } };
+      return { message, body };
+    },
     keepVerdicts(deliveryId, verdicts) {
       const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
-    ended(deliveryId) {
-      const messageId = messageIdOf(deliveryId);
-      const entry = entries.get(messageId);
-      if (entry && --entry.open <= 0) remove(messageId);
-    },
     clear() {
-      entries.clear();
-      bytes = 0;
+      for (const [id, entry] of entries) forget(id, entry);
     },
   });
 }

@@ -75,6 +75,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
           return { outcome: 'accepted', recipients: refuseSender(submission, deps) };
         }
         const sorted = await sort(submission, settings, deps);
+        const size = submission.bytes.length; // they are given away
         const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
         if (outcome !== 'accepted') return { outcome };
         await recordAll(sorted, deps);
@@ -84,7 +85,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
           deliveries: sorted.deliveries.length,
           rejected: sorted.suppressed.length,
         });
-        count(sorted);
+        count(sorted, size);
         return { outcome, recipients: sorted.answers };
       } catch (error) {
         // store outages are logged elsewhere, once
@@ -95,7 +96,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
   });
 }
 
-function createCount(metrics: Metrics): (sorted: SortedSubmission) => void {
+function createCount(metrics: Metrics): (sorted: SortedSubmission, size: number) => void {
   const of = (source: string) => metrics.counter('postern_submissions_total', { source });
   const sources = { smtp: of('smtp'), api: of('api') };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
@@ -105,9 +106,9 @@ function createCount(metrics: Metrics): (sorted: SortedSubmission) => void {
       metrics.counter('postern_submission_recipients_total', { status }),
     ]),
   );
-  return ({ submission, answers }) => {
+  return ({ submission, answers }, size) => {
     (submission.client === null ? sources.api : sources.smtp).add();
-    sizes.observe(submission.bytes.length);
+    sizes.observe(size);
     for (const { status } of answers) statuses.get(status)?.add();
   };
 }

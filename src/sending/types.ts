@@ -158,7 +158,7 @@ export type ComposeReply =
 
 /** Composes outbound mail on worker threads, with a deadline and a memory limit. */
 export interface Composer {
-  /** Throws only if the disk or the process fails. */
+  /** Throws only if the disk or the process fails. A body in memory is given away, as to the renderer. */
   compose(job: ComposeJob): Promise<ComposeReply>;
 }
 

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
@@ -64,7 +65,7 @@ export interface UsageMeter {
 /** Wraps a database so that every write is counted. Closing it flushes the counts. */
 export async function meteredDatabase(
   database: Database,
-  { clock }: { readonly clock: Clock },
+  { clock, log }: { readonly clock: Clock; readonly log: Log },
 ): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
@@ -91,13 +92,13 @@ export async function meteredDatabase(
     remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
   }
 
-  /** What cannot be flushed is kept for the next time. */
+  /** Never throws. What cannot be flushed is kept for the next time. */
   async function flush(): Promise<void> {
     for (const [account, parts] of [...pending]) {
       pending.delete(account);
       await bring(account, parts).catch((error: unknown) => {
         for (const [part, amount] of parts) note(account, part, amount);
-        if (!(error instanceof StoreAway)) throw error;
+        if (!(error instanceof StoreAway)) log.error('store.fault', { error });
       });
     }
   }
@@ -121,7 +122,7 @@ export async function meteredDatabase(
     ping: () => database.ping(),
     async close() {
       cancel?.();
-      await flushing.then(flush).catch(() => undefined); // the nightly count makes up for a failed flush
+      await flushing.then(flush); // the nightly count makes up for a failed flush
       cancel?.();
       await database.close();
     },

@@ -30,7 +30,10 @@ export interface RenderJob {
 
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
 export interface Renderer {
-  /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
+  /**
+   * Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. A
+   * body in memory is given away: it is freed when nothing is made of it any more.
+   */
   render(job: RenderJob): Promise<Rendered>;
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
@@ -38,6 +41,7 @@ export interface Renderer {
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {
+  /** A body in memory is given away: it is freed as soon as the system has it. */
   post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
   /** As `post`, without a body (webhookexists asks HEAD first). */
   head(url: string): Promise<AttemptResult>;

@@ -13,8 +13,8 @@ const CONTROL_CUTS = size('CONTROL_CUTS', 2, 1);
 const KINDS: readonly DiskKind[] = SMALL ? ['ext4'] : ['ext4', 'xfs'];
 /** Messages taken before a cut, at least; the last ones just before it, and some posts under way. */
 const BETWEEN = size('CUT_MESSAGES', 300, 100);
-/** Attempts at one time in the whole daemon: what a cut may take the results of. */
-const IN_FLIGHT = 64;
+/** Posts at one time to the one endpoint, at most (`delivery.concurrency_per_endpoint`): what a cut may take the results of. */
+const IN_FLIGHT = 128;
 const LARGE_EVERY = 20;
 const WITHOUT_SYNC = new URL('../support/faults/without-sync.ts', import.meta.url);
 
@@ -39,6 +39,9 @@ async function cuts(kind: DiskKind, count: number, life: Life = {}): Promise<Ver
           () => load.acknowledged() >= enough && sink.arrivals.length > posted + BETWEEN / 4,
           120_000,
         );
+        // Without power nobody runs. A daemon that did could be told by ext4 that a sync which began before the cut went
+        // well, though its transaction was thrown away, and give a 250 that no real one would have lived to give.
+        edge.freeze();
         disk.cut();
         await edge.kill();
         load.turnTo(undefined);

@@ -74,6 +74,9 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
   return limits as Record<LimitedKind, number>; // every kind was named
 }
 
+/** Nothing is delivered here, so nothing is behind. */
+const NO_PACING = { turn: () => undefined };
+
 /**
  * The API over HTTP with two accounts and the real store, routing, acceptance and queue; DNS and the endpoints are doubles.
  */
@@ -96,7 +99,7 @@ export async function startApi(
     await copyFile(await seededFile(), file);
     return openFile(file, log);
   };
-  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
+  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const spool = await borrowSpool({ clock, log });
@@ -163,7 +166,10 @@ export async function startApi(
       routing,
       ownership,
       names,
-      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids, metrics: NO_METRICS }),
+      acceptance: createAcceptance(
+        { hostname: 'mx.postern.test' },
+        { spool, pacing: NO_PACING, clock, ids, metrics: NO_METRICS },
+      ),
       signingKeys: createSigningKeys({ store, clock, ids }),
       lists,
       outbox: {

@@ -2,6 +2,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createWorkerPool, type PoolSettings } from '../../src/base/worker-pool.ts';
 import type { RenderThreadData } from '../../src/composition/render-thread.ts';
+import type { Body } from '../../src/queue/delivery.ts';
 import { createComposer } from '../../src/sending/compose/composer.ts';
 import type { Composer } from '../../src/sending/types.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
@@ -15,6 +16,10 @@ export interface OpenRenderer extends Renderer, Composer {
 }
 
 type Change = Partial<Omit<PoolSettings<never>, 'data'>> & Partial<RenderThreadData> & { readonly tmpDir?: string };
+
+function copied(body: Body): Body {
+  return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+}
 
 /** A renderer and a composer with threads, a folder and a log of their own. The test stops it. */
 export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
@@ -34,9 +39,13 @@ export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
     },
     { clock: systemClock, log, metrics: NO_METRICS },
   );
+  const { compose } = createComposer(pool.task('compose'));
+  const { render, discard } = createRenderer({ tmpDir }, { run: pool.task('render'), log });
   const renderer: OpenRenderer = {
-    ...createRenderer({ tmpDir }, { run: pool.task('render'), log }),
-    ...createComposer(pool.task('compose')),
+    // What is rendered is given away; a test keeps its own.
+    render: ({ body, ...job }) => render({ ...job, body: copied(body) }),
+    discard,
+    compose: ({ body, ...job }) => compose({ ...job, body: copied(body) }),
     stop: pool.stop,
   };
   return { renderer, log, tmpDir };

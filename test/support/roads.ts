@@ -4,6 +4,7 @@ import { tableOf } from '../../src/base/tables.ts';
 import { DELIVERY_KINDS } from '../../src/queue/delivery.ts';
 import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../src/queue/dispatcher.ts';
 import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
+import { type Backlog, createBacklog } from '../../src/queue/schedule/backlog.ts';
 import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
 
 const nobody = () => Promise.reject(new Error('this test has no such road'));
@@ -26,7 +27,8 @@ export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
   extends Omit<WebhookRoadDeps, 'senderReports' | 'metrics' | 'spool'>,
-    Omit<DispatcherDeps, 'roads' | 'metrics'> {
+    Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
+  readonly backlog?: Backlog;
   readonly time: RunningTime;
 }
 
@@ -36,7 +38,7 @@ export function createWebhookDispatcher(
   deps: WebhookDispatcherDeps,
   others: Partial<Roads> = {},
 ): Dispatcher {
-  const parts = { ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
+  const parts = { backlog: createBacklog(1000), ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };

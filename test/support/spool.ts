@@ -131,6 +131,12 @@ export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail
   return { message: { id, receivedAt: clock.now(), envelope, trace: 'Received: from there\r\n', body }, deliveries };
 }
 
+/** The message with bytes that can be given away; those of a test stay with it. */
+export function given(message: NewMessage): NewMessage {
+  const { body } = message;
+  return body.kind === 'blob' ? message : { ...message, body: { kind: 'inline', bytes: new Uint8Array(body.bytes) } };
+}
+
 /** Puts a message on the spool and expects that it is accepted. Answers it with its first delivery. */
 export async function put(
   spool: Pick<Spool, 'accept'>,
@@ -138,7 +144,7 @@ export async function put(
   options: MailOptions = {},
 ): Promise<Mail & { readonly delivery: Delivery }> {
   const one = mail(clock, options);
-  const outcome = await spool.accept(one.message, one.deliveries);
+  const outcome = await spool.accept(given(one.message), one.deliveries);
   const [delivery] = one.deliveries;
   if (outcome !== 'accepted' || !delivery) throw new Error(`not accepted but ${outcome}`);
   return { ...one, delivery };

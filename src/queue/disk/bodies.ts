@@ -3,7 +3,7 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { frozen } from '../../base/frozen.ts';
-import { giveBack } from '../../base/room.ts';
+import { giveBack, isTight } from '../../base/room.ts';
 import type { Body, BodyWriter } from '../delivery.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
 
@@ -168,7 +168,10 @@ function createBuffer() {
     },
     /** Everything, in memory of its own and no larger than it; nothing may be added after. */
     giveAway(): Uint8Array {
-      return buffer.byteLength === length ? buffer : new Uint8Array(buffer.subarray(0, length));
+      if (buffer.byteLength === length) return buffer;
+      const bytes = new Uint8Array(buffer.subarray(0, length));
+      giveBack(buffer);
+      return bytes;
     },
   };
 }
@@ -206,17 +209,6 @@ async function syncFolder(path: string): Promise<void> {
   } finally {
     await handle.close();
   }
-}
-
-/** The final dot of a message and a command or two behind it. */
-const MOST_SPARE = 1024;
-
-/**
- * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread
- * copies all of it, which may be a slab that is shared with others.
- */
-export function isTight(bytes: Uint8Array): boolean {
-  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
 }
 
 const STEP = 1024 * 1024;

@@ -32,10 +32,15 @@ export interface MessageRow {
   readonly sha256: string | null;
 }
 
+/** Whether a message was written: not when one of its id is there already. Its bytes go back to who handed them over. */
+export interface Accepted {
+  readonly written: boolean;
+  readonly bytes: Uint8Array | null;
+}
+
 /** What the writer thread does to the file; each runs inside the common transaction. */
 export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
-  /** False when a message of this id is there already; then nothing was written. */
-  accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
+  accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
    * Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook
    * afterwards.
@@ -105,7 +110,7 @@ function createAccepting(
       row.bytes,
       sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
     );
-    if (changes === 0) return false;
+    if (changes === 0) return { written: false, bytes: row.bytes };
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
       const endpoint = endpoints.keyOf(one);
@@ -131,7 +136,7 @@ function createAccepting(
       );
       if (written.changes !== 0) endpoints.shift(endpoint, 1);
     });
-    return true;
+    return { written: true, bytes: row.bytes };
   };
 }
 

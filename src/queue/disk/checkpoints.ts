@@ -112,6 +112,7 @@ function createMover() {
       workerData,
       transferList: [port2],
       trackUnmanagedFds: false,
+      resourceLimits: { maxYoungGenerationSizeMb: 3 },
     });
     worker.on('exit', () => {
       // What it fails at it answers; one that ended without being asked is replaced by the next move.

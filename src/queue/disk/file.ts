@@ -12,7 +12,7 @@ import {
   type EndpointKind,
   KINDS,
 } from '../delivery.ts';
-import type { MessageRow } from './changes.ts';
+import type { Accepted, MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
 import type { Loaded } from './open-file.ts';
 import type { Rebuilt } from './rebuild.ts';
@@ -28,7 +28,8 @@ export interface QueueFile {
   readonly rebuilt: Rebuilt | null;
   /** False while nothing can be written. */
   sound(): boolean;
-  accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
+  /** The bytes are handed over; they come back when they were accepted. */
+  accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance>;
   /** Resolves after the sync, however long that takes; throws only when the write is wrong in itself, or at the end. */
   write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
   /** As `write`, tried once: throws SpoolFault when it cannot be done now, or nobody knows whether it was. */
@@ -38,6 +39,12 @@ export interface QueueFile {
   /** The file was found damaged: resolves when what can be read is in a new one. */
   repair(reason: string): Promise<void>;
   close(): Promise<void>;
+}
+
+/** What came of a message, with its bytes when it was accepted and has some. */
+interface FileAcceptance {
+  readonly outcome: AcceptOutcome;
+  readonly bytes: Uint8Array | null;
 }
 
 interface QueueFileListener {
@@ -98,12 +105,15 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   const pauses = createPauses(clock);
   let closed = false;
   return {
-    async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-      if (closed || !writer.sound()) return 'fault';
-      const reply = await writer.ask('accept', [message, deliveries]);
+    async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance> {
+      if (closed || !writer.sound()) return { outcome: 'fault', bytes: null };
+      const memory = message.bytes?.buffer;
+      const transfer = memory instanceof ArrayBuffer ? [memory] : [];
+      const reply = await writer.ask('accept', [message, deliveries], false, transfer);
       if (reply.kind === 'died') writer.takeBackLater(message.id);
-      if (reply.kind === 'done') return reply.value === true ? 'accepted' : 'fault';
-      return reply.kind === 'full' ? 'full' : 'fault';
+      if (reply.kind !== 'done') return { outcome: reply.kind === 'full' ? 'full' : 'fault', bytes: null };
+      const { written, bytes }: Accepted = reply.value;
+      return written ? { outcome: 'accepted', bytes } : { outcome: 'fault', bytes: null };
     },
     async write<K extends keyof WriterAsk>(
       name: K,

@@ -153,11 +153,17 @@ export function taskCode(task: ReturnTask | undefined): number {
   return TASKS.indexOf(task);
 }
 
+/**
+ * What a connection keeps of the file in memory. New rows go to the ends of their tables, which are a few pages; more
+ * than this held bodies that nobody asks for again.
+ */
+const CACHE_KB = 8192;
+
 /** A connection to a queue file with what every connection needs. */
 export function connect(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { timeout: 10_000 });
   db.exec(
-    'PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY',
+    `PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY`,
   );
   return db;
 }

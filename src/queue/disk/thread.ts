@@ -83,6 +83,9 @@ export interface QueueProtocol extends Protocol {
   readonly news: News;
 }
 
+/** What the threads of the queue make of their own is rows and answers, which are gone at once. */
+const YOUNG_MB = 6;
+
 /** A thread of the queue that has opened it. */
 export type QueueThread = Pick<Thread<QueueProtocol>, 'ask' | 'end'> & { readonly opened: Opened };
 
@@ -97,7 +100,7 @@ export async function startQueueThread(
   { died, news }: Pick<ThreadListener<News>, 'news'> & { died(reason: string): void },
 ): Promise<QueueThread> {
   const { ready, ask, end } = startThread<QueueProtocol>(
-    { script, data, gather: 'turn' },
+    { script, data, youngMb: YOUNG_MB, gather: 'turn' },
     { log },
     {
       ...(news && { news }),

@@ -87,7 +87,8 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
       const { answers, news } = file.commit(asks);
       broken = news.broken?.reason ?? null;
       const messages = asks.reduce((sum, [, name]) => sum + Number(name === 'accept'), 0);
-      say(answers, { ...news, commit: { ms: performance.now() - began, writes: asks.length, messages } });
+      const commit = { ms: performance.now() - began, writes: asks.length, messages };
+      say(answers, { ...news, commit }, asks.flatMap(bodyOf));
       if (broken === null) {
         try {
           checkpoints.tend(file);
@@ -128,7 +129,7 @@ function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say
     const [n, name, [now, aside]] = ask;
     if (name !== 'poll' && name !== 'rebuild') {
       batch.push(ask);
-      bytes += bodyBytes(ask);
+      for (const { byteLength } of bodyOf(ask)) bytes += byteLength;
       if (bytes > COMMIT_BYTES) flush();
       continue;
     }
@@ -143,9 +144,10 @@ function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say
   flush();
 }
 
-function bodyBytes([, name, [row]]: Ask): number {
-  if (name !== 'accept' || typeof row !== 'object' || row === null || !('bytes' in row)) return 0;
-  return row.bytes instanceof Uint8Array ? row.bytes.byteLength : 0;
+/** The memory of a body, which was handed over and goes back with the answer. */
+function bodyOf([, name, [row]]: Ask): ArrayBuffer[] {
+  if (name !== 'accept' || typeof row !== 'object' || row === null || !('bytes' in row)) return [];
+  return row.bytes instanceof Uint8Array && row.bytes.buffer instanceof ArrayBuffer ? [row.bytes.buffer] : [];
 }
 
 // The one thread that writes: everything that waits when a commit begins shares it.

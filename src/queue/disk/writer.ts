@@ -3,13 +3,13 @@ import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import type { Rebuilt } from './rebuild.ts';
-import { type News, type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
+import { type News, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
 export interface Writer {
   /** What was salvaged at the start. */
   readonly rebuilt: Rebuilt | null;
-  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<QueueOutcome>;
+  ask: QueueThread['ask'];
   /** False while nothing can be written. */
   sound(): boolean;
   /** Resolves when it can be written again, or never will be. */
@@ -84,7 +84,7 @@ export async function openWriter(
 
   return frozen({
     rebuilt,
-    ask: (name, args, patient) => life.thread.ask(name, args, patient),
+    ask: (...call) => life.thread.ask(...call),
     sound: () => trouble === null,
     async repaired() {
       while (trouble && !closed) await trouble;

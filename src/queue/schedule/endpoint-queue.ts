@@ -35,6 +35,8 @@ export interface EndpointQueue {
   nextProbe(): number;
   /** When there is something due outside; Infinity for never. */
   outsideAt(): number;
+  /** Nothing waits, here or outside. */
+  isEmpty(): boolean;
   /** Whether it is time to read from the spool. */
   wantsLoad(now: number): boolean;
   /**
@@ -125,6 +127,7 @@ export function createEndpointQueue(): EndpointQueue {
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
+    isEmpty: () => due.size() + later.size() === 0 && !loading && outside === Number.POSITIVE_INFINITY,
     wantsLoad: (now) => !loading && outside <= now && due.size() < LOW,
     beginLoad() {
       loading = true;

@@ -3,6 +3,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
+import type { Backlog } from './backlog.ts';
 import { HELD } from './endpoint-queue.ts';
 import { type Lane, type Lanes, toFresh, toWaiting } from './lane.ts';
 
@@ -87,6 +88,7 @@ interface IntakeDeps {
   readonly log: Log;
   readonly roads: Roads;
   readonly lanes: Lanes;
+  readonly backlog: Backlog;
   readonly poke: (lane: Lane) => void;
 }
 
@@ -99,7 +101,7 @@ interface Intake {
   busy(): boolean;
 }
 
-export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDeps): Intake {
+export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }: IntakeDeps): Intake {
   let phase: 'opening' | 'open' | 'closed' = 'opening';
   let early: Delivery[] = [];
   let again = false;
@@ -113,6 +115,7 @@ export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDe
     for (const delivery of fresh) {
       const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
+      if (delivery.kind === 'inbound' && !lane.holdsUp(now.steady)) backlog.add(lane);
       poke(lane);
     }
   }
@@ -120,6 +123,7 @@ export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDe
   /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoints too. */
   function relearn(): void {
     for (const lane of lanes.all()) lane.doubt(clock.monotonic());
+    backlog.clear();
     again = true;
     if (!learning) void learnAll();
   }

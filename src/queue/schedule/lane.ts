@@ -19,6 +19,8 @@ import { afterIdle, type PlaceBounds } from './places.ts';
 
 /** Attempts that are made ready at one time for one endpoint. */
 const PREPARED = 32;
+/** Milliseconds after which an endpoint for which more is ready than it takes is what holds up its deliveries. */
+const AHEAD = 250;
 /** How often the deliveries of an endpoint that is away are looked through for those whose time is over. */
 const LOOK_THROUGH = 3_600_000;
 
@@ -47,6 +49,8 @@ export class Lane implements Endpoint, Sleeper {
   #probing = false;
   /** While what waits outside for a recovered endpoint is read: it is due, whatever time it had. */
   #pulling = false;
+  /** Since when more has been ready than it takes; Infinity: it is not. */
+  #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
 
@@ -131,13 +135,23 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
   isSpare(now: number): boolean {
-    return (
-      this.#preparing + this.#turns.length + this.#posting === 0 &&
-      this.#state.phase === 'closed' &&
-      now - this.#usedAt > 600_000 &&
-      this.queue.nextDue() === Number.POSITIVE_INFINITY &&
-      this.queue.outsideAt() === Number.POSITIVE_INFINITY
-    );
+    return this.isEmpty() && this.#state.phase === 'closed' && now - this.#usedAt > 600_000;
+  }
+
+  /** Nothing waits and nothing is taken up. */
+  isEmpty(): boolean {
+    return this.#preparing + this.#turns.length + this.#posting === 0 && this.queue.isEmpty();
+  }
+
+  /**
+   * What waits for it waits for the endpoint and not for us: it is away, in doubt, or more is ready than it takes, and
+   * not just because many became ready at one time.
+   */
+  holdsUp(now: number): boolean {
+    if (this.inDoubt) return true;
+    if (this.#wantsMore()) this.#aheadFrom = Number.POSITIVE_INFINITY;
+    else this.#aheadFrom = Math.min(this.#aheadFrom, now);
+    return now - this.#aheadFrom >= AHEAD;
   }
 
   /** An attempt is being made ready. Whether it is a probe of an endpoint that is away. */
@@ -246,14 +260,20 @@ export class Lane implements Endpoint, Sleeper {
    * answers, for then it should never wait for us.
    */
   #hasRoom(now: number): boolean {
-    const { phase, passedAt, since, misses } = this.#state;
-    if (phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
+    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
+    return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
+  }
+
+  /** Whether less is ready and on its way than should be. */
+  #wantsMore(): boolean {
     const { places } = this;
-    const answers = passedAt >= since && misses === 0;
-    return (
-      this.#preparing < (answers ? PREPARED : 2 * places) &&
-      this.#turns.length + this.#posting < places + (answers ? Math.min(places, PREPARED) : 0)
-    );
+    const spare = this.#answers() ? Math.min(places, PREPARED) : 0;
+    return this.#turns.length + this.#posting < places + spare;
+  }
+
+  #answers(): boolean {
+    const { passedAt, since, misses } = this.#state;
+    return passedAt >= since && misses === 0;
   }
 }
 

@@ -272,10 +272,8 @@ function startOne(
     {
       script,
       data: { settings, notices, own, number },
-      limits: {
-        maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions,
-        maxYoungGenerationSizeMb: YOUNG_MB,
-      },
+      limits: { maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions },
+      youngMb: YOUNG_MB,
       gather: 'soon',
     },
     { log },

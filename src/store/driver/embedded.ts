@@ -174,6 +174,8 @@ interface Link {
 }
 
 const SCRIPT = new URL('./embedded-thread.ts', import.meta.url);
+/** Rows as text, which leave as soon as they are read. */
+const YOUNG_MB = 12;
 
 function createLink(
   { clock, log, presence }: { readonly clock: Clock; readonly log: Log; readonly presence: Presence },
@@ -187,7 +189,7 @@ function createLink(
   /** The running thread; starts another one if it died. */
   const running = (): Thread<StoreProtocol> => {
     current ??= startThread<StoreProtocol>(
-      { script: SCRIPT, data: { file, busyMs: timeoutMs, plans }, gather: 'soon' },
+      { script: SCRIPT, data: { file, busyMs: timeoutMs, plans }, youngMb: YOUNG_MB, gather: 'soon' },
       { log },
       {
         ended() {

@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { free } from '../../base/room.ts';
 import type { AttemptError, AttemptResult } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { PostBody, Poster } from '../types.ts';
@@ -89,7 +90,18 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     // webhook-id.
     const stale =
       used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
-    return stale ? exchange(connections.fresh(origin, addresses), request, deadline) : ending;
+    if (!stale) return ended(connection, request, ending);
+    const fresh = connections.fresh(origin, addresses);
+    return ended(fresh, request, await exchange(fresh, request, deadline));
+  }
+
+  /**
+   * Frees the body, unless the system still reads it: an answer may come early, and a connection that is closed may be
+   * in the middle of a write.
+   */
+  function ended(wire: Wire, { body }: Request, ending: Ending): Ending {
+    if (body?.kind === 'bytes' && wire.sent()) free(body.bytes);
+    return ending;
   }
 
   /** One request on one connection; gives the connection back or drops it. */
@@ -224,7 +236,7 @@ export function createFileBody(
 // it recognise both.
 const TEST_KEY = 'test-webhook';
 const NO_EVENTS = '[]';
-const BODY: PostBody = { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') };
+const BODY = 'mandrill_events=%5B%5D';
 
 interface UrlCheckDeps {
   readonly poster: Pick<Poster, 'head' | 'post'>;
@@ -277,7 +289,7 @@ async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Pro
       'content-type': 'application/x-www-form-urlencoded',
       'x-mandrill-signature': mandrillSignature(TEST_KEY, url, { mandrill_events: NO_EVENTS }),
     },
-    BODY,
+    { kind: 'bytes', bytes: new TextEncoder().encode(BODY) },
   );
 }
 

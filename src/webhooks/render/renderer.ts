@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
@@ -92,6 +93,8 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
         await rm(formPath, { force: true }).catch(() => undefined);
         const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
         throw new Error(`rendering failed: ${reason}`, { cause: error });
+      } finally {
+        if (job.body.kind === 'inline') free(job.body.bytes);
       }
     },
     discard(body) {
@@ -126,7 +129,7 @@ function pack(
     parseError,
   };
   if (body.kind === 'blob') return { value: { body, formPlace, ...rest }, transfer: [] };
-  // A copy of its own can be handed over; the original stays for another try.
+  // A copy of its own is handed over; the original stays for another try, and is freed after the last.
   const bytes = new Uint8Array(body.bytes);
   return { value: { body: { kind: 'inline', bytes }, formPlace: null, ...rest }, transfer: [bytes.buffer] };
 }

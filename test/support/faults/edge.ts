@@ -38,6 +38,8 @@ export interface Edge {
   daemon(): ChildDaemon;
   /** Starts it and answers when it was ready. The first start makes domain and route. */
   start(life?: Life): Promise<Ready>;
+  /** SIGSTOP: it runs no further; what it asked of the kernel goes on. Only `kill` may follow. */
+  freeze(): void;
   /** kill -9; resolves when the process is gone. */
   kill(): Promise<void>;
   /** SIGTERM; answers the exit code. */
@@ -68,6 +70,9 @@ export function createEdge({ dir, url, env = {} }: EdgeSettings): Edge {
       if (!prepared) await prepare(child.base, url);
       prepared = true;
       return took;
+    },
+    freeze() {
+      process.kill(daemon().pid, 'SIGSTOP');
     },
     async kill() {
       await end('SIGKILL');

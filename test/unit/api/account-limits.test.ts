@@ -1,6 +1,9 @@
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { accountLimits } from '../../../src/composition/slices.ts';
 import { openDatabase } from '../../../src/composition/storage.ts';
+import { openEmbedded } from '../../../src/store/driver/embedded.ts';
+import type { Database } from '../../../src/store/driver/port.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { countUsageTask, meteredDatabase } from '../../../src/store/usage.ts';
 
@@ -8,6 +11,9 @@ import { ACCOUNT, type ApiWorld, KEY, limitsOf, NO_LIMITS, OTHER_KEY, startApi }
 import { createTestClock } from '../../support/clock.ts';
 import { startDaemon, testSettings } from '../../support/daemon.ts';
 import { drivers } from '../../support/database.ts';
+import { createTestLog } from '../../support/log.ts';
+import { NO_FLOOR } from '../../support/room.ts';
+import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 for (const driver of drivers) {
@@ -141,7 +147,9 @@ for (const driver of drivers) {
       const database = await driver.open();
       const clock = createTestClock();
       const hosts = await Promise.all(
-        [1, 2].map(() => meteredDatabase({ ...database, close: async () => undefined }, { clock })),
+        [1, 2].map(() =>
+          meteredDatabase({ ...database, close: async () => undefined }, { clock, log: createTestLog() }),
+        ),
       );
       const stores = await Promise.all(hosts.map((host) => openStore(host.database)));
       for (const [n, store] of stores.entries()) {
@@ -167,6 +175,41 @@ for (const driver of drivers) {
   });
 }
 
+describe('the counts of what accounts store', () => {
+  it('are kept, and written later, whatever fault the store has when they are written', async () => {
+    const clock = createTestClock();
+    const log = createTestLog();
+    const database = await openEmbedded(
+      { file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR },
+      { clock, log },
+    );
+    let faults = 1;
+    const faulty: Database = {
+      ...database,
+      async collection(spec) {
+        const rows = await database.collection(spec);
+        if (spec.name !== 'usage') return rows;
+        return {
+          ...rows,
+          add: async (...row) => (faults-- > 0 ? Promise.reject(new Error('a fault')) : rows.add(...row)),
+        };
+      },
+    };
+    const { database: metered, meter } = await meteredDatabase(faulty, { clock, log });
+    const store = await openStore(metered);
+    await store.pools.insert({ id: '1', account: 'a', name: '1', token: '', createdAt: new Date(0) });
+    await until('the fault to be logged', async () => {
+      await clock.advance(1000);
+      return log.of('store.fault').length > 0;
+    });
+    await until('the count to be written', async () => {
+      await clock.advance(1000);
+      return (await meter.stored('a')).pools === 1;
+    });
+    await store.close();
+  });
+});
+
 describe('the limits of the settings', () => {
   it('are those that a daemon holds accounts to', async () => {
     const running = await startDaemon({
@@ -189,6 +232,7 @@ describe('the limits of the settings', () => {
     // What was counted is there at the next start.
     const { database, meter } = await meteredDatabase(await openDatabase(testSettings(running.dir), running.log), {
       clock: createTestClock(),
+      log: running.log,
     });
     const store = await openStore(database);
     const account = await store.accounts.one({ number: 1 });

@@ -66,6 +66,24 @@ for (const driver of drivers)
       expect(await task.run()).to.equal(undefined);
     });
 
+    it('leaves a tag that was deleted again meanwhile to the next run', async () => {
+      const { recorder, clock } = createRecording(store);
+      await recorder.begin(newMessage());
+      const row = { id: `${ACCOUNT} one`, account: ACCOUNT, tag: 'one', before: new Date(clock.now()) };
+      await store.tagRemovals.insert(row);
+      const again = new Date(clock.now() + 5);
+      const messageTags: Store['messageTags'] = {
+        ...store.messageTags,
+        async many(...asked) {
+          await store.tagRemovals.change({ id: row.id }, { before: again });
+          return store.messageTags.many(...asked);
+        },
+      };
+      const numbers = createNumbers({ store: { ...store, messageTags }, clock });
+      expect(await applyEventsTask({ recorder, numbers, clock }).run()).to.equal(undefined);
+      expect(await store.tagRemovals.one({ id: row.id })).to.deep.equal({ ...row, before: again });
+    });
+
     // The same code for every store, and thousands of rows.
     if (driver.kind === 'embedded')
       it('takes the rest of very many messages over from a call that deletes a tag', async function () {

@@ -1,6 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { free } from '../../../src/base/room.ts';
+import type { Spool } from '../../../src/queue/delivery.ts';
+import { openReception } from '../../../src/smtp/reception.ts';
+import { createTestLog } from '../../support/log.ts';
 import { attempt, freshSpool, mail, put, settled } from '../../support/spool.ts';
+
+/** The bytes of a message, as one of its deliveries or anybody else gets them. */
+async function taken(spool: Spool, messageId: string, deliveryId?: string): Promise<Uint8Array> {
+  const found = await spool.message(messageId, deliveryId);
+  if (found?.body.kind !== 'inline') throw new Error('no body');
+  return found.body.bytes;
+}
 
 describe('what is put on the spool', () => {
   it('is there again after closing and opening, byte for byte', async () => {
@@ -103,17 +114,105 @@ describe('what is put on the spool', () => {
     expect((await spool.list({ recipient }, 10)).map(({ id }) => id)).to.deep.equal([delivery.id]);
   });
 
-  it('is found in memory while it is fresh, even when someone gave its bytes away to a thread', async () => {
+  it('has bytes of its own for everybody who asks, whoever of them frees his', async () => {
     const { spool, clock } = await freshSpool();
-    const { message } = await put(spool, clock, { body: { kind: 'inline', bytes: new Uint8Array(randomBytes(5000)) } });
-    const first = await spool.message(message.id);
-    if (first?.body.kind !== 'inline') throw new Error('no body');
-    const copy = Buffer.from(first.body.bytes);
-    const { buffer } = first.body.bytes;
-    if (buffer instanceof ArrayBuffer) structuredClone(buffer, { transfer: [buffer] });
-    expect(first.body.bytes.byteLength).to.equal(0);
-    const second = await spool.message(message.id);
-    expect(second?.body.kind === 'inline' && copy.equals(second.body.bytes)).to.equal(true);
+    const bytes = randomBytes(5000);
+    const { message, deliveries } = await put(spool, clock, {
+      body: { kind: 'inline', bytes },
+      recipients: ['a@example.com', 'b@example.com', 'c@example.com'],
+    });
+    const asked = [undefined, ...deliveries.map(({ id }) => id), undefined, ...deliveries.map(({ id }) => id)];
+    for (const delivery of asked) {
+      const found = await taken(spool, message.id, delivery);
+      expect(bytes.equals(found), `for ${delivery}`).to.equal(true);
+      free(found);
+      expect(found.byteLength).to.equal(0);
+    }
+  });
+
+  it('keeps the bytes whole that one delivery has, when another ends, and when what is in memory is forgotten', async () => {
+    const { spool, clock } = await freshSpool();
+    const bytes = randomBytes(5000);
+    const { message, deliveries } = await put(spool, clock, {
+      body: { kind: 'inline', bytes },
+      recipients: ['a@example.com', 'b@example.com'],
+    });
+    const [first, second] = deliveries;
+    if (!first || !second) throw new Error('no deliveries');
+    const held = await taken(spool, message.id, first.id);
+    await spool.settle(settled(clock, second));
+    const ended = await put(spool, clock);
+    await spool.settle(settled(clock, ended.delivery));
+    expect(await spool.purge({ deliveredBefore: clock.now() + 1, deadBefore: 0, deliveredBytes: 1e9 })).to.equal(2);
+    expect(bytes.equals(held)).to.equal(true);
+    free(held);
+    expect(bytes.equals(await taken(spool, message.id, first.id)), 'of the next attempt').to.equal(true);
+  });
+
+  it('is pushed out of memory by newer mail, and still whole for those who have it and those who ask for it', async () => {
+    const { spool, clock } = await freshSpool();
+    const bytes = randomBytes(200_000);
+    const recipients = ['a@example.com', 'b@example.com'];
+    const old = await put(spool, clock, { body: { kind: 'inline', bytes }, recipients });
+    const held = await taken(spool, old.message.id, old.deliveries[0]?.id);
+    for (let at = 0; at < 400; at++) await put(spool, clock, { body: { kind: 'inline', bytes } });
+    expect(bytes.equals(held)).to.equal(true);
+    expect(bytes.equals(await taken(spool, old.message.id, old.deliveries[1]?.id))).to.equal(true);
+  });
+
+  it('comes from the disk when it is replayed', async () => {
+    const { spool, clock } = await freshSpool();
+    const bytes = randomBytes(5000);
+    const { message, delivery } = await put(spool, clock, { body: { kind: 'inline', bytes } });
+    free(await taken(spool, message.id, delivery.id));
+    await spool.settle(settled(clock, delivery));
+    expect(await spool.replay({ ids: [delivery.id] }, clock.now())).to.equal(1);
+    expect(bytes.equals(await taken(spool, message.id, delivery.id))).to.equal(true);
+  });
+
+  it('takes no command along that came behind its final dot', async () => {
+    const { spool, clock } = await freshSpool();
+    const one = mail(clock);
+    const writer = spool.body(one.message.id);
+    const reception = openReception(
+      { maxMessageBytes: 10_000, maxReceived: 10, bareNewline: 'reject' },
+      {
+        sink: {
+          messageId: one.message.id,
+          write: (bytes) => writer.write(bytes)?.then(() => undefined),
+          async finish() {
+            await spool.accept({ ...one.message, body: await writer.finish() }, one.deliveries);
+            return { id: one.message.id };
+          },
+          abort: writer.abort,
+        },
+        log: createTestLog(),
+      },
+    );
+    const chunk = new Uint8Array(
+      Buffer.from(`Subject: x\r\n\r\n${'x'.repeat(900)}\r\n.\r\nMAIL FROM:<next@x.example>\r\n`),
+    );
+    const progress = await reception.take(Buffer.from(chunk.buffer));
+    expect(progress.ended && progress.rest.toString()).to.equal('MAIL FROM:<next@x.example>\r\n');
+    expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(916);
+  });
+
+  it('may be empty, time and again', async () => {
+    const { spool, clock } = await freshSpool();
+    for (let at = 0; at < 3; at++) {
+      const body = await spool.body(`empty-${at}`).finish();
+      const one = mail(clock, { body });
+      expect(await spool.accept(one.message, one.deliveries)).to.equal('accepted');
+      expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(0);
+    }
+  });
+
+  it('has the memory of the bytes that were given: nothing is copied, and who gave them has them no more', async () => {
+    const { spool, clock } = await freshSpool();
+    const one = mail(clock);
+    expect(await spool.accept(one.message, one.deliveries)).to.equal('accepted');
+    expect(one.message.body.kind === 'inline' && one.message.body.bytes.byteLength).to.equal(0);
+    expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(1500);
   });
 
   it('keeps the verdicts that were taken', async () => {
@@ -134,7 +233,7 @@ describe('what is put on the spool', () => {
     expect((await spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);
   });
 
-  it('is kept in memory no longer than it is open, and found on the disk afterwards', async () => {
+  it('is found on the disk after it was delivered', async () => {
     const { spool, clock } = await freshSpool();
     const { message, delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 204) }));

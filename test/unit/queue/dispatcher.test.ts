@@ -247,10 +247,10 @@ describe('the dispatcher', () => {
             else bench.clock.after(20 * SECOND, () => resolve(answered(200)));
           }),
       );
-      for (let i = 0; i < 5; i++) put(200, `https://slow${i}.example/`);
+      for (let i = 0; i < 5; i++) await put(200, `https://slow${i}.example/`);
       await bench.clock.advance(2 * MINUTE);
       for (let round = 1; round < 20; round++) {
-        put(1, URL_B);
+        await put(1, URL_B);
         await settleDown(bench);
         expect(bench.postsTo(URL_B)).to.have.length(round);
         expect(bench.inFlight.now).to.be.within(15, 19);
@@ -265,7 +265,7 @@ describe('the dispatcher', () => {
       held();
       const names = ['a', 'b', 'c', 'd'].map((name) => `https://${name}.example/`);
       for (const url of names) {
-        put(50, url);
+        await put(50, url);
         await settleDown(bench);
       }
       expect(names.map((url) => bench.postsTo(url).length)).to.deep.equal([16, 3, 1, 0]);
@@ -280,8 +280,8 @@ describe('the dispatcher', () => {
             if (url === URL_A) waiting.push((status) => resolve(answered(status)));
           }),
       );
-      put(100, URL_A);
-      put(100, URL_B);
+      await put(100, URL_A);
+      await put(100, URL_B);
       await settleDown(bench);
       expect(waiting).to.have.length(16);
       await bench.clock.advance(SECOND);

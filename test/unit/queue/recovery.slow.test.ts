@@ -9,7 +9,7 @@ import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
-import { freshSpool, mail, openOne, put, settled, spoolSettings, WITHOUT_KINDS } from '../../support/spool.ts';
+import { freshSpool, given, mail, openOne, put, settled, spoolSettings, WITHOUT_KINDS } from '../../support/spool.ts';
 import { killAfter, missing, startSpoolProcess } from '../../support/spool-process.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
@@ -174,7 +174,7 @@ describe('a damaged queue file', () => {
       trace: name('trace'),
       envelope: { ...one.message.envelope, mailFrom: name('sender') },
     };
-    expect(await spool.accept(message, one.deliveries)).to.equal('accepted');
+    expect(await spool.accept(given(message), one.deliveries)).to.equal('accepted');
     const [delivery] = one.deliveries;
     if (!delivery) throw new Error('no delivery');
     return { message, delivery };

@@ -6,7 +6,7 @@ import { createRoom } from '../../../src/base/room.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
-import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../../support/spool.ts';
+import { freshSpool, given, mail, openOne, put, settled, spoolSettings } from '../../support/spool.ts';
 import { missing } from '../../support/spool-process.ts';
 import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
@@ -99,7 +99,7 @@ describe('a disk that is full', function () {
     const offer = async (size: number) => {
       const body = inline(size);
       const { message, deliveries } = mail(opened.clock, { body });
-      const outcome = await opened.spool.accept(message, deliveries);
+      const outcome = await opened.spool.accept(given(message), deliveries);
       if (outcome === 'accepted' && body.kind === 'inline')
         accepted.push({ id: message.id, sha256: createHash('sha256').update(body.bytes).digest('hex') });
       return outcome;

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { createServer as createNetServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createPoster } from '../../../src/webhooks/post/post.ts';
@@ -51,6 +52,41 @@ describe('an attempt', () => {
       host: `127.0.0.1:${receiver.port}`,
       accept: '*/*',
     });
+  });
+
+  it('frees a body in memory that the system has, whatever is answered', async () => {
+    for (const status of [200, 500]) {
+      receiver.answer(() => ({ status }));
+      const body = bytes(`of ${status}`);
+      await open().post(receiver.url, form, body);
+      expect(receiver.requests.at(-1)?.body.toString()).to.equal(`of ${status}`);
+      expect(body.kind === 'bytes' && body.bytes.byteLength).to.equal(0);
+    }
+  });
+
+  it('leaves a body alone of which the system has not taken all: answered early, timed out', async () => {
+    const large = randomBytes(20_000_000);
+    for (const answer of ['HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n', '']) {
+      const sockets: Socket[] = [];
+      const server = createNetServer((socket) => {
+        sockets.push(socket);
+        socket.on('error', () => {});
+        socket.once('data', () => {
+          socket.pause();
+          socket.write(answer);
+        });
+      });
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const address = server.address();
+      if (typeof address !== 'object' || address === null) throw new Error('no port');
+      const body = { kind: 'bytes', bytes: new Uint8Array(large) } as const;
+      await open({ timeoutMs: 300 }).post(`http://127.0.0.1:${address.port}/`, form, body);
+      expect(large.equals(body.bytes)).to.equal(true);
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    }
   });
 
   it('streams a file with its length', async () => {

@@ -1,0 +1,106 @@
+import { createSocket, type Socket } from 'node:dgram';
+import { once } from 'node:events';
+import { expect } from 'chai';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { readScrape } from '../support/metrics.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { until } from '../support/until.ts';
+
+const ABOVE = 20;
+
+/** A name server that answers "no such name" to everything, or keeps questions until it is to. */
+async function startNameServer() {
+  const socket: Socket = createSocket('udp4');
+  const kept: (() => void)[] = [];
+  let keeps = false;
+  socket.on('message', (question, { port, address }) => {
+    const answer = Buffer.from(question);
+    answer.writeUInt16BE(0x8183, 2);
+    answer.writeUInt16BE(0, 10); // no OPT record
+    const end = question.indexOf(0, 12) + 5;
+    const send = () => socket.send(answer.subarray(0, end), port, address);
+    if (keeps) kept.push(send);
+    else send();
+  });
+  socket.bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  return {
+    server: `127.0.0.1:${socket.address().port}`,
+    kept: () => kept.length,
+    keep() {
+      keeps = true;
+    },
+    release() {
+      keeps = false;
+      for (const send of kept.splice(0)) send();
+    },
+    stop: () => socket.close(),
+  };
+}
+
+describe('accepting', () => {
+  let daemon: TestDaemon;
+  let receiver: Receiver;
+  let names: Awaited<ReturnType<typeof startNameServer>>;
+  const send = (to: string | readonly string[], from = 'ada@sender.test') =>
+    sendMail(daemon.smtp, { from, to }, message('hello'));
+  const numbers = async () => readScrape(await (await fetch(`${daemon.base}/metrics`)).text());
+  /** Replies that were held back. */
+  const held = async () => (await numbers()).of('postern_accept_delay_seconds_count');
+  const behind = async () => (await numbers()).of('postern_deliveries_behind');
+  const many = (count: number) => Array.from({ length: count }, (_, n) => `box-${n}@in.test`);
+
+  before(async () => {
+    names = await startNameServer();
+    receiver = await startReceiver();
+    daemon = await startDaemon({
+      POSTERN_DELIVERY__SLOW_ABOVE: String(ABOVE),
+      POSTERN_DELIVERY__SLOW_MS: '20',
+      POSTERN_DNS__SERVERS: names.server,
+      POSTERN_DNS__TIMEOUT_MS: '60000',
+      POSTERN_DNS__BUDGET_MS: '60000',
+      POSTERN_PARSE__TIMEOUT_MS: '60000',
+    });
+    await daemon.api('/inbound/add-domain', { domain: 'in.test' });
+    await daemon.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: receiver.url });
+    await send('first@in.test');
+    await until('the first post', () => receiver.requests.some(({ method }) => method === 'POST'));
+  });
+  after(async () => {
+    await daemon.stop();
+    await receiver.stop();
+    names.stop();
+  });
+
+  it('slows down while more comes in than can be prepared, for SMTP and for send-raw', async () => {
+    names.keep();
+    const first = await send(many(90), 'ada@slow.test');
+    expect(first).to.match(/^250 /);
+    await until('all that are prepared at one time to wait', () => names.kept() > 0);
+    expect(await behind()).to.be.above(ABOVE);
+    const before = await held();
+    expect(await send('one@in.test')).to.match(/^250 /);
+    expect(await held()).to.equal(before + 1);
+    await daemon.api('/inbound/send-raw', { raw_message: message('raw'), to: ['two@in.test'] });
+    expect(await held()).to.equal(before + 2);
+    expect(daemon.log.of('accept.slowed')).to.have.length(1);
+
+    names.release();
+    await until('all posts', () => receiver.requests.filter(({ method }) => method === 'POST').length === 93);
+    expect(await behind()).to.equal(0);
+    await send('three@in.test');
+    expect(await held()).to.equal(before + 2);
+  });
+
+  it('does not while the endpoint does not answer, however much waits for it', async () => {
+    receiver.answer('reset');
+    await send(many(10));
+    await until('the endpoint is down', () => daemon.log.of('endpoint.down').length > 0);
+    const before = await held();
+    for (let n = 0; n < 3; n++) expect(await send(many(100))).to.match(/^250 /);
+    expect((await daemon.api('/inbound/deliveries', { state: 'waiting', limit: 1000 })).length).to.be.above(ABOVE);
+    expect(await behind()).to.equal(0);
+    expect(await held()).to.equal(before);
+  });
+});

@@ -1,0 +1,74 @@
+import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
+import { free } from '../../../src/base/room.ts';
+import { createWorkerPool, type PooledTask } from '../../../src/base/worker-pool.ts';
+import { afterTest } from '../../support/cleanup.ts';
+import { createTestLog } from '../../support/log.ts';
+
+type Keep = PooledTask<Uint8Array, { readonly left: readonly number[]; readonly same: Uint8Array }>;
+
+const pack = (text: string) => {
+  const value = new Uint8Array(Buffer.from(text));
+  return { value, transfer: [value.buffer] };
+};
+
+describe('memory that a task is handed over', () => {
+  const stops: (() => Promise<void>)[] = [];
+  afterTest(async () => {
+    for (const stop of stops.splice(0)) await stop();
+  });
+
+  function open() {
+    const pool = createWorkerPool(
+      {
+        script: new URL('../../support/keeping-thread.ts', import.meta.url),
+        data: null,
+        threads: 1,
+        timeoutMs: 5000,
+        memoryMb: 64,
+      },
+      { clock: systemClock, log: createTestLog(), metrics: NO_METRICS },
+    );
+    stops.push(pool.stop);
+    const keep: Keep = pool.task('keep');
+    const fail: Keep = pool.task('fail');
+    return { keep, fail };
+  }
+
+  it('is freed on its thread when the task has replied, and when it has failed', async () => {
+    const { keep, fail } = open();
+    expect((await keep(() => pack('first'))).left).to.deep.equal([]);
+    expect(String(await fail(() => pack('second')).catch((error: unknown) => error))).to.contain('it was to fail');
+    expect((await keep(() => pack('third'))).left).to.deep.equal([0, 0]);
+  });
+
+  it('is there as long as the reply needs it, even when replies leave together', async () => {
+    const { keep } = open();
+    const texts = Array.from({ length: 30 }, (_, n) => `the bytes of task ${n}`);
+    const replies = await Promise.all(texts.map((text) => keep(() => pack(text))));
+    expect(replies.map(({ same }) => Buffer.from(same).toString())).to.deep.equal(texts.map((text) => text.slice(1)));
+  });
+
+  it('was given away before: the task fails, and those beside it and behind it do not', async () => {
+    const { keep } = open();
+    const gone = new Uint8Array(Buffer.from('gone').buffer.slice(0, 4));
+    free(gone);
+    const lost = keep(() => ({ value: new Uint8Array(gone), transfer: [] }));
+    const beside = keep(() => pack('beside'));
+    expect(String(await lost.catch((error: unknown) => error))).to.contain('detached');
+    expect((await beside).left).to.deep.equal([]);
+    await keep(() => ({ value: new Uint8Array(gone), transfer: [] })).catch(() => undefined);
+    expect((await keep(() => pack('behind'))).left).to.deep.equal([0]);
+  });
+
+  it('is all that is freed: what was copied is not', async () => {
+    const value = new Uint8Array(8);
+    expect(value.byteLength).to.equal(8);
+    const { keep } = open();
+    // Not handed over: copied, and nobody frees what nobody gave.
+    expect((await keep(() => ({ value, transfer: [] }))).left).to.deep.equal([]);
+    expect(value.byteLength).to.equal(8);
+    expect((await keep(() => pack('next'))).left).to.deep.equal([8]);
+  });
+});
