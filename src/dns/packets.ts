@@ -25,7 +25,7 @@ interface Reply {
 export interface Codec {
   /** A question, with an OPT record (RFC 6891) or without. */
   encode(id: number, name: string, type: RecordType, opt: boolean): Buffer;
-  /** Undefined if the packet is truncated or any record is malformed. */
+  /** Undefined if a record is malformed or incomplete, unless the packet is marked as truncated. */
   decode(bytes: Buffer): Reply | undefined;
 }
 

@@ -286,7 +286,7 @@ function readTag(source: string, at: number): { readonly tag: Tag; readonly end:
   const kind = triple ? undefined : signOf(content);
   const inside = kind === undefined ? content.replace(/^&/, '') : content.slice(1);
   return {
-    tag: { ...sorted(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
+    tag: { ...classify(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
     end: close.end,
   };
 }
