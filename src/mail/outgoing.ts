@@ -37,7 +37,7 @@ export interface Extras {
   readonly analytics?: Analytics;
   /** Never shows the content, and deletes it as soon as all recipients have received it. */
   readonly hideContent?: boolean;
-  /** Hosts of links and of the return path, lower-case A-labels; used once they are verified. */
+  /** Hosts of links and of the return path, lower-case A-labels; used only if verified. */
   readonly trackingDomain?: string;
   readonly returnPathDomain?: string;
 }
