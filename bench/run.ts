@@ -63,6 +63,7 @@ const cells = CELLS.filter((cell) => {
 const sender = createSender();
 const contestants = [
   createPostern(sender),
+  createPostern(sender, { name: 'postern, batches', route: { batch_events: 50 } }),
   createByHand('fetch'),
   createByHand('undici'),
   createByHand('durable'),

@@ -2,7 +2,7 @@ import { createServer, type Socket } from 'node:net';
 import { now } from './processes.ts';
 
 /**
- * Counts POSTs and throws them away: node sink.ts [DELAYS [marks]], a port for each of the delays: milliseconds before
+ * Counts the messages in POSTs and throws them away: node sink.ts [DELAYS [marks]], a port for each of the delays: milliseconds before
  * the 200, as JSON, and null for none ever. GET answers the count so far and the time of the last one, of those ports
  * that answer first. HEAD answers 200 at once. With marks it notes when the mark of each message came to those ports;
  * GET /arrivals answers that. It is HTTP by hand, because it shares the processors with what is measured: node:http
@@ -23,8 +23,9 @@ const MARK_LENGTH = MARK.length + 8;
 function serve(socket: Socket, delay: number): void {
   /** The beginning of a head whose end has not come yet. */
   let early: Buffer = Buffer.alloc(0);
-  /** Bytes of the present body that are still to come. */
+  /** Bytes of the present body that are still to come, and the messages in it. */
   let left = 0;
+  let messages = 1;
   const watched = marked && delay === least;
   let seek = watched ? createSeek() : undefined;
   socket.setNoDelay(true);
@@ -39,7 +40,7 @@ function serve(socket: Socket, delay: number): void {
         at += taken;
         left -= taken;
         if (left === 0) {
-          posted(socket, delay);
+          posted(socket, delay, messages);
           if (watched) seek = createSeek();
         }
         continue;
@@ -49,7 +50,9 @@ function serve(socket: Socket, delay: number): void {
         early = chunk.subarray(at);
         return;
       }
-      left = begin(socket, delay, chunk.toString('latin1', at, end));
+      const head = chunk.toString('latin1', at, end);
+      messages = Number(/^webhook-id: *batch-(\d+)-/im.exec(head)?.[1] ?? 1);
+      left = begin(socket, delay, head);
       at = end + END.length;
     }
   });
@@ -60,7 +63,7 @@ function begin(socket: Socket, delay: number, head: string): number {
   if (head.startsWith('POST')) {
     const length = Number(/content-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
     if (Number.isNaN(length)) throw new Error(`a POST without a length: ${head}`);
-    if (length === 0) posted(socket, delay);
+    if (length === 0) posted(socket, delay, 1);
     return length;
   }
   const body = head.startsWith('HEAD')
@@ -70,14 +73,14 @@ function begin(socket: Socket, delay: number, head: string): number {
   return 0;
 }
 
-function posted(socket: Socket, delay: number): void {
-  if (delay === 0) return answer(socket, delay);
-  if (Number.isFinite(delay)) setTimeout(answer, delay, socket, delay);
+function posted(socket: Socket, delay: number, messages: number): void {
+  if (delay === 0) return answer(socket, delay, messages);
+  if (Number.isFinite(delay)) setTimeout(answer, delay, socket, delay, messages);
 }
 
-function answer(socket: Socket, delay: number): void {
+function answer(socket: Socket, delay: number, messages: number): void {
   if (delay === least) {
-    count++;
+    count += messages;
     last = now();
   }
   if (socket.writable) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');

@@ -67,3 +67,11 @@ export function deliveryId(messageId: string, routeId: string, recipient: string
   const digest = hash('sha256', `${messageId}\0${routeId}\0${recipient}`, 'base64url');
   return `${messageId}-${digest.slice(0, 12)}`;
 }
+
+/**
+ * The id of a POST with several deliveries, with their number and a hash of their ids: the same deliveries in the same
+ * order have the same id, even if they are posted again after a crash.
+ */
+export function sharedPostId(deliveryIds: readonly string[]): string {
+  return `batch-${deliveryIds.length}-${hash('sha256', deliveryIds.join('\0'), 'base64url').slice(0, 20)}`;
+}

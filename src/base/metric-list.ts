@@ -118,7 +118,7 @@ export const METRICS = {
   // deliveries
   postern_attempts_total: {
     kind: 'counter',
-    help: 'Delivery attempts, by outcome and response code.',
+    help: 'Delivery attempts, by outcome and response code. A POST of several messages counts once for each.',
     labels: {
       class: CLASS,
       outcome: 'delivered, deferred, failed',
@@ -127,9 +127,13 @@ export const METRICS = {
   },
   postern_attempt_seconds: {
     kind: 'histogram',
-    help: 'Time from the start of a delivery attempt to its response, in seconds.',
+    help: 'Time from the start of a delivery attempt to its response, in seconds. A POST of several messages counts once.',
     labels: { class: CLASS },
     buckets: SECONDS,
+  },
+  postern_batched_deliveries_total: {
+    kind: 'counter',
+    help: 'Deliveries attempted in one POST with others (batch_events of a route).',
   },
   postern_attempts_in_flight: {
     kind: 'gauge',

@@ -160,13 +160,14 @@ export const routeList: Command = {
         domain: row.domain,
         pattern: row.pattern,
         url: row.url,
+        batch_events: row.batchEvents ?? 1,
         account: row.account,
         created_at: toTimestamp(row.createdAt),
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'domain', 'pattern', 'url'],
-          shown.map((row) => [row.id, row.domain, row.pattern, row.url]),
+          ['id', 'domain', 'pattern', 'batch', 'url'],
+          shown.map((row) => [row.id, row.domain, row.pattern, String(row.batch_events), row.url]),
         ),
       );
       return EXIT.ok;
@@ -177,7 +178,14 @@ export const routeList: Command = {
 export const routeAdd: Command = {
   name: 'route add',
   args: 'DOMAIN PATTERN URL',
-  options: { account: claimantOption },
+  options: {
+    account: claimantOption,
+    'batch-events': {
+      type: 'string',
+      value: 'COUNT',
+      help: 'maximum number of waiting messages per POST (default: 1)',
+    },
+  },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
@@ -190,13 +198,18 @@ export const routeAdd: Command = {
       throw new UsageError('missing arguments: DOMAIN PATTERN URL');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
-    const record = RECORD.parse(
-      await withOperations(settings, (run) => run('/inbound/add-route', account, { domain, pattern, url })),
-    );
+    const batch = call.text('batch-events');
+    const params = { domain, pattern, url, ...(batch === undefined ? {} : { batch_events: toCount(batch) }) };
+    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);
     return EXIT.ok;
   },
 };
+
+function toCount(text: string): number {
+  if (!/^\d{1,4}$/.test(text)) throw new UsageError('--batch-events must be a positive whole number');
+  return Number(text);
+}
 
 export const routeRemove: Command = {
   name: 'route remove',

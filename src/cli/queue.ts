@@ -213,16 +213,18 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
     status: attempt.status,
     error: attempt.error,
     answer: attempt.answer,
+    batch: attempt.batch ?? null,
   }));
   const facts = Object.entries(toShown(delivery)).map(
     ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
   );
+  const shared = story.some(({ batch }) => batch !== null);
   const table =
     story.length === 0
       ? 'No attempt yet.\n'
       : toTable(
-          ['time', 'ms', 'status', 'answer'],
-          story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, a.answer]),
+          ['time', 'ms', 'status', ...(shared ? ['batch'] : []), 'answer'],
+          story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, ...(shared ? [a.batch] : []), a.answer]),
         );
   call.print([{ ...toShown(delivery), attempts_made: story }], () => `${facts.join('\n')}\n\n${table}`);
 }

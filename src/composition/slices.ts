@@ -129,13 +129,14 @@ const SMTP_START = 2;
 const RETURNS = { concurrency: 64, concurrencyPerEndpoint: 8 };
 
 /** What each road may do at one time, and for how long it tries. */
-export function roadSettings({ delivery, outbound, smtp }: Settings) {
+export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   return {
     webhooks: {
       concurrency: delivery.concurrency,
       concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
       concurrencyAtStart: delivery.concurrency_per_endpoint_start,
       retryHours: delivery.retry_hours,
+      batchBytes: webhooks.batch_bytes,
     },
     returns: {
       ...RETURNS,

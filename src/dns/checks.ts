@@ -2,14 +2,13 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { type Resolver, sameName } from './types.ts';
 
-/**
- * Whether the mail of a domain comes to us. `unknown`: the DNS could not say, and what was known before still holds.
- */
+/** The result of an MX check. `unknown`: the DNS lookup failed, and the previous result still holds. */
 type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 /**
- * Whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the address of
- * a domain without MX; an inbound domain has to say so in words, because nothing else tells that it is meant for us.
+ * Checks whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the
+ * address of a domain without MX; an inbound domain needs an explicit MX, because nothing else shows that it is meant
+ * for us.
  */
 export async function checkMx(resolver: Resolver, domain: string, hosts: readonly string[]): Promise<MxCheck> {
   const answer = await resolver.resolve(domain, 'MX');
@@ -29,8 +28,8 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
 }
 
 /**
- * Whether a name leads to a host: as an alias of it, or because all its addresses are the host's. What the DNS cannot
- * say counts as no. `host` may be an IP address.
+ * Whether a name points to a host: by a CNAME, or because all its addresses are the host's. A failed lookup counts as
+ * no. `host` may be an IP address.
  */
 export async function leadsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
   if (await isAliasOf(resolver, name, [host])) return true;
@@ -39,9 +38,7 @@ export async function leadsTo(resolver: Resolver, name: string, host: string): P
   return found.records.every((address) => own.records.includes(address));
 }
 
-/**
- * As `leadsTo`, in the words of a record test: what is wrong, and for how long caches may hold what was there before.
- */
+/** Like `leadsTo`, but returns a record check: the error, or the TTL for which caches may hold the previous record. */
 export async function checkLeadsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
   if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host)))
@@ -60,8 +57,8 @@ export async function checkLeadsTo(resolver: Resolver, name: string, host: strin
 }
 
 /**
- * Whether mail to a name comes to one of our hosts: an MX names one, or there is none and the name is an alias of one
- * (RFC 5321 section 5.1). What the DNS cannot say counts as no.
+ * Whether mail to a name is delivered to one of our hosts: an MX names one, or there is no MX and the name is an alias
+ * of one (RFC 5321 section 5.1). A failed lookup counts as no.
  */
 export async function mailComesTo(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
   const exchanges = await resolver.resolve(name, 'MX');
@@ -72,7 +69,7 @@ export async function mailComesTo(resolver: Resolver, name: string, hosts: reado
 
 /**
  * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321
- * section 5.1). `unknown`: the DNS could not say.
+ * section 5.1). `unknown`: the DNS lookup failed.
  */
 export async function takesMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
   const exchanges = await resolver.resolve(name, 'MX');
@@ -88,8 +85,8 @@ async function isAliasOf(resolver: Resolver, name: string, hosts: readonly strin
 }
 
 /**
- * What a test of a record came to, with the TTL of a valid one in seconds: so long may caches hold what was there
- * before. `unknown`: the DNS could not say, and what was known before still holds.
+ * The result of a record check. A valid one has its TTL in seconds: for that long caches may hold the previous record.
+ * `unknown`: the DNS lookup failed, and the previous result still holds.
  */
 export type RecordCheck =
   | { readonly valid: true; readonly error: null; readonly ttl: number }
@@ -98,19 +95,21 @@ export type RecordCheck =
 
 const invalid = (error: string): RecordCheck => ({ valid: false, error });
 
-/** RFC 7208 section 4.6.4: so many terms that need the DNS, in all records together; then a receiver gives up. */
+/**
+ * RFC 7208 section 4.6.4: the limit on terms that need DNS lookups, over all records together. Receivers stop there.
+ */
 const MOST_LOOKUPS = 10;
-const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS look-ups to get to ours, and receivers stop there.`;
+const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS lookups to reach ours, and receivers stop at that limit.`;
 
 /**
- * Whether the SPF record of a domain includes ours, in the record itself or in one that it includes or redirects to,
- * and so that it counts as a pass. Records are read as a receiver reads them, from left to right and within ten
- * look-ups; but where the domain's own record names ours, what else it includes is not looked at.
+ * Checks whether the SPF record of a domain includes ours with the result pass, directly or through the records that it
+ * includes or redirects to. Records are evaluated as a receiver does, from left to right and within ten lookups; but if
+ * the domain's own record names ours, its other includes are not followed.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
   let left = MOST_LOOKUPS;
 
-  /** `ttl` is the smallest of the records that led here. Undefined: ours is not in it. */
+  /** `before` is the smallest TTL of the records that led here. Undefined: our record is not included. */
   async function search(name: string, before: number, called: string): Promise<RecordCheck | undefined> {
     const answer = await resolver.resolve(name, 'TXT');
     if (answer.kind === 'failure') return 'unknown';
@@ -131,11 +130,11 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
 
   async function follow(terms: readonly Term[], ttl: number): Promise<RecordCheck | undefined> {
     for (const { qualifier, name, target } of terms) {
-      if (name === 'all') return undefined; // a redirect does not count beside it (RFC 7208 section 6.1)
+      if (name === 'all') return undefined; // `all` overrides a redirect (RFC 7208 section 6.1)
       if (COUNTED.has(name) && --left < 0) return invalid(TOO_MANY);
       if ((name !== 'include' && name !== 'redirect') || qualifier !== '+') continue;
       if (name === 'include' && sameName(target, include)) return { valid: true, error: null, ttl };
-      // What a macro makes of it depends on the message.
+      // A macro expands differently for each message.
       const found = target.includes('%')
         ? undefined
         : await search(target, ttl, `${target}, which its SPF record names,`);
@@ -152,17 +151,17 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
 
 const THIS = 'This domain';
 
-/** A mechanism or a modifier of an SPF record; `redirect` comes last, as it is obeyed. */
+/** A mechanism or a modifier of an SPF record; `redirect` comes last, since it is evaluated last. */
 interface Term {
   readonly qualifier: string;
   readonly name: string;
   readonly target: string;
 }
 
-/** Terms that a receiver asks the DNS for. */
+/** Terms that count as DNS lookups. */
 const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
-// RFC 7208 section 12. What follows the colon is looked at for `include` alone.
+// RFC 7208 section 12. The domain after the colon is captured for `include` only.
 const MECHANISM =
   /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
 const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
@@ -187,32 +186,32 @@ function readTerms(record: string): { readonly terms: readonly Term[]; readonly 
   return { terms: [...mechanisms, ...redirects.slice(0, 1)], broken: undefined };
 }
 
-/** What the record of the domain itself says of ours; undefined when it does not name it. */
+/** The result of the domain's own record, if it includes ours; undefined if it does not. */
 function ownInclude(terms: readonly Term[], include: string, ttl: number): RecordCheck | undefined {
   const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
   const found = terms[place];
   if (!found) return undefined;
   const all = terms.findIndex(({ name }) => name === 'all');
   if (all >= 0 && all < place)
-    return invalid(`This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.`);
+    return invalid(`This domain has an SPF record, but it includes ${include} after "all", where receivers ignore it.`);
   if (found.qualifier !== '+')
     return invalid(
-      `This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.`,
+      `This domain has an SPF record, but it includes ${include} with the qualifier "${found.qualifier}", which does not authorize it.`,
     );
   return { valid: true, error: null, ttl };
 }
 
-/** Where a domain's key belongs, and where a CNAME may point instead. */
+/** Where a domain's DKIM key is published, and where a CNAME may point instead. */
 export interface KeyPlace {
   /** `<selector>._domainkey.<domain>` */
   readonly name: string;
-  /** The name under our own host where the key is kept for those who prefer a CNAME. */
+  /** The name under our own host where the key is published for domains that use a CNAME. */
   readonly target: string;
 }
 
 /**
- * Whether the key at its place in the DNS is ours: as a TXT record there, or behind a CNAME. A CNAME alone is not
- * enough, for nobody can verify a signature with it while the record that it leads to is missing.
+ * Checks whether the DKIM key published for a domain is ours, as a TXT record or through a CNAME. A CNAME alone is not
+ * enough: signatures cannot be verified while its target is missing.
  */
 export async function checkDkim(resolver: Resolver, place: KeyPlace, publicKey: string): Promise<RecordCheck> {
   const answer = await resolver.resolve(place.name, 'TXT');
@@ -236,7 +235,7 @@ async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promi
   return invalid(`${name} points to ${alias.records.join(', ').slice(0, 300)}, not to ${target}.`);
 }
 
-/** Why the record is not our key (RFC 6376 section 3.6.1); undefined when it is. */
+/** Returns why the record is not our key (RFC 6376 section 3.6.1); undefined if it is. */
 function faultOfKey(record: string, publicKey: string): string | undefined {
   const tags = new Map<string, string>();
   for (const part of record.split(';')) {
@@ -249,25 +248,24 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
   const key = tags.get('p');
   if (key === undefined) return 'has no key (p=).';
   if (key === '') return 'says that the key is revoked (p= is empty).';
-  if (!has('k', ['rsa'])) return 'is for another kind of key than RSA.';
+  if (!has('k', ['rsa'])) return 'is not for an RSA key.';
   if (!has('h', ['sha256'])) return 'does not allow SHA-256 (h=).';
   if (!has('s', ['*', 'email'])) return 'is not for email (s=).';
-  return key === publicKey ? undefined : 'holds another key than ours.';
+  return key === publicKey ? undefined : 'contains a different key.';
 }
 
-/**
- * What a look at a domain's records came to. `unknown`: the DNS could not say, and what was known before still holds.
- */
+/** The result of an address check. `unknown`: the DNS lookup failed, and the previous result still holds. */
 type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 const VALID: AddressCheck = { valid: true, error: null };
 const invalidAddress = (error: string): AddressCheck => ({ valid: false, error });
 
 /**
- * Whether an A record of the domain (AAAA for an IPv6 address) points at the address, as custom reverse DNS wants it.
+ * Checks whether an A record of the domain (AAAA for an IPv6 address) points to the address, as custom reverse DNS
+ * requires.
  */
 export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<AddressCheck> {
-  if (isIP(ip) === 0) return invalidAddress(`${ip} is no IP address`);
+  if (isIP(ip) === 0) return invalidAddress(`${ip} is not an IP address`);
   const type = isIP(ip) === 6 ? 'AAAA' : 'A';
   const answer = await resolver.resolve(domain, type);
   if (answer.kind === 'failure') return 'unknown';
@@ -277,10 +275,10 @@ export async function checkA(resolver: Resolver, domain: string, ip: string): Pr
   return invalidAddress(`${domain} points to ${answer.records.slice(0, 5).join(', ')}, not to ${ip}`);
 }
 
-/** Whether the reverse DNS of the address names the domain. */
+/** Checks whether the reverse DNS of the address names the domain. */
 export async function checkPtr(resolver: Resolver, ip: string, domain: string): Promise<AddressCheck> {
   const name = toReverseName(ip);
-  if (name === undefined) return invalidAddress(`${ip} is no IP address`);
+  if (name === undefined) return invalidAddress(`${ip} is not an IP address`);
   const answer = await resolver.resolve(name, 'PTR');
   if (answer.kind === 'failure') return 'unknown';
   const named = answer.kind === 'records' && answer.records.some((record) => sameName(record, domain));
@@ -288,8 +286,8 @@ export async function checkPtr(resolver: Resolver, ip: string, domain: string): 
 }
 
 /**
- * The name under which the DNS keeps the name of an address (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for
- * what is none.
+ * The name of an address's PTR record (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined if `ip` is not an
+ * address.
  */
 export function toReverseName(ip: string): string | undefined {
   if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;

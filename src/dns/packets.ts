@@ -2,7 +2,7 @@ import { Packet, type Resource } from 'dns2';
 import { frozen } from '../base/frozen.ts';
 import type { Answer, MxRecord, RecordType } from './types.ts';
 
-/** One record of a reply, as far as we read it. */
+/** One record of a reply, with the fields that are used here. */
 interface ReplyRecord {
   readonly owner: string;
   readonly type: string;
@@ -10,31 +10,31 @@ interface ReplyRecord {
   readonly value: string | MxRecord;
 }
 
-/** A whole packet that answers our question. */
+/** A decoded packet that answers our question. */
 interface Reply {
   readonly rcode: number;
   readonly truncated: boolean;
   readonly records: readonly ReplyRecord[];
-  /** How long an absence holds, in seconds (RFC 2308 section 5); undefined when the packet does not say. */
+  /** How long a negative answer may be cached, in seconds (RFC 2308 section 5); undefined if the packet has no SOA. */
   readonly absenceTtl: number | undefined;
-  /** "Ask those servers": the answer of a server that does not look further. */
+  /** Whether the server only refers to other servers, because it does no recursion. */
   readonly referral: boolean;
 }
 
-/** The packets of the wire, made and read. */
+/** Encodes and decodes DNS packets. */
 export interface Codec {
   /** A question, with an OPT record (RFC 6891) or without. */
   encode(id: number, name: string, type: RecordType, opt: boolean): Buffer;
-  /** Undefined for a packet that is cut or wrong in any record. */
+  /** Undefined if a record is malformed or incomplete, unless the packet is marked as truncated. */
   decode(bytes: Buffer): Reply | undefined;
 }
 
-const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
+const MOST_RECORDS = 256; // per packet; compressed names take long to parse
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 
 /**
- * dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no
- * deadline over TCP.
+ * Encodes and decodes with dns2. Its clients are not used: they ask public servers, accept any packet as the answer,
+ * and have no deadline over TCP.
  */
 export const CODEC: Codec = frozen({
   encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
@@ -53,7 +53,7 @@ export const CODEC: Codec = frozen({
       return undefined;
     }
     const truncated = packet.header.tc === 1;
-    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may well end in the middle
+    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may end in the middle of a record
     const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
     const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
     return {
@@ -103,7 +103,7 @@ const RCODE_REASONS = new Map<number, Reason>([
   [5, 'refused'],
 ]);
 
-/** What a reply means for the question: something to read, or a reason to ask elsewhere. */
+/** Decides what a reply means: one to read, or a failure for which to ask another server. */
 export function judge(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
@@ -112,13 +112,13 @@ export function judge(reply: Reply | undefined): QuestionOutcome {
 }
 
 /**
- * Whether a packet is the reply to our question: the id, the bit of a response, and the very question, in any case
- * (RFC 5452 section 9.1). A refusal may leave the question out.
+ * Whether a packet is the reply to our query: the same id, the response bit set, and the same question, in any case
+ * (RFC 5452 section 9.1). An error reply may omit the question.
  */
 export function isReplyTo(query: Buffer, bytes: Buffer): boolean {
   if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.readUInt16BE(0)) return false;
   const flags = bytes.readUInt16BE(2);
-  if ((flags & 0xf800) !== 0x8000) return false; // a response to a plain query
+  if ((flags & 0xf800) !== 0x8000) return false; // a response, with opcode QUERY
   const rcode = flags & 0xf;
   if (bytes.readUInt16BE(4) === 0) return rcode !== 0 && rcode !== 3;
   const length = questionLength(query);
@@ -133,7 +133,7 @@ function questionLength(query: Buffer): number {
   return at + 5 - 12;
 }
 
-/** What a reply says about a name: an answer, or the name that an alias leads to and that is to be asked next. */
+/** The result of reading a reply: an answer, or the target of an alias that must be looked up next. */
 type Reading<T> =
   | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
   | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
@@ -141,9 +141,9 @@ type Reading<T> =
 const LONGEST_CHAIN = 16;
 
 /**
- * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are nobody's
- * business: a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA
- * says, else not at all.
+ * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are ignored: a
+ * server may add any. `ttl` is the smallest seen so far; a negative answer is cached as long as its SOA allows, without
+ * a SOA not at all.
  */
 export function readReply<T>(
   reply: Reply,
@@ -166,10 +166,12 @@ export function readReply<T>(
     owner = alias.value.toLowerCase();
     ttl = Math.min(ttl, alias.ttl);
   }
-  return { kind: 'answer', answer: { kind: 'failure', reason: 'malformed' }, ttl: 0 }; // in a circle, most likely
+  return { kind: 'answer', answer: { kind: 'failure', reason: 'malformed' }, ttl: 0 }; // most likely an alias loop
 }
 
-/** The chain ends without records: the last name is absent (RFC 6604), or the server did not look further. */
+/**
+ * Reads a chain that ends without records: the last name has none (RFC 6604), or the server did not follow the alias.
+ */
 function endOfChain(reply: Reply, alias: string | undefined, ttl: number): Reading<never> {
   const absent = Math.min(ttl, reply.absenceTtl ?? 0);
   if (reply.rcode === 3) return { kind: 'answer', answer: { kind: 'nxdomain' }, ttl: absent };

@@ -8,7 +8,7 @@ import { type Codec, isReplyTo, judge, type QuestionOutcome, type Reason } from 
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
-/** Asks the name servers one question under one deadline. */
+/** Sends questions to the name servers, each with a deadline. */
 export interface Asking {
   ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome>;
   stop(): void;
@@ -19,18 +19,18 @@ interface Deps {
   readonly log: Log;
   readonly codec: Codec;
   readonly servers: () => readonly Server[];
-  /** A question id that nobody can guess. */
+  /** An unpredictable question id. */
   readonly newId: () => number;
   readonly metrics: Metrics;
 }
 
-/** Questions on their way at one time: each is a socket or two. */
+/** Concurrent questions; each takes one or two sockets. */
 const MOST_AT_ONCE = 256;
-/** So many questions in a row without a sign of life make an outage: then nobody is waited for as long as usual. */
+/** After this many questions in a row without any reply there is an outage, and timeouts are shorter. */
 const SILENCES = 10;
 const NOTE_EVERY_MS = 60_000;
 
-/** The part that asks. It prefers the server that answered last. */
+/** Creates the client for the name servers. It prefers the server that answered last. */
 export function createAsking(deps: Deps, settings: { readonly timeoutMs: number }): Asking {
   const { clock } = deps;
   const outage = createOutage(clock, deps.log);
@@ -38,11 +38,11 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   let preferred = '';
   let running = 0;
   let stopped = false;
-  const line: (() => void)[] = [];
+  const waiting: (() => void)[] = [];
   const ends = new Set<() => void>();
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
-    if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => line.push(resolve));
+    if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => waiting.push(resolve));
     running++;
     const began = clock.monotonic();
     try {
@@ -52,7 +52,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
       return outcome;
     } finally {
       running--;
-      line.shift()?.();
+      waiting.shift()?.();
     }
   }
 
@@ -80,7 +80,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   });
 }
 
-/** Counts questions by what was outcome; each pair of type and result is bound once. */
+/** Counts questions by outcome; the counter for each pair of type and result is created once. */
 function createCount(metrics: Metrics): (type: RecordType, outcome: QuestionOutcome, ms: number) => void {
   const seconds = metrics.histogram('postern_dns_seconds');
   const counters = new Map<string, Counter>();
@@ -94,7 +94,7 @@ function createCount(metrics: Metrics): (type: RecordType, outcome: QuestionOutc
   };
 }
 
-/** Notices when nobody answers any more. */
+/** Detects an outage: no server answers any more. */
 function createOutage(clock: Clock, log: Log) {
   let silences = 0;
   let notedAt = -Infinity;
@@ -117,14 +117,14 @@ interface RoundDeps {
   readonly newId: () => number;
 }
 
-/** At least so many datagrams before a question is given up, over all servers. */
+/** Minimum number of attempts before a question fails, over all servers. */
 const TURNS = 4;
-/** A server as text, to compare. */
+/** The server as a text, for comparison. */
 function keyOf(server: Server): string {
   return `${server.address} ${server.port}`;
 }
 
-/** The order in which the servers are asked, the preferred one first, until there are enough turns. */
+/** The order in which the servers are asked: the preferred one first, repeated until there are enough turns. */
 function turnsOf(servers: readonly Server[], preferred: string): Server[] {
   const order = [...servers].sort((a, b) => Number(keyOf(b) === preferred) - Number(keyOf(a) === preferred));
   const turns: Server[] = [];
@@ -136,8 +136,8 @@ function turnsOf(servers: readonly Server[], preferred: string): Server[] {
 }
 
 /**
- * Takes the turns one after the other. An earlier server is still listened to while a later one is asked: a slow answer
- * is an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
+ * Asks the servers in turn. Earlier servers may still answer while a later one is asked. A server that replied with an
+ * error is not asked again; an unreachable one is, because it may be starting.
  */
 function startRound(
   deps: RoundDeps,
@@ -148,8 +148,8 @@ function startRound(
   done: (outcome: QuestionOutcome, server?: Server) => void,
 ) {
   const open = new Set<() => void>();
-  const said = new Set<string>();
-  const away = new Set<string>();
+  const failedServers = new Set<string>();
+  const unreachable = new Set<string>();
   let reason: Reason = 'timeout';
   let turn = 0;
   let over = false;
@@ -167,11 +167,11 @@ function startRound(
 
   function failed(server: Server, why: Reason): void {
     reason = why;
-    if (why === 'unreachable') away.add(keyOf(server));
-    else said.add(keyOf(server));
+    if (why === 'unreachable') unreachable.add(keyOf(server));
+    else failedServers.add(keyOf(server));
     const next = turns[turn];
-    if (turns.every((other) => said.has(keyOf(other)))) return end({ kind: 'failure', reason });
-    if (next && !away.has(keyOf(next))) begin();
+    if (turns.every((other) => failedServers.has(keyOf(other)))) return end({ kind: 'failure', reason });
+    if (next && !unreachable.has(keyOf(next))) begin();
     else if (!next && open.size === 0) end({ kind: 'failure', reason });
   }
 
@@ -179,7 +179,7 @@ function startRound(
     if (over) return;
     cancelTurn();
     let server = turns[turn++];
-    while (server && said.has(keyOf(server))) server = turns[turn++];
+    while (server && failedServers.has(keyOf(server))) server = turns[turn++];
     if (!server) {
       if (open.size === 0) end({ kind: 'failure', reason });
       return;
@@ -196,7 +196,7 @@ function startRound(
   return { begin: () => (turns.length > 0 ? begin() : end({ kind: 'failure', reason: 'unreachable' })), end };
 }
 
-/** One server: over UDP, without an OPT record if it does not know them, over TCP if the answer was cut. */
+/** Asks one server: over UDP, again without an OPT record on a format error, and over TCP if the reply is truncated. */
 function startTurn(
   deps: RoundDeps,
   server: Server,
@@ -230,32 +230,32 @@ function startTurn(
   send('udp', true);
 }
 
-/** What a packet on the way back may do to the one who waits. */
+/** Receives the packets for one query. */
 interface Listener {
-  /** Bytes that claim to be the answer. True when they were, and nothing more is awaited. */
+  /** Handles a possible answer. Returns true if it was the answer and no more packets are needed. */
   packet(bytes: Buffer): boolean;
-  /** Nothing will come from there any more. */
+  /** The connection failed; no packet will come. */
   failed(): void;
 }
 
 /**
- * We announce 1232 octets (RFC 6891 section 6.2.5, the size that passes everywhere); what is much larger was not meant
+ * We announce 1232 octets (RFC 6891 section 6.2.5, the size that passes everywhere); much larger packets are not meant
  * for us.
  */
 const LARGEST_DATAGRAM = 4096;
-/** Larger answers than this are of no use for mail and cost time to read. */
+/** Larger answers are of no use for mail and take long to parse. */
 const LARGEST_STREAM = 32_768;
 
 /**
- * Sends a question over UDP. Each has a socket, and so a source port, of its own: the port is what a forger has to
- * guess beside the id (RFC 5452 section 9.2). The socket is connected, so the system drops what comes from anybody but
- * the server, and tells at once when nobody listens there. The answer closes it.
+ * Sends a query over UDP. Each has its own socket and so its own source port, which a forger has to guess as well as
+ * the id (RFC 5452 section 9.2). The socket is connected, so the system drops packets from other addresses and reports
+ * immediately that nothing listens at the server. The answer closes the socket.
  */
 function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
   const family = isIPv6(server.address) ? 6 : 4;
   const socket: UdpSocket = createSocket({
     type: family === 6 ? 'udp6' : 'udp4',
-    lookup: (_host, _options, done) => done(null, server.address, family), // an address needs no look-up
+    lookup: (_host, _options, done) => done(null, server.address, family), // the address is already known
   });
   let closed = false;
   const close = () => {
@@ -281,7 +281,7 @@ function sendUdp(server: Server, query: Buffer, listener: Listener): () => void 
   return close;
 }
 
-/** Sends a question over TCP, framed by its length (RFC 7766 section 8). The answer closes the connection. */
+/** Sends a query over TCP, framed by its length (RFC 7766 section 8). The answer closes the connection. */
 function sendTcp(server: Server, query: Buffer, listener: Listener): () => void {
   const socket = connect({ host: server.address, port: server.port });
   let closed = false;

@@ -23,18 +23,20 @@ export interface ResolverDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly ids: Ids;
-  /** The servers to ask when the settings name none; resolv.conf unless given. Read again every minute. */
+  /** The servers to ask when the settings name none; resolv.conf by default. Re-read every minute. */
   readonly systemServers?: () => readonly string[];
-  /** /etc/hosts unless given. */
+  /** /etc/hosts by default. */
   readonly hostsFile?: string;
-  /** Answers to keep; 0 asks anew each time, for who wants to see what changed just now. */
+  /** Number of answers in the cache; 0 disables it, for callers that need to see recent changes. */
   readonly cacheEntries?: number;
   readonly metrics: Metrics;
 }
 
-const OWN_TTL_S = 3600; // of what we know without asking
+const OWN_TTL_S = 3600; // for answers that need no lookup
 
-/** Questions to the name servers of the settings, or of the system: every answer checked, every failure a value. */
+/**
+ * Creates a resolver for the name servers of the settings or of the system. Lookups never throw: failures are answers.
+ */
 export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resolver {
   const { clock } = deps;
   const hosts = createHosts(deps.hostsFile ?? '/etc/hosts', clock);
@@ -64,14 +66,14 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
     if (isLocalhost(name)) return { kind: 'records', records: ['127.0.0.1', '::1'], ttl: OWN_TTL_S };
     const written = await hosts.find(name);
     if (written) return { kind: 'records', records: written, ttl: 0 };
-    return joined(...(await Promise.all([resolve(name, 'A', budget), resolve(name, 'AAAA', budget)])));
+    return mergeFamilies(...(await Promise.all([resolve(name, 'A', budget), resolve(name, 'AAAA', budget)])));
   }
 
   return frozen({ resolve, addresses, stop: async () => asking.stop() });
 }
 
-/** Both families as one answer. One of them is enough; without any, a failure outweighs an absence. */
-function joined(four: Answer<string>, six: Answer<string>): Answer<string> {
+/** Merges the answers for both families. Records of one are enough; without any, a failure outweighs an absence. */
+function mergeFamilies(four: Answer<string>, six: Answer<string>): Answer<string> {
   if (four.kind === 'records' && six.kind === 'records') {
     return { kind: 'records', records: [...four.records, ...six.records], ttl: Math.min(four.ttl, six.ttl) };
   }
@@ -92,9 +94,7 @@ function readMx(value: string | MxRecord): MxRecord | undefined {
   return typeof value === 'string' ? undefined : value;
 }
 
-/**
- * One question with everything around it: the name checked, the budget charged, the cache looked at, aliases followed.
- */
+/** One lookup: checks the name, charges the budget, consults the cache and follows aliases. */
 type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
 
 interface LookupDeps<T> {
@@ -107,14 +107,14 @@ interface LookupDeps<T> {
 const LONGEST_ALIAS_CHAIN = 8;
 const MOST_KEPT_S = 3600;
 const MOST_KEPT_ABSENCE_S = 300;
-const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least a second, at most five minutes
+const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least one second, at most five minutes
 
-/** Look-ups of records of one form. `timeoutMs` is for one question, its aliases included. */
+/** Creates a lookup for one form of records. `timeoutMs` is for one lookup, aliases included. */
 function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutMs: number): Lookup<T> {
   async function look(name: string, type: RecordType): Promise<Fresh<T>> {
     const deadline = clock.monotonic() + timeoutMs;
     let target = name;
-    let ttl = Number.MAX_SAFE_INTEGER; // who asks sees all of it; only the keeping is bounded
+    let ttl = Number.MAX_SAFE_INTEGER; // callers get the full TTL; only caching is limited
     for (let aliases = 0; aliases < LONGEST_ALIAS_CHAIN; aliases++) {
       const outcome = await asking.ask(target, type, deadline);
       if (outcome.kind === 'failure') return { answer: outcome, keepMs: KEPT_FAILURE_MS };
@@ -123,13 +123,13 @@ function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutM
       target = reading.target;
       ttl = reading.ttl;
     }
-    return { answer: { kind: 'failure', reason: 'malformed' }, keepMs: KEPT_FAILURE_MS }; // aliases in a circle
+    return { answer: { kind: 'failure', reason: 'malformed' }, keepMs: KEPT_FAILURE_MS }; // alias loop
   }
 
   return async (name, type, budget) => {
     if (budget && !budget.take()) return { kind: 'failure', reason: 'budget' };
     const asked = toQuestionName(name);
-    if (asked === undefined) return { kind: 'nxdomain' }; // what cannot be asked does not exist
+    if (asked === undefined) return { kind: 'nxdomain' }; // a name that cannot be looked up does not exist
     const key = `${type} ${asked}`;
     const known = cache.find(key);
     if (known) return known;
@@ -144,8 +144,8 @@ function keepMs(answer: Answer<unknown>, ttl: number): number {
 }
 
 /**
- * The answer, or `budget` when the asker's time is over first. The question itself goes on, for others and for the
- * cache.
+ * The answer, or the failure `budget` if the caller's time runs out first. The lookup continues for other callers and
+ * for the cache.
  */
 function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Promise<Answer<T>> {
   return new Promise((resolve, reject) => {
@@ -154,17 +154,17 @@ function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Pr
   });
 }
 
-/** An answer from outside, and how long it may be believed. */
+/** An answer from a server, and how long to cache it. */
 interface Fresh<T> {
   readonly answer: Answer<T>;
   readonly keepMs: number;
 }
 
-/** Answers by question, each until its time is over; equal questions at one time are asked once. */
+/** A cache of answers by question; concurrent lookups of the same question are shared. */
 interface Cache<T> {
-  /** What is known now; the TTL is what is left of it. */
+  /** The cached answer, with the remaining TTL. */
   find(key: string): Answer<T> | undefined;
-  /** Asks, or waits for the one who already does. */
+  /** Runs the lookup, or waits for one that is already running. */
   ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>>;
 }
 
@@ -173,10 +173,10 @@ interface Entry<T> {
   readonly until: number;
 }
 
-/** Characters per entry, on average: answers of many kilobytes push out more than one. */
+/** Average characters per entry: an answer of many kilobytes evicts more than one entry. */
 const AVERAGE_WEIGHT = 400;
 
-/** A cache of at most `entries` answers; the one that was not used for longest goes first. */
+/** Creates a cache of at most `entries` answers; the least recently used is evicted first. */
 function createCache<T>(entries: number, clock: Clock): Cache<T> {
   const shared = createShared<Answer<T>>();
   const kept = createMemory<Entry<T>>({

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 
-/** A name server that questions go to. */
+/** A name server to send questions to. */
 export interface Server {
   readonly address: string;
   readonly port: number;
@@ -23,7 +23,7 @@ export function parseServer(text: string): Server | undefined {
   return { address, port };
 }
 
-/** The name servers in the text of a resolv.conf(5), as settings would write them. */
+/** The name servers in the text of a resolv.conf(5), in the form of the settings. */
 export function parseResolvConf(text: string): string[] {
   const servers: string[] = [];
   for (const line of text.split('\n')) {
@@ -33,21 +33,19 @@ export function parseResolvConf(text: string): string[] {
   return servers.slice(0, 3); // MAXNS of resolv.conf(5)
 }
 
-/**
- * The name servers of this machine. Without any it is the one on loopback, as in resolv.conf(5): never a public one.
- */
+/** The name servers of this machine. If none are configured, loopback as in resolv.conf(5), never a public server. */
 export function systemServers(): string[] {
   try {
     const servers = parseResolvConf(readFileSync('/etc/resolv.conf', 'utf8'));
     if (servers.length > 0) return servers;
   } catch {
-    /* a machine without the file */
+    /* the file is missing */
   }
   return [`127.0.0.1:${DNS_PORT}`];
 }
 
 /**
- * The servers of the settings; without any, those of the system, read again from time to time because networks change.
+ * The servers of the settings; if there are none, those of the system, re-read after a minute because networks change.
  */
 export function createServers(
   configured: readonly string[],
@@ -68,15 +66,15 @@ export function createServers(
   };
 }
 
-/** The names that the operator wrote into the hosts file. */
+/** The names in the hosts file. */
 interface Hosts {
-  /** The addresses of a name in question form; undefined when the file does not have it. */
+  /** The addresses of a name in question form; undefined if the file does not list it. */
   find(name: string): Promise<readonly string[] | undefined>;
 }
 
 const HOSTS_KEPT_MS = 10_000;
 
-/** Parses the text of a hosts(5) file: name in lower case to its addresses, in the order of the file. */
+/** Parses the text of a hosts(5) file: maps each name in lower case to its addresses, in the order of the file. */
 function parseHosts(text: string): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const line of text.split('\n')) {
@@ -92,7 +90,7 @@ function parseHosts(text: string): Map<string, string[]> {
   return found;
 }
 
-/** The hosts file at `path`, read again when it was last read more than ten seconds ago. Missing is empty. */
+/** The hosts file at `path`, re-read after ten seconds. A missing file counts as empty. */
 export function createHosts(path: string, clock: Clock): Hosts {
   let table: Promise<Map<string, string[]>> | undefined;
   let readAt = 0;

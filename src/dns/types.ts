@@ -7,39 +7,39 @@ export interface MxRecord {
   readonly priority: number;
 }
 
-/** One question, one answer: records with the smallest TTL (seconds) among them, or a typed absence. */
+/** The answer to one question: records with the smallest TTL (seconds) among them, or why there are none. */
 export type Answer<T> =
   | { readonly kind: 'records'; readonly records: readonly T[]; readonly ttl: number }
-  /** nxdomain: no such name · none: the name is there, records of this type are not. */
+  /** nxdomain: the name does not exist; none: the name exists but has no records of this type. */
   | { readonly kind: 'nxdomain' | 'none' }
-  /** Nobody knows: try later. */
+  /** The lookup failed and may be retried later. */
   | {
       readonly kind: 'failure';
       readonly reason: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'budget' | 'unreachable';
     };
 
-/** What one message may ask: a count of questions and a time for all of them. */
+/** The DNS budget of one message: a number of questions, and a time for all of them. */
 export interface Budget {
-  /** False when it is used up; else takes one. */
+  /** Uses one question; false if none is left. */
   take(): boolean;
-  /** Milliseconds left for everything. */
+  /** Milliseconds left for all questions. */
   left(): number;
 }
 
 /**
- * Every answer of type A, AAAA, TXT (its strings joined), CNAME, PTR and NS is a string. Names are taken in any case,
- * without a final dot.
+ * Looks up records. Answers of type A, AAAA, TXT (with its strings joined), CNAME, PTR and NS are strings. Names are
+ * accepted in any case, with or without a final dot.
  */
 export interface Resolver {
   resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  /** IPv4 and IPv6 addresses of a host, the hosts file first (RFC 6761: localhost is always loopback). */
+  /** The IPv4 and IPv6 addresses of a host; the hosts file comes first (RFC 6761: localhost is always loopback). */
   addresses(host: string, budget?: Budget): Promise<Answer<string>>;
   stop(): Promise<void>;
 }
 
 export interface DnsSettings {
-  /** `ip:port` or `[ip6]:port`; empty: the system's. */
+  /** `ip:port` or `[ip6]:port`; if empty, the servers of the system. */
   readonly servers: readonly string[];
   /** Milliseconds for one question, all retries included. */
   readonly timeoutMs: number;
@@ -51,13 +51,13 @@ const LONGEST_NAME = 253; // 255 octets on the wire (RFC 1035 section 2.3.4)
 const LONGEST_LABEL = 63;
 
 /**
- * The form in which a name is asked: lower case, A-labels, no final dot.
- * Undefined for what cannot stand in the DNS (an empty or overlong label, an overlong name, a character outside ASCII
- * that IDNA refuses). SPF macros make names of unusual characters, so every printable one is let through.
+ * The form in which a name is looked up: lower case, A-labels, no final dot. Undefined if the name cannot exist in the
+ * DNS: an empty or overlong label, an overlong name, or a character outside ASCII that IDNA rejects. Every printable
+ * ASCII character is allowed, because SPF macros produce names with unusual characters.
  */
 export function toQuestionName(name: string): string | undefined {
   const bare = name.endsWith('.') ? name.slice(0, -1) : name;
-  // a URL parser would drop a line end silently
+  // domainToASCII would silently drop line breaks
   if (bare.length > 4 * LONGEST_NAME || /[\x00-\x1f\x7f]/.test(bare)) return undefined;
   const ascii = /^[\x20-\x7e]*$/.test(bare) ? bare.toLowerCase() : domainToASCII(bare);
   if (ascii.length === 0 || ascii.length > LONGEST_NAME) return undefined;
@@ -67,13 +67,13 @@ export function toQuestionName(name: string): string | undefined {
   return ascii;
 }
 
-/** Whether two names are the same one, whatever their case, final dot or script. */
+/** Whether two names are equal, ignoring case, a final dot, and the difference between U-labels and A-labels. */
 export function sameName(a: string, b: string): boolean {
   const name = toQuestionName(a);
   return name !== undefined && name === toQuestionName(b);
 }
 
-/** localhost and everything below it is this machine and is never asked for (RFC 6761 section 6.3). */
+/** Whether a name is localhost or below it: always this machine, never looked up (RFC 6761 section 6.3). */
 export function isLocalhost(name: string): boolean {
   return name === 'localhost' || name.endsWith('.localhost');
 }

@@ -28,11 +28,11 @@ export function createAcceptance(
     },
     async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const receivedAt = clock.now();
-      const deliveries = toDeliveries(messageId, routed);
-      const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
-      const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       // The bytes are given away with the message, and have no length afterwards.
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+      const deliveries = toDeliveries(messageId, routed, size);
+      const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
+      const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       const outcome = await spool.accept(
         { id: messageId, receivedAt, envelope: arrival.envelope, trace, body },
         deliveries,
@@ -47,7 +47,7 @@ export function createAcceptance(
 }
 
 /** A client may name a recipient twice; one delivery is enough, and the id is the same anyway. */
-function toDeliveries(messageId: string, routed: readonly RoutedRecipient[]): Delivery[] {
+function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
   const byId = new Map(
     routed.map(({ recipient, match }) => {
       const id = deliveryId(messageId, match.routeId, recipient);
@@ -58,6 +58,7 @@ function toDeliveries(messageId: string, routed: readonly RoutedRecipient[]): De
           id,
           messageId,
           recipient,
+          size,
         },
       ];
     }),

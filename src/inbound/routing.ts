@@ -6,7 +6,7 @@ import { fold, toAsciiDomain } from '../mail/address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import type { Lookup, Match, Routing } from './types.ts';
+import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
@@ -16,7 +16,7 @@ interface Domain {
   /** The rest: the most literal characters first, then the oldest. */
   readonly globs: Globs<Match>;
   /** Where each leads to, by id. */
-  readonly urls: ReadonlyMap<string, string>;
+  readonly targets: ReadonlyMap<string, RouteTarget>;
 }
 
 interface RoutingSettings {
@@ -87,7 +87,7 @@ export function createRouting(
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
-    urlOf: (routeId, domain) => table?.get(toAsciiDomain(domain) ?? '')?.urls.get(routeId),
+    routeOf: (routeId, domain) => table?.get(toAsciiDomain(domain) ?? '')?.targets.get(routeId),
     async changed(domain) {
       try {
         await store.revisions.add('routing', { count: 1 }, { count: 0 });
@@ -114,7 +114,8 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
   const globs = oldestFirst
     .filter((row) => !isExact(row.pattern))
     .map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
-  return { account, exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
+  const targets = new Map(rows.map(({ id, url, batchEvents = 1 }) => [id, { url, batchEvents }]));
+  return { account, exact, globs: createGlobs(globs), targets };
 }
 
 /** Accounts with a claim to the domain may have routes for it too. */

@@ -12,12 +12,18 @@ export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
 
+/** The URL of a route, and how many messages may share a POST to it. */
+export interface RouteTarget {
+  readonly url: string;
+  readonly batchEvents: number;
+}
+
 /** Finds the route of an address in memory, which is refreshed from the store. */
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
-  /** The URL of a route of the domain; undefined if there is no such route, or the table was never read. */
-  urlOf(routeId: string, domain: string): string | undefined;
+  /** A route of the domain; undefined if there is no such route, or the table was never read. */
+  routeOf(routeId: string, domain: string): RouteTarget | undefined;
   /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
   /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */

@@ -3,49 +3,46 @@ import { decodeWords } from './headers.ts';
 import type { Mailbox } from './message.ts';
 
 /**
- * The one reader of address fields (RFC 5322 section 3.4, RFC 6854 for groups in From, RFC 6532 for UTF-8), with the
- * obsolete forms of RFC 5322 section 4.4: routes, white space and comments around dots and at signs, empty members of a
- * list. Everything that has to know who wrote a message or whom it is for asks it, so that nothing here can be told two
- * different things by one field.
+ * The only parser of address fields (RFC 5322 section 3.4, RFC 6854 for groups in From, RFC 6532 for UTF-8), including
+ * the obsolete forms of RFC 5322 section 4.4: routes, white space and comments around dots and at signs, empty list
+ * members. All code that needs to know who wrote a message or whom it is for uses it, so that one field is never read
+ * in two ways.
  *
- * Encoded words are decoded when the reading is over, and in display names and comments only: what comes out of them is
- * never an address, a comma or a group (RFC 2047 sections 5 and 6.2).
+ * Encoded words are decoded after parsing, and only in display names and comments: their content is never an address, a
+ * comma or a group (RFC 2047 sections 5 and 6.2).
  */
 
 /** A mailbox of an address field. */
 export interface ListedMailbox extends Mailbox {
-  /**
-   * In lower case and as A-labels, or an address literal with its brackets; undefined when it can be no name in the
-   * DNS.
-   */
+  /** Lower-case A-labels, or an address literal with its brackets; undefined if it cannot be a name in the DNS. */
   readonly domain: string | undefined;
 }
 
-/** What an address field holds. */
+/** The parsed content of an address field. */
 interface AddressList {
-  /** In their order; the members of groups stand beside the others. */
+  /** In order of appearance; members of groups are listed like the others. */
   readonly mailboxes: readonly ListedMailbox[];
-  /** Members in which no address was found, as they were written. */
+  /** Members without an address, as written. */
   readonly unreadable: readonly string[];
   /**
-   * Whether the field follows the grammar, so that every reader of RFC 5322 finds these mailboxes and no others. Beyond
-   * the grammar goes what software writes every day and nobody reads in two ways: dots anywhere in a local part;
-   * brackets in a display name that is not quoted; an at sign there, when it names no other domain than the address
-   * does; an encoded word with a comma, a bracket or a dot.
+   * Whether the field follows the grammar, so that every parser of RFC 5322 finds these mailboxes and no others. Some
+   * deviations are common and unambiguous, and allowed: dots anywhere in a local part; brackets in an unquoted display
+   * name; an at sign in one, if it names no other domain than the address; an encoded word with a comma, a bracket or a
+   * dot.
    */
   readonly sound: boolean;
   /**
-   * Domains of whatever looks like an address where the field does not follow the grammar; another reader may take any
-   * of them.
+   * Domains of anything that looks like an address where the field breaks the grammar; another parser may pick any of
+   * them.
    */
   readonly otherDomains: readonly string[];
 }
 
 interface Token {
   readonly kind: 'atom' | 'word' | 'quoted' | 'literal' | 'comment' | 'special';
-  /** Without quotes, brackets of comments and escapes. */
+  /** Without quotes, comment parentheses and escapes. */
   readonly text: string;
-  /** Whether white space stands in front. */
+  /** Whether it is preceded by white space. */
   readonly spaced: boolean;
   readonly start: number;
   readonly end: number;
@@ -60,14 +57,14 @@ interface Reading {
 }
 
 const WHITE = /[ \t\r\n]*/y;
-// atext of RFC 5322 section 3.2.3, and everything beyond ASCII (RFC 6532 section 3.2).
+// atext of RFC 5322 section 3.2.3, plus everything beyond ASCII (RFC 6532 section 3.2).
 const ATOM = /[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+/uy;
 const DOT_ATOM = /^[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}-]+$/u;
-// RFC 2047 section 2. In a name it may hold letters, digits and few others (section 5, rule 3), but senders forget to
-// encode commas and brackets. What could be read as an address is left out.
+// RFC 2047 section 2. In a display name it may contain only letters, digits and a few other characters (section 5, rule
+// 3), but senders forget to encode commas and brackets. Characters that could make it an address are not matched.
 const ENCODED_WORD = /=\?[\w-]+(?:\*[\w-]*)?\?(?:[Bb]\?[\w+/=]*|[Qq]\?[^?\s<>@:;"\\]*)\?=/y;
 
-/** Reads the value of an address field, folds taken out. Takes a time that grows with its length, whatever it holds. */
+/** Parses the unfolded value of an address field, in linear time. */
 export function parseAddressList(text: string): AddressList {
   const tokens: Token[] = [];
   const whole = scan(text, tokens);
@@ -78,7 +75,7 @@ export function parseAddressList(text: string): AddressList {
 }
 
 /**
- * Splits a list into its members, which are addresses; the name of a group is no member, the addresses inside it are.
+ * Splits a list into its members, each an address. The name of a group is not a member; the addresses in the group are.
  */
 function readList(tokens: readonly Token[], reading: Reading): void {
   let member: Token[] = [];
@@ -139,7 +136,7 @@ function readMember(member: readonly Token[], reading: Reading): void {
   for (const domain of others ?? domainsIn(phrase)) if (domain !== undefined) reading.otherDomains.add(domain);
 }
 
-/** An old way to name somebody: `jane@example.com (Jane)`. */
+/** The obsolete form of a display name: `jane@example.com (Jane)`. */
 function lastComment(member: readonly Token[]): Token[] {
   return member.filter(({ kind }) => kind === 'comment').slice(-1);
 }
@@ -149,7 +146,7 @@ function add(mailbox: ListedMailbox, reading: Reading): void {
   if (mailbox.domain === undefined) reading.sound = false;
 }
 
-/** Out of a member that is none: the first address in it is shown, all domains in it are kept. */
+/** Recovers from a malformed member: keeps its first address as a mailbox, and the domains of all of them. */
 function recover(words: readonly Token[], reading: Reading, phrase: readonly Token[] = []): void {
   reading.sound = false;
   const found = [...addressesIn(words), ...addressesIn(phrase)];
@@ -160,7 +157,7 @@ function recover(words: readonly Token[], reading: Reading, phrase: readonly Tok
   for (const { domain } of found) if (domain !== undefined) reading.otherDomains.add(domain);
 }
 
-/** Every `local@domain` among the words, whatever stands around it. */
+/** Finds every `local@domain` among the words, in any context. */
 function addressesIn(words: readonly Token[]): ListedMailbox[] {
   const found: ListedMailbox[] = [];
   for (const [at, token] of words.entries()) {
@@ -173,7 +170,7 @@ function addressesIn(words: readonly Token[]): ListedMailbox[] {
     }
     let to = at + 1;
     while (isDot(words[to + 1]) && words[to + 2]?.kind === 'atom') to += 2;
-    // A name that goes on in a way that none does is no name: half of it would be somebody else's.
+    // A dot without a label after it makes the domain invalid: a part of it could be someone else's.
     const mailbox = isDot(words[to + 1]) ? undefined : toMailbox(words.slice(from, to + 1), null);
     if (mailbox) found.push(mailbox);
   }
@@ -184,7 +181,7 @@ function domainsIn(words: readonly Token[]): (string | undefined)[] {
   return addressesIn(words).map(({ domain }) => domain);
 }
 
-/** Without the route in front of an address (`@a,@b:c@d`), which says nothing any more (RFC 5322 section 4.4). */
+/** Removes the obsolete source route in front of an address (`@a,@b:c@d`, RFC 5322 section 4.4). */
 function withoutRoute(words: readonly Token[]): readonly Token[] {
   if (!isSpecial(words[0], '@')) return words;
   const colon = words.findIndex((token) => isSpecial(token, ':'));
@@ -193,7 +190,7 @@ function withoutRoute(words: readonly Token[]): readonly Token[] {
   return isRoute ? words.slice(colon + 1) : words;
 }
 
-/** An addr-spec; undefined when the words are none. */
+/** Parses an addr-spec; undefined if the words are not one. */
 function toMailbox(words: readonly Token[], name: string | null): ListedMailbox | undefined {
   const at = words.findIndex((token) => isSpecial(token, '@'));
   const local = at === -1 ? undefined : toLocalPart(words.slice(0, at));
@@ -210,7 +207,7 @@ function toMailbox(words: readonly Token[], name: string | null): ListedMailbox 
   return { address: `${local}@${written}`, name, domain: toAsciiDomain(written) };
 }
 
-/** The local part in the shortest form that means the same: quoted only where it has to be. */
+/** The shortest equivalent local part, quoted only if necessary. */
 function toLocalPart(words: readonly Token[]): string | undefined {
   let before: Token | undefined;
   for (const token of words) {
@@ -223,7 +220,7 @@ function toLocalPart(words: readonly Token[]): string | undefined {
   return bare ? text : `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
-/** What a display name or a comment says, encoded words decoded. */
+/** The text of a display name or a comment, with encoded words decoded. */
 function toName(words: readonly Token[]): string | null {
   let text = '';
   for (const word of words) text += `${word.spaced && text !== '' ? ' ' : ''}${word.text}`;
@@ -231,7 +228,7 @@ function toName(words: readonly Token[]): string | null {
   return name === '' ? null : name;
 }
 
-/** A display name as RFC 5322 has it, dots included (section 4.1). */
+/** Whether the words are a display name by RFC 5322, dots included (section 4.1). */
 function isPhrase(words: readonly Token[]): boolean {
   const isPart = (token: Token): boolean => isLocalWord(token) || token.kind === 'word' || isDot(token);
   return words.length > 0 && !isDot(words[0]) && words.every(isPart);
@@ -258,8 +255,8 @@ function isWord({ kind }: Token): boolean {
 }
 
 /**
- * Splits a value into its tokens (RFC 5322 section 3.2); false when something has no end, whose opening then stands for
- * itself.
+ * Splits a value into tokens (RFC 5322 section 3.2). Returns false if a quoted string, literal or comment is not
+ * closed; its opening character is then an ordinary one.
  */
 function scan(text: string, tokens: Token[]): boolean {
   let whole = true;
@@ -300,14 +297,11 @@ interface OpenEnclosure {
 const OPENINGS: Readonly<Record<string, Enclosed>> = { '"': 'quoted', '[': 'literal', '(': 'comment' };
 const CLOSINGS: Readonly<Record<Enclosed, string>> = { quoted: '"', literal: ']', comment: ')' };
 
-/**
- * Where the quoted string, literal or comment ends that begins here; none: it has no end; undefined: nothing of that
- * kind begins.
- */
+/** Finds the end of a quoted string, literal or comment. `none`: it is not closed; undefined: none starts here. */
 function endOfOpened(text: string, start: number): OpenEnclosure | 'none' | undefined {
   const kind = OPENINGS[text.charAt(start)];
   if (kind === undefined) return undefined;
-  let depth = 1; // comments nest; they are counted, not called
+  let depth = 1; // comments nest; a counter avoids recursion
   for (let at = start + 1; at < text.length; at++) {
     const char = text.charAt(at);
     if (char === '\\') at += 1;
@@ -317,7 +311,7 @@ function endOfOpened(text: string, start: number): OpenEnclosure | 'none' | unde
   return 'none';
 }
 
-/** Where the pattern ends that is looked for at one place; the place itself when it is not there. */
+/** Where a match of the pattern at `at` ends; `at` if it does not match there. */
 function match(pattern: RegExp, text: string, at: number): number {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex : at;

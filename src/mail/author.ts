@@ -6,30 +6,27 @@ import type { Addressing, Mailbox } from './message.ts';
 import { CAPS } from './outgoing.ts';
 
 /**
- * Who a message says wrote it. There is one answer, and it is asked for here: the verdicts judge it, the payload and
- * the API show it, the submission holds its account to it.
+ * The author that a message claims to have. Verdicts, the payload, the API and the check of submissions all use this
+ * one answer.
  */
 export interface Author {
-  /** Who is shown: the first mailbox of From, else the sender of the envelope. Undefined when nobody is named. */
+  /** The author to show: the first mailbox of From, else the envelope sender. Undefined if there is neither. */
   readonly mailbox: Mailbox | undefined;
-  /** Every domain that a reader might take for the author's, that of the mailbox first; in lower case, as A-labels. */
+  /** Every domain that a reader may take for the author's, the mailbox's own first; lower-case A-labels. */
   readonly domains: readonly string[];
-  /** How many From fields there are. */
+  /** Number of From fields. */
   readonly fields: number;
   /**
-   * Whether it is beyond doubt: one From field, with nothing in it but mailboxes of one domain (RFC 9989 section
-   * 5.3.1). If not, nobody can vouch for the author, whatever was signed.
+   * Whether the author is unambiguous: one From field that contains only mailboxes of one domain (RFC 9989 section
+   * 5.3.1). If not, no signature can authenticate the author.
    */
   readonly certain: boolean;
 }
 
-/** More domains than that in one From field are somebody's joke. */
+/** A From field with more domains is not a serious one. */
 const MOST_DOMAINS = 4;
 
-/**
- * The author by the fields of a message; `mailFrom` is the reverse-path of its envelope, for messages whose From names
- * nobody.
- */
+/** Determines the author from the fields of a message; `mailFrom` is the reverse-path, used if From has no mailbox. */
 export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author {
   const values = allValues(fields, 'from');
   const lists = values.map(parseAddressList);
@@ -50,14 +47,13 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
   };
 }
 
-/** The author by the bytes of a message, or by its beginning: no more of it is read than a header may have. */
+/** Determines the author from the bytes of a message or of its beginning; reads at most the largest header allowed. */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
   return authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
 }
 
 /**
- * The one mailbox that may stand for whoever hands a message over; undefined when From is missing, unclear, or names
- * several.
+ * The only mailbox in From, which may stand for the submitter; undefined if From is missing, unclear, or names several.
  */
 export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined {
   const [value, ...others] = allValues(fields, 'from');
@@ -69,7 +65,7 @@ export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined 
   return mailbox && !another && sound ? shown(mailbox) : undefined;
 }
 
-/** Whom the address fields of a message name: its author, and whom it is for. */
+/** The mailboxes in the address fields of a message: its author and its recipients. */
 export function correspondentsOf(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> {
   const copies = allValues(fields, 'cc');
   const cc = copies.length === 0 ? undefined : mailboxesIn(copies);
@@ -84,7 +80,7 @@ function shown({ address, name }: ListedMailbox): Mailbox {
   return { address, name };
 }
 
-/** Up to the empty line that ends the header section. */
+/** The header section, up to the empty line. */
 function headerBlock(message: Uint8Array): Buffer {
   const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, CAPS.headerBytes));
   for (let at = 0; at < start.length; ) {

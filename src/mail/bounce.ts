@@ -1,12 +1,12 @@
-/** What a server's refusal means for the recipient, in the words and numbers that readers of bounce events know. */
+/** What a rejection means for the recipient, in the terms and numbers of bounce events. */
 export interface Bounce {
-  /** soft: nothing is wrong with the address itself, another mail may arrive. */
+  /** soft: the address itself may be valid, and other mail may be delivered. */
   readonly kind: 'hard_bounce' | 'soft_bounce';
   readonly description: BounceWord;
   readonly bgtools_code: number;
 }
 
-/** The numbers are those of the bounce classifier (BoogieTools) that the public ancestor of the API used. */
+/** The codes of the bounce classifier (BoogieTools) that the public ancestor of the API used. */
 const CODES = {
   bad_mailbox: 10,
   general: 20,
@@ -22,7 +22,7 @@ const CODES = {
 type BounceWord = keyof typeof CODES;
 
 interface Rule {
-  /** Enhanced status codes (RFC 3463) without their class, as `subject.detail`; a whole subject as `subject.`. */
+  /** Enhanced status codes (RFC 3463) without the class, as `subject.detail`, or `subject.` for a whole subject. */
   readonly codes: readonly string[];
   readonly text: RegExp;
   readonly hard: boolean;
@@ -30,8 +30,8 @@ interface Rule {
 }
 
 /**
- * From the most certain to the least. Servers often send 5.7.1, 5.1.1 or 5.0.0 for anything, so for some kinds the
- * words come before the code. Hard is only what says that the address does not exist: everything else may change.
+ * From the most to the least certain. Servers often send 5.7.1, 5.1.1 or 5.0.0 for anything, so some rules match the
+ * text before the code. Only replies that say that the address does not exist are hard: anything else may change.
  */
 const BY_TEXT: readonly Rule[] = [
   {
@@ -89,9 +89,9 @@ const BY_CODE: readonly Rule[] = [
 ];
 
 /**
- * Classifies a reply that ended a message. `code` is the SMTP reply code, or 0 when a report had only an enhanced one;
- * `diag` is the text with its enhanced code, on one line. An own text of a server may be of any length: the first
- * thousand characters count.
+ * Classifies the final reply for a message. `code` is the SMTP reply code, or 0 if a report had only an enhanced one;
+ * `diag` is the text with its enhanced code, on one line. Servers may send texts of any length: only the first thousand
+ * characters are used.
  */
 export function classifyReply(code: number, diag: string): Bounce {
   const text = diag.slice(0, 1000);
@@ -101,13 +101,12 @@ export function classifyReply(code: number, diag: string): Bounce {
   const rule = BY_TEXT.find((one) => one.text.test(text) || one.codes.includes(status)) ?? byCode(status, text);
   if (temporary) return toBounce(false, rule?.word === 'mailbox_full' ? 'mailbox_full' : 'transient');
   if (rule) return toBounce(rule.hard, rule.word);
-  // RFC 5321 section 4.2.3: these are about the mailbox. With an enhanced code of another kind they are about something
-  // else.
+  // RFC 5321 section 4.2.3: these codes are about the mailbox, unless an enhanced code says otherwise.
   const aboutMailbox = status === '' && [550, 551, 553].includes(code);
   return aboutMailbox ? toBounce(true, 'bad_mailbox') : toBounce(false, 'general');
 }
 
-/** The code counts where there is one that says something, else the words. */
+/** Matches by status code if it is a specific one, else by text. */
 function byCode(status: string, text: string): Rule | undefined {
   const subject = status.slice(0, status.indexOf('.') + 1);
   const coded =

@@ -2,21 +2,21 @@ import { isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
 
-/** Text from bytes; may be called for piece after piece of one text, `final` with the last. */
+/** Decodes bytes to text. May be called for successive pieces of one text, with `final` for the last. */
 type Decode = (bytes: Buffer, final: boolean) => string;
 
-/** A charset, as it is needed for one text. */
+/** A charset with a decoder for one text. */
 interface Charset {
   readonly decode: Decode;
   /**
-   * Whether encoded words that follow each other are decoded one by one: each begins anew, so their bytes are not one
-   * text.
+   * Whether consecutive encoded words are decoded separately: each starts with fresh state, so their bytes cannot be
+   * joined.
    */
   readonly alone: boolean;
 }
 
 const UTF8_LABELS: ReadonlySet<string> = new Set(['utf-8', 'utf8', 'unicode-1-1-utf-8', 'x-unicode20utf8']);
-// US-ASCII says nothing: software that knows no charsets writes it.
+// US-ASCII tells nothing: software without support for charsets declares it.
 const ASCII_LABELS: ReadonlySet<string> = new Set([
   '',
   'us-ascii',
@@ -27,16 +27,17 @@ const ASCII_LABELS: ReadonlySet<string> = new Set([
   '7bit',
   '8bit',
 ]);
-// The encoding standard has one byte order for all three, but in mail the text itself says it (RFC 2781 section 4.3).
+// The encoding standard fixes one byte order for all of these, but in mail the text declares its own (RFC 2781 section
+// 4.3).
 const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
-/** Encodings of bytes and not of text, which iconv-lite knows too. */
+/** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;
 
 /**
- * The decoder for a text that is declared as `label`, by the labels of the WHATWG encoding standard ("latin1" is
- * windows-1252, as it is in the field), the charsets that shift, and whatever else iconv-lite knows. Text of no
- * label, or of one that nobody knows, is UTF-8 when its bytes are, else windows-1252, as unlabelled headers are read.
- * What is not valid becomes U+FFFD.
+ * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
+ * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Text with no label or an
+ * unknown one is decoded as UTF-8 if its bytes are valid UTF-8, else as windows-1252, like unlabelled headers. Invalid
+ * bytes become U+FFFD.
  */
 export function decoderOfText(label: string | undefined, bytes: () => Iterable<Uint8Array>): Decode {
   const known = charsetOf(label ?? '');
@@ -44,7 +45,7 @@ export function decoderOfText(label: string | undefined, bytes: () => Iterable<U
   return areUtf8(bytes()) ? utf8Decoder() : (whatwgDecoder('windows-1252') ?? utf8Decoder());
 }
 
-/** What a text that `decoderOfText` reads should be labelled as; undefined where its own label is right. */
+/** The correct label for a text as `decoderOfText` decodes it; undefined if its own label is correct. */
 export function labelOfText(
   label: string | undefined,
   bytes: () => Iterable<Uint8Array>,
@@ -54,9 +55,8 @@ export function labelOfText(
 }
 
 /**
- * The text of encoded words in one charset that follow each other. They are one text, because much software cuts
- * characters, and shifted text, in two (against RFC 2047 section 5), but where a word carries the state of its
- * charset inside.
+ * Decodes consecutive encoded words in one charset. They are joined first, because much software splits characters and
+ * shifted text between words (against RFC 2047 section 5), except in charsets that keep state within a word.
  */
 export function decodePayloads(label: string, payloads: readonly Buffer[]): string {
   if (charsetOf(label)?.alone) return payloads.map((payload) => charsetOf(label)?.decode(payload, true) ?? '').join('');
@@ -64,7 +64,7 @@ export function decodePayloads(label: string, payloads: readonly Buffer[]): stri
   return decoderOfText(label, () => [bytes])(bytes, true);
 }
 
-/** Undefined for what nobody knows, and for US-ASCII. */
+/** Undefined for unknown labels and for US-ASCII. */
 function charsetOf(label: string): Charset | undefined {
   const name = label.trim().toLowerCase();
   if (UTF8_LABELS.has(name)) return { decode: utf8Decoder(), alone: false };
@@ -98,7 +98,7 @@ function areUtf8(pieces: Iterable<Uint8Array>): boolean {
 function utf8Decoder(): Decode {
   let decoder: TextDecoder | undefined;
   return (bytes, final) => {
-    // A whole text in one piece is the common case, and Buffer is faster at it.
+    // Most texts come in one piece, and Buffer is faster for these.
     if (final && decoder === undefined) return bytes.toString('utf8');
     decoder ??= new TextDecoder('utf-8', { ignoreBOM: true });
     return decoder.decode(bytes, { stream: !final });
@@ -119,17 +119,17 @@ function iconvDecoder(label: string): Decode {
   return (bytes, final) => decoder.write(bytes) + (final ? (decoder.end() ?? '') : '');
 }
 
-/** A set of characters that a text can shift to, as the multibyte charset that has it in its upper half. */
+/** A character set that a text can shift to, described by the multibyte charset that has it in its upper half. */
 interface Plane {
-  /** The charset, by its WHATWG label. */
+  /** The WHATWG label of the charset. */
   readonly label: string;
   readonly bytes: 1 | 2;
-  /** What stands in front of each character there. */
+  /** The byte to put in front of each character. */
   readonly prefix?: number;
 }
 
 const ASCII: Plane = { label: '', bytes: 1 };
-/** JIS X 0201: ASCII, but for the yen sign and the overline. */
+/** JIS X 0201: ASCII except for the yen sign and the overline. */
 const ROMAN: Plane = { label: 'roman', bytes: 1 };
 const KANA: Plane = { label: 'euc-jp', bytes: 1, prefix: 0x8e };
 const JIS_X_0208: Plane = { label: 'euc-jp', bytes: 2 };
@@ -139,8 +139,7 @@ const KS_X_1001: Plane = { label: 'euc-kr', bytes: 2 };
 const LATIN1: Plane = { label: 'windows-1252', bytes: 1 };
 const GREEK: Plane = { label: 'iso-8859-7', bytes: 1 };
 
-// What the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate, and to
-// which set.
+// The sets that the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate.
 const ESCAPES: ReadonlyMap<string, readonly ['g0' | 'g1' | 'g2', Plane]> = new Map([
   ['(B', ['g0', ASCII]],
   ['(J', ['g0', ROMAN]],
@@ -167,10 +166,10 @@ const LF = 0x0a;
 const TILDE = 0x7e;
 
 /**
- * Decodes the charsets of ISO-2022, which shift between sets of characters by escape sequences. The decoder of the
- * encoding standard is not for mail: it makes U+FFFD of each place where two sequences meet, as they do wherever
- * lines or encoded words were joined. Bytes of the upper half are read as `upper` has them: text of EUC-KR is often
- * called ISO-2022-KR.
+ * Creates a decoder for the ISO-2022 charsets, which shift between character sets by escape sequences. The decoder of
+ * the encoding standard does not suit mail: it outputs U+FFFD where two sequences meet, which happens wherever lines or
+ * encoded words were joined. Bytes of the upper half are decoded as `upper`: text in EUC-KR is often labelled
+ * ISO-2022-KR.
  */
 function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
   const sets = { g0: ASCII, g1: upper === 'gbk' ? GB_2312 : KS_X_1001, g2: LATIN1 };
@@ -199,7 +198,7 @@ function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
         out = byte === SHIFT_OUT;
         at += 1;
       } else if (byte <= 0x20 || byte >= 0x7f) {
-        // Blanks and controls stand for themselves in every set, and shifting out ends with the line (RFC 1557).
+        // Blanks and controls are the same in every set, and SHIFT OUT ends with the line (RFC 1557).
         if (byte === LF) out = false;
         runs.pass(byte, upper);
         at += 1;
@@ -214,13 +213,13 @@ function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
   };
 }
 
-/** The escape sequence behind an ESC: `$` and a letter, or one of `(`, `)`, `.` and `$(`, `$)` with a letter. */
+/** The escape sequence after an ESC: `$` and a letter, or one of `(`, `)`, `.`, `$(`, `$)` and a letter. */
 function escapeAt(input: Buffer, at: number): string {
   const text = input.toString('latin1', at, at + LONGEST_ESCAPE - 1);
   return /^(?:\$[()]?|[().])./.exec(text)?.[0] ?? '';
 }
 
-/** Decodes HZ (RFC 1843): GB 2312 between `~{` and `~}`, which ends with the line at the latest. */
+/** Creates a decoder for HZ (RFC 1843): GB 2312 between `~{` and `~}` or the end of the line. */
 function createHzDecoder(): Decode {
   let plane = ASCII;
   let held = Buffer.alloc(0);
@@ -253,11 +252,11 @@ function createHzDecoder(): Decode {
 }
 
 /**
- * Collects what is of one charset, so that a text that shifts all the time costs a decoder as little as one that
+ * Collects runs of bytes in one charset, so that text that shifts often costs about as much to decode as text that
  * never does.
  */
 function createRuns(size: number) {
-  // A character of three bytes is made of two, one of two bytes of one.
+  // At most two output bytes per input byte: a three-byte character comes from two, a two-byte one from one.
   const run = Buffer.allocUnsafe(2 * size);
   const decoders = new Map<string, TextDecoder>();
   let used = 0;
@@ -288,12 +287,12 @@ function createRuns(size: number) {
   return {
     say,
     add,
-    /** A byte that no set has a say in: what is above ASCII is of the charset that has the same characters there. */
+    /** Adds a byte that no set contains; one above ASCII belongs to the charset with the same characters there. */
     pass(byte: number, upper: string): void {
       if (byte >= 0x80) enter(upper);
       run[used++] = byte;
     },
-    /** The character of a plane that stands at `at`; answers how many bytes it had. */
+    /** Adds the character of a plane at `at`; returns its length in bytes. */
     addAt(plane: Plane, input: Buffer, at: number): number {
       add(plane, input[at] ?? 0);
       const second = input[at + 1] ?? 0;

@@ -1,15 +1,12 @@
-/**
- * Longest text that a template may become, in characters: a few bytes of tags can ask for a long value any number of
- * times.
- */
+/** Longest rendered template, in characters: a few bytes of tags can repeat a long value any number of times. */
 export const MAX_RENDERED = 10_000_000;
 
-/** What was to be rendered would be longer than it may be. */
+/** The rendered text would be too long. */
 export class TooLong extends Error {
   override readonly name = 'TooLong';
 }
 
-/** A template says something that cannot be done, now or later. The message is for whoever wrote the template. */
+/** A template contains something invalid or unsupported. The message is meant for its author. */
 export class FaultyTemplate extends Error {
   override readonly name = 'FaultyTemplate';
 }

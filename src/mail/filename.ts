@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 
-// Control and format characters (the bidi ones among them, which make "exe.txt" of "txt.exe"), line separators, lone
-// surrogates.
+// Control and format characters (including bidi ones, which can make "txt.exe" look like "exe.txt"), line separators,
+// lone surrogates.
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 const LONGEST = 200;
 
@@ -28,8 +28,8 @@ const EXTENSIONS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * A file name that is safe to show and to join to a folder: without paths, control and bidi characters; empty when
- * nothing is left.
+ * Makes a file name safe to show and to join to a folder: no paths, control or bidi characters; empty if nothing is
+ * left.
  */
 export function toFileName(name: string): string {
   const clean = name.replace(UNSAFE, '');
@@ -40,7 +40,7 @@ export function toFileName(name: string): string {
   return wellFormed(base.slice(0, LONGEST - Math.min(extension.length, 20)) + extension.slice(0, 20));
 }
 
-/** Gives every attachment of a message a name of its own. */
+/** Gives every attachment of a message a unique name. */
 export function createNames(): { take(wanted: string, type: string): string } {
   const taken = new Set<string>();
   const next = new Map<string, number>();
@@ -48,7 +48,7 @@ export function createNames(): { take(wanted: string, type: string): string } {
     take(wanted, type): string {
       const name = wanted === '' ? `attachment${EXTENSIONS.get(type) ?? ''}` : wanted;
       let own = name;
-      // The counter is kept per name, so that a thousand equal names do not cost a million look-ups.
+      // The counter is kept per name, so that a thousand equal names do not cost a million lookups.
       for (let n = next.get(name) ?? 2; taken.has(own); n++) {
         own = numbered(name, n);
         next.set(name, n + 1);
@@ -69,7 +69,7 @@ function split(name: string): { base: string; extension: string } {
   return dot <= 0 ? { base: name, extension: '' } : { base: name.slice(0, dot), extension: name.slice(dot) };
 }
 
-/** Cutting may part a surrogate pair. */
+/** Truncation may split a surrogate pair. */
 function wellFormed(text: string): string {
   return text.replace(UNSAFE, '');
 }

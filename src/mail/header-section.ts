@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises';
 import { CAPS } from './outgoing.ts';
 
-/** One header field: where it stands in the bytes, its line end included. */
+/** A header field by its position in the bytes, line end included. */
 export interface Field {
   readonly name: string;
   readonly start: number;
@@ -11,24 +11,26 @@ export interface Field {
 /** The header section of a message. */
 export interface HeaderSection {
   readonly fields: readonly Field[];
-  /** The bytes as latin1, so that a place in one is a place in the other; at least as far as the body. */
+  /** The bytes as latin1, so that offsets are the same; reaches at least to the body. */
   readonly text: string;
-  /** Where the body begins, behind the empty line. */
+  /** Start of the body, after the empty line. */
   readonly bodyAt: number;
-  /** Whether it ends within the limit; if not, fields may be missing, and nothing can be said of what was signed. */
+  /** Whether it ends within the limit; if not, fields may be missing and signatures cannot be checked. */
   readonly whole: boolean;
 }
 
-/** Octets of header that are looked at. Postfix stops at 100 KiB; lists and trace lines of today need a little more. */
+/**
+ * Maximum octets of header to read. Postfix stops at 100 KiB; today's mailing lists and trace lines need a little more.
+ */
 const MOST_HEADER_BYTES = 256 * 1024;
 
 const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
-const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
+const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // the colon may be on the next line (RFC 5322 section 4.5)
 
 /**
- * Splits the start of a message into fields, in one pass. What is not a field of its own belongs to the one above, as
- * readers take it.
+ * Splits the start of a message into fields, in one pass. Lines that are not fields belong to the field above, as for
+ * other readers.
  */
 export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const head = bytes.subarray(0, MOST_HEADER_BYTES);
@@ -38,7 +40,7 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   for (let at = 0; at < text.length; ) {
     const next = text.indexOf('\n', at) + 1 || text.length;
     if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, whole: true };
-    if (colon < at && colon !== -1) colon = text.indexOf(':', at); // else it is still to come, or there is none
+    if (colon < at && colon !== -1) colon = text.indexOf(':', at); // otherwise it is ahead, or there is none
     const name = nameAt(text, at, colon, next);
     const last = fields.at(-1);
     if (name !== undefined) fields.push({ name, start: at, end: next });
@@ -53,7 +55,7 @@ function isEmptyLine(text: string, at: number): boolean {
   return text[at] === '\n' || text.startsWith('\r\n', at);
 }
 
-/** The name of the field that begins on a line; undefined when none does. */
+/** The name of the field that starts on a line; undefined if none does. */
 function nameAt(text: string, start: number, colon: number, next: number): string | undefined {
   const first = text[start];
   if (first === ' ' || first === '\t') return undefined;
@@ -73,15 +75,13 @@ function uncommonName(line: string, text: string, next: number): string | undefi
   return bare !== undefined && /^[ \t]*:/.test(text.slice(next, next + 80)) ? bare.toLowerCase() : undefined;
 }
 
-/** Where the raw bytes of a message are, line ends CRLF. */
+/** The raw bytes of a message, or the file that holds them; line ends are CRLF. */
 export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string };
 
-/**
- * Large enough that a body of one endless line is not gone through too often, small enough for the memory of a thread.
- */
+/** Large enough that a body without line breaks is not scanned too often, small enough for the memory of a thread. */
 const CHUNK_BYTES = 2 * 1024 * 1024;
 
-/** The first octets of a message, enough to tell whether its header section is within the limit. */
+/** Reads the first octets of a message, enough to tell whether its header section is within the limit. */
 export async function readStart(source: RawSource): Promise<Uint8Array> {
   if ('bytes' in source) return source.bytes;
   const file = await open(source.path, 'r');
@@ -98,7 +98,7 @@ export async function readStart(source: RawSource): Promise<Uint8Array> {
   }
 }
 
-/** The octets of a message from `bodyAt` on. */
+/** Reads a message from `bodyAt` on. */
 export function bodyPieces(source: RawSource, bodyAt: number): Iterable<Uint8Array> | AsyncIterable<Uint8Array> {
   return 'bytes' in source ? memoryPieces(source.bytes, bodyAt) : filePieces(source.path, bodyAt);
 }
@@ -123,20 +123,20 @@ async function* filePieces(path: string, bodyAt: number): AsyncGenerator<Uint8Ar
 
 const CRLF = Buffer.from('\r\n');
 
-// RFC 5322 section 3.6.8: printable ASCII without the colon. Blanks before the colon are obsolete, and still sent.
+// RFC 5322 section 3.6.8: printable ASCII except the colon. Blanks before the colon are obsolete but still sent.
 const BEGINS_WITH_FIELD = /^[!-9;-~]+[ \t]*:/;
 const HAS_FIELD = new RegExp(BEGINS_WITH_FIELD, 'm');
 const END_OF_HEADER = /\r?\n\r?\n/;
 /**
- * Bytes in which mail that has a header begins with a field. When it does not, one is looked for as far as a header may
- * go.
+ * Bytes in which the first field of a header normally starts. If none does, the search covers the largest header
+ * allowed.
  */
 const USUAL = 100;
 
 /**
- * Whether a message has no header at all, as programs that know nothing of mail send it: it begins with a blank or a
- * tab, as no header field does, or no line before the first empty one is a field. All of it is body then, as Postfix
- * takes it; behind our Received line it would read as the rest of that line, or as fields without a name.
+ * Whether a message has no header at all, as sent by programs that know nothing of mail: it starts with a blank or a
+ * tab, or no line before the first empty one is a field. Then all of it is body, as in Postfix; after our Received line
+ * it would be read as its continuation, or as fields without a name.
  */
 export function isHeadless(message: Uint8Array): boolean {
   const first = message[0];
@@ -150,14 +150,12 @@ function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): stri
   return Buffer.from(buffer, byteOffset, Math.min(length, most)).toString('latin1');
 }
 
-/**
- * Our trace as it stands in front of a message: where that has no header, the empty line that ends one stands between.
- */
+/** The trace to put in front of a message; if the message has no header, followed by the empty line that ends one. */
 export function traceBefore(trace: string, message: Uint8Array): string {
   return isHeadless(message) ? `${trace}\r\n` : trace;
 }
 
-/** The message for who looks for a header in it. */
+/** The message, with an empty header in front if it has none. */
 export function withHeader(message: Buffer): Buffer {
   return isHeadless(message) ? Buffer.concat([CRLF, message]) : message;
 }

@@ -2,13 +2,13 @@ import { isUtf8 } from 'node:buffer';
 import { decodePayloads } from './charset.ts';
 import { decodeBase64 } from './transfer.ts';
 
-/** One header field: its name as it was written, its value unfolded to one line. */
+/** A header field: the name as written, the value unfolded. */
 export interface HeaderField {
   readonly name: string;
   readonly value: string;
 }
 
-// RFC 5322 section 2.2: any printable US-ASCII character but the colon.
+// RFC 5322 section 2.2: any printable US-ASCII character except the colon.
 const FIELD_NAME = /^[!-9;-~]+$/;
 const HYPHEN = 0x2d;
 const NOT_ASCII = /[^\x00-\x7f]/;
@@ -16,20 +16,20 @@ const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
 const windows1252 = new TextDecoder('windows-1252');
 
 /**
- * Splits a header block into fields, in their order. Lines that are no header field are left out.
- * Bytes that are not UTF-8 are read as windows-1252, which is what unlabelled 8-bit headers mostly are.
+ * Splits a header block into fields, in order. Lines that are not header fields are skipped. A block that is not UTF-8
+ * is read as windows-1252, like most unlabelled 8-bit headers.
  */
 export function parseHeaders(block: Buffer): HeaderField[] {
   const valid = isUtf8(block);
   const text = block.toString(valid ? 'utf8' : 'latin1');
   const fields: HeaderField[] = [];
-  // An mbox separator may stand in front; it is no field although it holds colons. `From :` is one (RFC 5322 section
+  // An mbox separator may come first; it is not a field although it contains colons. `From :` is one (RFC 5322 section
   // 4.5).
   let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
   let colon = text.indexOf(':', start);
   while (start < text.length) {
     const end = endOfField(text, start);
-    if (colon < start && colon !== -1) colon = text.indexOf(':', start); // else it is still to come, or there is none
+    if (colon < start && colon !== -1) colon = text.indexOf(':', start); // otherwise it is ahead, or there is none
     const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
       const value = unfold(text.slice(colon + 1, end));
@@ -40,7 +40,7 @@ export function parseHeaders(block: Buffer): HeaderField[] {
   return fields;
 }
 
-/** All values of a field in their order, `name` in lower case. */
+/** All values of a field in order; `name` is in lower case. */
 export function allValues(fields: readonly HeaderField[], name: string): string[] {
   const values: string[] = [];
   for (const field of fields) {
@@ -49,7 +49,7 @@ export function allValues(fields: readonly HeaderField[], name: string): string[
   return values;
 }
 
-/** The first value of a field, `name` in lower case. */
+/** The first value of a field; `name` is in lower case. */
 export function firstValue(fields: readonly HeaderField[], name: string): string | undefined {
   for (const field of fields) {
     if (field.name.length === name.length && field.name.toLowerCase() === name) return field.value;
@@ -57,7 +57,7 @@ export function firstValue(fields: readonly HeaderField[], name: string): string
   return undefined;
 }
 
-/** Names as the payload shows them: `DKIM-Signature` becomes `Dkim-Signature`. */
+/** Field names as in the payload: `DKIM-Signature` becomes `Dkim-Signature`. */
 export function toTitleCase(name: string): string {
   return isTitleCase(name)
     ? name
@@ -67,7 +67,7 @@ export function toTitleCase(name: string): string {
         .join('-');
 }
 
-/** Nearly all names are, and looking is six times as fast as making anew. */
+/** Nearly all names are, and checking is six times as fast as converting. */
 function isTitleCase(name: string): boolean {
   let first = true;
   for (let at = 0; at < name.length; at++) {
@@ -79,7 +79,7 @@ function isTitleCase(name: string): boolean {
   return true;
 }
 
-/** Where the field ends that starts at `start`, folded lines included. */
+/** The end of the field that starts at `start`, folded lines included. */
 function endOfField(text: string, start: number): number {
   let end = nextLine(text, start);
   while (end < text.length && (text.charCodeAt(end) === 0x20 || text.charCodeAt(end) === 0x09))
@@ -107,9 +107,8 @@ function unfold(value: string): string {
 }
 
 /**
- * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes
- * inside an encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as
- * it escapes others.
+ * Decodes bytes of unknown charset (given as `latin1`): UTF-8 if valid, else windows-1252. Raw 8-bit bytes inside an
+ * encoded word (which RFC 2047 forbids) belong to the charset of the word, so they are Q-encoded.
  */
 export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
@@ -127,9 +126,9 @@ function escaped(char: string): string {
 
 /** A header value with parameters (RFC 2045 section 5.1): `text/plain; charset=utf-8`. */
 export interface ParameterizedValue {
-  /** In lower case and without white space around it; empty when there is none. */
+  /** Lower case, trimmed; empty if there is none. */
   readonly value: string;
-  /** By name in lower case. A name that comes twice keeps its last value. */
+  /** By lower-case name. If a name is repeated, the last value wins. */
   readonly params: ReadonlyMap<string, string>;
 }
 
@@ -138,7 +137,7 @@ const EQUALS = 0x3d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Splits a value from its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). */
+/** Splits a value and its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). */
 export function parseStructured(text: string): ParameterizedValue {
   const params = new Map<string, string>();
   let at = 0;
@@ -153,15 +152,15 @@ export function parseStructured(text: string): ParameterizedValue {
   return { value: (value ?? '').toLowerCase(), params };
 }
 
-/** Whether a parameter is in one of the extended forms of RFC 2231: `name*=`, or in pieces, `name*0=`. */
+/** Whether a parameter has an extended form of RFC 2231: `name*=`, or in pieces, `name*0=`. */
 export function isExtended({ params }: ParameterizedValue, name: string): boolean {
   for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
   return false;
 }
 
 /**
- * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes
- * before the plain one, as mailparser has it: we have to see the same parts.
+ * An ASCII parameter, such as a boundary, in any form; '' if there is none. The extended form wins over the plain one,
+ * as in mailparser: both must see the same parts.
  */
 export function asciiParameter(type: ParameterizedValue, name: string): string {
   if (!isExtended(type, name)) return type.params.get(name) ?? '';
@@ -179,7 +178,7 @@ export function asciiParameter(type: ParameterizedValue, name: string): string {
   return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
 }
 
-/** One piece between semicolons, which do not count inside quotes. */
+/** Reads one piece up to the next semicolon outside quotes. */
 function readPiece(text: string, start: number): { name: string | undefined; value: string; next: number } {
   let name: string | undefined;
   let from = start;
@@ -209,17 +208,18 @@ function unquote(text: string): string {
   return text.replace(/\\([^])|"/g, '$1').replace(/\\$/, '');
 }
 
-// RFC 2047 section 2, the language of RFC 2231 section 5, and white space inside, which it forbids and software writes.
+// RFC 2047 section 2, with the language of RFC 2231 section 5, and with white space inside, which is forbidden but
+// occurs.
 const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?]*)\?=/g;
 const NON_ASCII_RUNS = /([^\x00-\x7f]+)/;
 
-/** Words that follow each other in one charset: what they carry. Text among it is decoded already. */
+/** Consecutive encoded words in one charset: their payloads. Strings among them are decoded already. */
 interface Run {
   readonly charset: string;
   readonly payloads: (Buffer | string)[];
 }
 
-/** Decodes the encoded words in a text (RFC 2047). What is no word stays as it is, and so does text around them. */
+/** Decodes the encoded words in a text (RFC 2047). Everything else stays unchanged. */
 export function decodeWords(text: string): string {
   if (!text.includes('=?')) return text;
   let decoded = '';
@@ -230,7 +230,7 @@ export function decodeWords(text: string): string {
     const between = text.slice(from, match.index);
     from = match.index + whole.length;
     const label = charset.toLowerCase();
-    // White space between words is none (section 6.2).
+    // White space between encoded words is dropped (section 6.2).
     const follows = run !== undefined && between.trim() === '';
     if (run?.charset !== label || !follows) {
       decoded += (run ? decodeRun(run) : '') + (follows ? '' : between);
@@ -261,8 +261,8 @@ function decodeRun({ charset, payloads }: Run): string {
 }
 
 /**
- * The header was read before its words are: a character beyond ASCII in a word is what it is, whatever the word says
- * its charset was.
+ * Headers are decoded before their encoded words: characters beyond ASCII in a word are already decoded, whatever
+ * charset the word declares.
  */
 function toPayloads(charset: string, kind: string, payload: string): (Buffer | string)[] {
   if (kind === 'B' || kind === 'b') return [decodeBase64(Buffer.from(payload, 'latin1'))];

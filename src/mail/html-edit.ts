@@ -1,11 +1,11 @@
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 import { TooLong } from './faults.ts';
 
-// HTML that is changed in place: what is not replaced stays as it was written, whatever a parser would make of it.
+// In-place editing of HTML: everything that is not replaced stays as written.
 
 /**
- * Calls back for the tokens of an HTML text. The tokenizer alone, not the parser of the same package: that one looks
- * through all open elements for every closing tag.
+ * Calls back for each token of an HTML text. Uses only the tokenizer, not the parser of the same package, which
+ * searches all open elements for every closing tag.
  */
 export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>): void {
   const tokenizer = createTokenizer(callbacks, true);
@@ -13,7 +13,7 @@ export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>)
   tokenizer.end();
 }
 
-/** The same for who reads in slices. Without decoding, entities are text like any other. */
+/** Creates a tokenizer for reading in slices. If not decoded, entities are reported as text. */
 export function createTokenizer(callbacks: Partial<TokenizerCallbacks>, decodeEntities: boolean): Tokenizer {
   return new Tokenizer({ decodeEntities }, { ...IGNORE_ALL, ...callbacks });
 }
@@ -40,7 +40,7 @@ const IGNORE_ALL: TokenizerCallbacks = {
 
 const SPACE = /[ \t\n\f\r]/;
 
-/** Where the value of an attribute begins, with its quote: behind the name, the `=` and the white space around it. */
+/** The start of an attribute value, quote included: after the name, the `=` and the white space around it. */
 export function valueStart(html: string, nameEnd: number): number {
   let at = nameEnd;
   while (SPACE.test(html.charAt(at))) at++;
@@ -49,14 +49,14 @@ export function valueStart(html: string, nameEnd: number): number {
   return at;
 }
 
-/** A text with pieces of it replaced, from the first to the last. */
+/** Replaces pieces of a text; calls must be in order of position. */
 export interface Output {
   replace(start: number, end: number, text: string): void;
-  /** The whole; `insert` stands at the place `at` of the old text, behind everything that was replaced before it. */
+  /** Returns the result, with `insert` at position `at` of the source, after all replacements before it. */
   finish(insert: string, at: number): string;
 }
 
-/** Throws `TooLong` as soon as the whole would be longer than `maxLength`. */
+/** Throws `TooLong` as soon as the result would exceed `maxLength`. */
 export function createOutput(source: string, maxLength: number): Output {
   const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
   let length = source.length;

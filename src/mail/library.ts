@@ -5,7 +5,7 @@ import { decodeWords } from './headers.ts';
 import { type Body, bodyOf, type FilePart } from './message.ts';
 import { decodeTransfer, type TransferEncoding, toTransferEncoding } from './transfer.ts';
 
-/** A part as mailparser 3.9.31 (pinned) holds it; its types leave these out. */
+/** A part in mailparser 3.9.31 (pinned); its type declarations lack these fields. */
 interface MimeNode {
   readonly parentNode: { readonly contentType: string | false } | false;
   readonly headers: { getFirst(name: string): string };
@@ -27,7 +27,7 @@ interface TreeNode {
 
 declare module 'mailparser' {
   interface MailParser {
-    /** Called with each part, before its body is read. */
+    /** Called for each part before its body is read. */
     createNode(mime: MimeNode): TreeNode;
     getDecoder(): { decodeStream(charset: string): Transform };
   }
@@ -39,8 +39,8 @@ interface PartState {
   readonly encoding: TransferEncoding;
 }
 
-// The conversions between HTML and text, which are the default, take seconds for nested elements. An embedded message
-// stays a file: what is in it was not sent to our recipient, and its text is not this message's text.
+// The conversions between HTML and text, enabled by default, take seconds for nested elements. An embedded message
+// stays a file: it was not sent to our recipient, and its text is not the text of this message.
 const OPTIONS = {
   skipHtmlToText: true,
   skipTextToHtml: true,
@@ -50,36 +50,36 @@ const OPTIONS = {
   ignoreEmbedded: true,
 };
 const SLICE = 64 * 1024;
-/** What a text is called whose charset nobody declared. */
+/** The charset name for texts without a declared one. */
 const UNLABELLED = 'x-unlabelled';
-/** Encodings that mailparser does not know, or takes a time for that grows with the square of their length. */
+/** Encodings that mailparser does not support, or decodes in quadratic time. */
 const DECODED_BY_US: ReadonlySet<TransferEncoding> = new Set<TransferEncoding>(['uuencode', 'quoted-printable']);
 
 /**
- * mailparser with the decoders that are safe on the open internet: 100 KB of blanks take its own 19 s, and it knows
- * fewer charsets.
+ * mailparser with our own decoders, which are safe with untrusted input: its own take 19 s for 100 KB of blanks and
+ * support fewer charsets.
  */
 class Parser extends MailParser {
-  /** Every part that was found, in its order. */
+  /** All parts found, in order. */
   readonly seen: PartState[] = [];
 
-  /** Called by the constructor of mailparser, before there are fields. */
+  /** Called by the constructor of mailparser, before the fields exist. */
   override getDecoder() {
-    return { decodeStream: (charset: string) => collected((bytes) => decodeText(charset, bytes)) };
+    return { decodeStream: (charset: string) => decodeAtEnd((bytes) => decodeText(charset, bytes)) };
   }
 
-  /** Has what mailparser would read otherwise than the walk read as the walk does. */
+  /** Makes mailparser read a part in the same way as `walkBody`. */
   override createNode(mime: MimeNode): TreeNode {
     const { flowed } = mime;
     const encoding = toTransferEncoding(mime.encoding || '');
-    // Flowed text is left as it was written; mailparser unwraps it without regard to quoting.
+    // Flowed text is left as written; mailparser unwraps it without regard to quoting.
     mime.flowed = false;
     if (mime.charset === false || /^(?:us-?)?ascii$/i.test(mime.charset)) mime.charset = UNLABELLED;
     // RFC 2046 section 5.1.5.
     const inDigest = mime.parentNode && mime.parentNode.contentType === 'multipart/digest';
     if (inDigest && mime.headers.getFirst('content-type') === '') mime.contentType = 'message/rfc822';
     mime.filename = fileNameOf(mime);
-    if (DECODED_BY_US.has(encoding)) mime.getDecoder = () => collected((body) => decodeTransfer(body, encoding));
+    if (DECODED_BY_US.has(encoding)) mime.getDecoder = () => decodeAtEnd((body) => decodeTransfer(body, encoding));
     const node = super.createNode(mime);
     this.seen.push({ node, flowed, encoding });
     return node;
@@ -87,8 +87,8 @@ class Parser extends MailParser {
 }
 
 /**
- * The body of a message as mailparser reads it. Throws when it cannot. For messages that keep to the caps
- * (mail/structure.ts).
+ * Parses the body of a message with mailparser. The message must be within the caps (mail/structure.ts). Throws if
+ * parsing fails.
  */
 export async function readWithLibrary(bytes: Buffer): Promise<Body> {
   const parser = new Parser(OPTIONS);
@@ -105,20 +105,20 @@ export async function readWithLibrary(bytes: Buffer): Promise<Body> {
     texts: texts.map(textOf),
     html: html.map(textOf),
     flowed: texts[0]?.flowed ?? false,
-    // It guesses the type of application/octet-stream by the name; the payload says what the sender said.
+    // mailparser guesses the type of application/octet-stream from the name; the payload has the declared type.
     files: files.map((file, i) => ({ ...file, type: types[i] || file.type })),
   });
 }
 
-/** The library puts the pieces of RFC 2231 together; encoded words in a name are read as everywhere else. */
+/** libmime joins the pieces of RFC 2231; encoded words are decoded with our own decoder. */
 function fileNameOf({ headers, libmime }: MimeNode): string | false {
   const disposition = libmime.parseHeaderValue(headers.getFirst('content-disposition'));
   const type = libmime.parseHeaderValue(headers.getFirst('content-type'));
   return decodeWords(disposition.params['filename'] || type.params['name'] || '') || false;
 }
 
-/** A stream that gives what becomes of all that was written to it. */
-function collected(decode: (bytes: Buffer) => Buffer): Transform {
+/** A stream that decodes all its input at the end. */
+function decodeAtEnd(decode: (bytes: Buffer) => Buffer): Transform {
   const chunks: Buffer[] = [];
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
@@ -172,7 +172,7 @@ function isText(node: TreeNode): boolean {
   return node.isAttachment !== true && node.textContent !== undefined;
 }
 
-/** The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it. */
+/** The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always included it. */
 function textOf({ node, encoding }: PartState): string {
   const text = node.textContent ?? '';
   return node.parent === undefined || encoding === 'base64' || encoding === 'uuencode' || text === ''

@@ -3,29 +3,30 @@ import { escapeHtml } from '../base/html.ts';
 import { createOutput, type Output, readTokens, valueStart } from './html-edit.ts';
 import type { Analytics } from './outgoing.ts';
 
-/** What stands in place of a link; undefined: it stays as it is. */
+/** Returns the replacement for a link; undefined leaves it unchanged. */
 export type Relink = (url: string) => string | undefined;
 
 interface HtmlChanges {
-  /** Asked for each http link of an `a` or `area`, entities decoded. */
+  /** Called for each http link of an `a` or `area`, with entities decoded. */
   readonly relink?: Relink | undefined;
-  /** Markup that goes to the end of the body. */
+  /** Markup to insert at the end of the body. */
   readonly atEnd?: string | undefined;
 }
 
-/** A URL without its query, as it is told of when a message asks for that (url_strip_qs). */
+/** A URL without its query, as reported when a message asks for that (url_strip_qs). */
 export function withoutQuery(url: string): string {
   return url.replace(/^([^?#]*)\?[^#]*/, '$1');
 }
 
 const LINKED = new Set(['a', 'area']);
-/** An attribute of the link by which its author keeps it as it is. */
+/** The attribute that excludes a link from tracking. */
 const DISABLED = 'mc:disable-tracking';
 const HTTP = /^https?:\/\/[^/?#]/i;
 const SINGLE = "'";
 
 /**
- * Changes links of an HTML text and adds to its end; every other character stays as it is. Linear. Throws `TooLong`.
+ * Replaces links in HTML and inserts markup at its end; every other character stays unchanged. Linear. Throws
+ * `TooLong`.
  */
 export function changeHtml(html: string, changes: HtmlChanges, maxLength: number): string {
   const output = createOutput(html, maxLength);
@@ -56,7 +57,7 @@ function createReader(
     const href = link?.href;
     if (!href || link?.disabled) return;
     const changed = HTTP.test(href.url) ? relink(href.url) : undefined;
-    if (changed !== undefined) output.replace(href.start, href.end, quoted(changed, html.charAt(href.start)));
+    if (changed !== undefined) output.replace(href.start, href.end, inQuotes(changed, html.charAt(href.start)));
   };
   return {
     onopentagname(start, stop) {
@@ -78,7 +79,7 @@ function createReader(
       if (attribute === 'href') value.push(String.fromCodePoint(point));
     },
     onattribend(quote, stop) {
-      // Of two attributes with one name the first counts.
+      // Of two attributes with the same name, the first counts.
       if (!link || attribute !== 'href' || link.href || quote === QuoteType.NoValue) return;
       link.href = { start: valueStart(html, nameEnd), end: stop, url: toUrl(value.join('')) };
     },
@@ -91,20 +92,19 @@ function createReader(
   };
 }
 
-/** As browsers read it (URL Standard, 4.4): without white space around it, and without line breaks and tabs inside. */
+/** As in browsers (URL Standard, 4.4): trimmed, with line breaks and tabs removed. */
 function toUrl(value: string): string {
   return value.trim().replace(/[\t\n\r]+/g, '');
 }
 
 /**
- * In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a
- * value.
+ * Keeps the original quotes. An unquoted value gets quotes: `=`, which all our links contain, is not allowed in one.
  */
-function quoted(url: string, quote: string): string {
+function inQuotes(url: string, quote: string): string {
   return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
 
-// Brackets of Chinese and Japanese stand against a link without a space.
+// Chinese and Japanese brackets may touch a link without a space.
 const IN_TEXT = /https?:\/\/[^\s<>"\u3000-\u303f\uff00-\uff65“”«»]+/gi;
 const WORD_BEFORE = /[\p{L}\p{N}_]/u;
 const CLOSING = new Map([
@@ -114,7 +114,7 @@ const CLOSING = new Map([
 ]);
 const PUNCTUATION = new Set(['.', ',', ';', ':', '!', '?', "'", '*', '_', '~', '’', '…', '|']);
 
-/** Changes the links of a plain text; every other character stays as it is. Linear. Throws `TooLong`. */
+/** Replaces links in plain text; every other character stays unchanged. Linear. Throws `TooLong`. */
 export function changeText(text: string, relink: Relink, maxLength: number): string {
   const output = createOutput(text, maxLength);
   for (const { 0: found, index } of text.matchAll(IN_TEXT)) {
@@ -127,8 +127,7 @@ export function changeText(text: string, relink: Relink, maxLength: number): str
 }
 
 /**
- * Punctuation at the end belongs to the sentence, and a bracket that was not opened inside of the link to what is
- * around it.
+ * Removes punctuation at the end, which belongs to the sentence, and closing brackets that were not opened in the link.
  */
 function withoutTail(found: string): string {
   const open = new Map<string, number>();
@@ -144,15 +143,15 @@ function withoutTail(found: string): string {
   return found.slice(0, end);
 }
 
-/** What the sites are told of where a visitor comes from. */
+/** The source that analytics shows for a visitor. */
 const SOURCE = 'transactional';
 const MEDIUM = 'email';
-/** Of the parameters of a URL that are looked at; nobody writes so many, and each costs time. */
+/** Maximum number of URL parameters to check: each takes time, and real URLs have far fewer. */
 const MOST_PARAMETERS = 1000;
 
 /**
- * Adds the parameters that analytics reads to links whose host is one of `domains`. What a link says itself stays; its
- * other characters stay as they were written. Undefined: the link stays as it is.
+ * Adds analytics parameters to links whose host is one of `domains`. Parameters of the link win; its other characters
+ * stay unchanged. Undefined leaves the link unchanged.
  */
 export function createTagging({ domains, campaign }: Analytics, sender: string): (url: string) => string | undefined {
   const hosts = new Set(domains);
@@ -181,7 +180,7 @@ function joint(front: string): string {
   return /[?&]$/.test(front) ? '' : '&';
 }
 
-/** Names of the parameters of a query, in lower case. */
+/** The parameter names in a query, in lower case. */
 function namesIn(search: string): ReadonlySet<string> {
   const names = new Set<string>();
   for (const name of new URLSearchParams(search).keys()) {

@@ -5,21 +5,21 @@ import type { MergeLanguage } from './merge/language.ts';
 import { isName, isScalar, type MergeValue, readMergeValue, toText } from './merge/values.ts';
 import { type ClickTracking, type GivenExtras, type MergeVar, type Metadata, readExtras } from './outgoing.ts';
 
-// The X-MC-* fields: what a program that hands mail over by SMTP asks of it. They are ours to read, and go no further.
+// The X-MC-* fields: options in mail submitted by SMTP. They are for us only and are removed from the message.
 
-/** What the fields ask; null and empty: nothing was asked. */
+/** The options of a message; null and empty: not set. */
 export interface McOptions {
   readonly tags: readonly string[];
-  /** Null: as it is without the field. */
+  /** Null: the default applies. */
   readonly track: { readonly opens: boolean; readonly clicks: ClickTracking } | null;
-  /** Null: as it is without the field. */
+  /** Null: the default applies. */
   readonly autoText: boolean | null;
   readonly template: { readonly name: string; readonly block: string } | null;
-  /** Null: nobody asked for merging. */
+  /** Null: merging was not requested. */
   readonly globalVars: readonly MergeVar[] | null;
-  /** By recipient, in lower case with the domain's A-labels. */
+  /** By recipient: lower case, domain as A-labels. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
-  /** Null: as it is without the field. */
+  /** Null: the default applies. */
   readonly mergeLanguage: MergeLanguage | null;
   readonly metadata: Metadata;
   readonly rcptMetadata: Readonly<Record<string, Metadata>>;
@@ -31,14 +31,14 @@ export interface McOptions {
   readonly pool: string | null;
   readonly sendAt: Date | null;
   readonly extras: GivenExtras;
-  /** Names of fields with a value that was ignored, all of it or in part, each once. */
+  /** Names of fields whose value was ignored in whole or in part, each once. */
   readonly ignored: readonly string[];
 }
 
-/** Characters of a tag. */
+/** In characters. */
 const LONGEST_TAG = 50;
 const MAX_TAGS = 100;
-/** Bytes of the JSON of one field. */
+/** Bytes of JSON per field. */
 const MAX_METADATA = 200;
 const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([
   ['mailchimp', 'mailchimp'],
@@ -51,7 +51,7 @@ const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
   ['clicks_textonly', 'text'],
 ]);
 
-/** Reads all X-MC-* fields of a message. What is malformed is ignored, and named in `ignored`. */
+/** Parses all X-MC-* fields of a message. Malformed values are ignored and their fields listed in `ignored`. */
 export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
   const reading = createMcReading(fields);
   const { one, flag } = reading;
@@ -87,11 +87,11 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     pool: one('IpPool', (text) => text),
     sendAt: one('SendAt', parseUtc),
     extras: readExtras(reading),
-    ignored: reading.ignored(), // last: when all the others have been read
+    ignored: reading.ignored(), // must be last, after all other fields were read
   };
 }
 
-/** Tags that begin with an underscore are kept for the system, as they are in the API. */
+/** Tags that start with an underscore are reserved for the system, as in the API. */
 function readTags({ all, ignore }: McReading): string[] {
   const tags = new Set<string>();
   for (const tag of all('Tags')
@@ -104,7 +104,7 @@ function readTags({ all, ignore }: McReading): string[] {
   return [...tags];
 }
 
-/** The field says all of it: what it does not name is off. */
+/** The field sets both: what it does not name is off. */
 function readTrack({ all, ignore }: McReading): McOptions['track'] {
   let track: McOptions['track'] = null;
   for (const word of all('Track')
@@ -125,13 +125,13 @@ function parseTemplate(text: string): McOptions['template'] | undefined {
   return name === '' ? undefined : { name, block: block === '' ? 'main' : block };
 }
 
-/** What is no text, as it is shown; only handlebars knows what to do with lists and structs. */
+/** Converts a scalar to text; only handlebars supports lists and structs. */
 function readText(value: unknown): string | undefined {
   const read = readMergeValue(value);
   return isScalar(read) ? toText(read) : undefined;
 }
 
-/** A value of the metadata. */
+/** Reads a metadata value. */
 function readNote(value: unknown): string | number | boolean | undefined {
   const read = readMergeValue(value);
   return isScalar(read) ? (read ?? '') : undefined;
@@ -146,11 +146,11 @@ function parseUtc(text: string): Date | undefined {
   if (!/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(text)) return undefined;
   const iso = `${text.replace(' ', 'T')}.000Z`;
   const date = new Date(iso);
-  // A 31st of February would become a day in March.
+  // Date would turn 31 February into a day in March.
   return Number.isNaN(date.getTime()) || date.toISOString() !== iso ? undefined : date;
 }
 
-/** Values by name: what stands for all recipients, and what for one. */
+/** Values by name, for all recipients and for single ones. */
 interface Objects<T> {
   readonly all: Map<string, T>;
   readonly byRecipient: Map<string, Map<string, T>>;
@@ -159,27 +159,29 @@ interface Objects<T> {
 interface ObjectField<T> {
   readonly name: string;
   readonly isKey: (name: string) => boolean;
-  /** Undefined for what is ignored. */
+  /** Undefined: ignore the value. */
   readonly read: (value: unknown) => T | undefined;
   readonly maxBytes?: number;
 }
 
-/** The values of the X-MC-* fields of one message. Names of fields are given without X-MC-. */
+/** Reads the X-MC-* fields of one message. Field names are given without X-MC-. */
 export interface McReading {
-  /** In their order. */
+  /** All values of a field, in order. */
   all(name: string): readonly string[];
-  /** The last value; null when there is none, or none that can be read. */
+  /** The last value; null if there is none or it cannot be parsed. */
   one<T>(name: string, parse: (text: string) => T | undefined): T | null;
   flag(name: string): boolean | null;
-  /** Of a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
+  /**
+   * Reads a field of JSON objects that may be repeated; `_rcpt` in one limits it to that recipient. Later values win.
+   */
   objects<T>(asked: ObjectField<T>): Objects<T>;
-  /** Notes that a value was ignored, all of it or in part. */
+  /** Records that a value was ignored, in whole or in part. */
   ignore(name: string): void;
-  /** Full names of such fields until now, each once. */
+  /** Full names of the fields with ignored values so far, each once. */
   ignored(): string[];
 }
 
-/** Names of fields that are read here, or are known and mean nothing to us; all are taken off a message. */
+/** Names of all X-MC-* fields, also of those we ignore; all are removed from a message. */
 export const MC_FIELD = /^x-mc-/i;
 const TRUE = /^(?:true|on|yes|y|1)$/i;
 const FALSE = /^(?:false|off|no|n|0)$/i;
@@ -261,7 +263,7 @@ function parseObject(text: string): object | undefined {
   }
 }
 
-/** What a recipient's own values are kept under. */
+/** The key for a recipient's own values. */
 function recipientKey(text: string): string | undefined {
   const address = parseAddress(text.trim());
   if (!address || address.domain.startsWith('[')) return undefined;

@@ -14,41 +14,38 @@ import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncodin
 
 export type { Scan as Scanned } from './structure.ts';
 
-/**
- * The first look at the raw bytes of a message: where its parts are, or which cap it breaks (then nothing may parse
- * it).
- */
+/** Scans the raw bytes of a message: returns its parts, or the cap that it exceeds (then it must not be parsed). */
 export function scanMessage(bytes: Buffer): Scan {
   return scanStructure(bytes);
 }
 
 /**
- * Parses the raw bytes of a message that was scanned. The walk reads the common forms of bodies; a message that it
- * declines mailparser reads as a whole (docs/decisions/0018). Addresses are read by the one reader of addresses in any
- * case. Throws when the parser fails.
+ * Parses the raw bytes of a scanned message. `walkBody` handles the common forms of bodies; messages that it declines
+ * are parsed by mailparser as a whole (docs/decisions/0018). Addresses always come from our own parser. Throws if
+ * mailparser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMessage> {
   const body = walkBody(bytes, root) ?? (await readWithLibrary(bytes));
   return { ...correspondentsOf(root.fields), subject: walkSubject(root.fields), ...body, fields: root.fields };
 }
 
-/** An address of a header and its display name, decoded. */
+/** An address from a header with its decoded display name. */
 export interface Mailbox {
   readonly address: string;
   readonly name: string | null;
 }
 
-/** Decoded text with LF line ends: a string, or for large ones the pieces of it, made when they are asked for. */
+/** Decoded text with LF line ends: a string, or for large texts a function that decodes it piece by piece. */
 export type Text = string | (() => Iterable<string>);
 
-/** What a file part holds: decoded bytes, or clean base64 as it stands in the message, line breaks included. */
+/** The content of a file part: decoded bytes, or clean base64 as in the message, line breaks included. */
 export type Content =
   | { readonly kind: 'bytes'; readonly chunks: readonly Uint8Array[] }
   | { readonly kind: 'base64'; readonly lines: Uint8Array };
 
-/** A part that is neither the text nor the HTML of the message. */
+/** A part that is neither the text nor the HTML of a message. */
 export interface FilePart {
-  /** As the sender wrote it, decoded and not yet safe; empty when there is none. */
+  /** As written by the sender, decoded but not yet safe; empty if there is none. */
   readonly name: string;
   /** Media type in lower case, as declared. */
   readonly type: string;
@@ -58,37 +55,37 @@ export interface FilePart {
   readonly content: Content;
 }
 
-/** What the address fields and the subject say. */
+/** The address fields and the subject. */
 export interface Addressing {
   readonly subject: string;
   readonly from: Mailbox | undefined;
   readonly to: readonly Mailbox[];
-  /** Undefined when there is no Cc field. */
+  /** Undefined if there is no Cc field. */
   readonly cc: readonly Mailbox[] | undefined;
 }
 
-/** What parsing found in a message. */
+/** A parsed message. */
 export interface ParsedMessage extends Addressing {
   readonly fields: readonly HeaderField[];
   readonly text: Text | undefined;
-  /** Whether the text is format=flowed (RFC 3676); it is left as it was written. */
+  /** Whether the text is format=flowed (RFC 3676); it is left as written. */
   readonly textFlowed: boolean;
-  /** The first HTML part; when there is no text, all of them. */
+  /** The first HTML part; if there is no text, all HTML parts. */
   readonly html: Text | undefined;
   readonly files: readonly FilePart[];
 }
 
-/** What stands in the body of a message. */
+/** The body of a parsed message. */
 export type Body = Omit<ParsedMessage, 'fields' | keyof Addressing>;
 
-/** The texts of a message and its files, part by part. */
+/** The texts and files found so far. */
 interface Parts {
   readonly texts: Text[];
   readonly html: Text[];
   /** Whether the first text is format=flowed. */
   flowed: boolean;
   readonly files: FilePart[];
-  /** Whether there is something that the library has to read. */
+  /** Whether the message needs mailparser. */
   declined: boolean;
 }
 
@@ -96,9 +93,9 @@ const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
 /**
- * Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when
- * they are written. Undefined when the message has what is rare, and the library is to read it whole: parameters in
- * the forms of RFC 2231, but for the name of a file in UTF-8 and one piece.
+ * Reads texts and files directly from the bytes, copying as little as possible; large texts are decoded when they are
+ * written. Undefined if the message has RFC 2231 parameters, other than a file name in UTF-8 and in one piece;
+ * mailparser then parses it as a whole.
  */
 export function walkBody(bytes: Buffer, root: Part): Body | undefined {
   const found: Parts = { texts: [], html: [], flowed: false, files: [], declined: false };
@@ -107,20 +104,20 @@ export function walkBody(bytes: Buffer, root: Part): Body | undefined {
 }
 
 /**
- * The body that parts make. Beside a text the first HTML part is its formatted form; without one all of them are what
- * is there to read.
+ * Makes a body from its parts. If there is a text, the first HTML part is its formatted form; if not, all HTML parts
+ * are shown.
  */
 export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>): Body {
-  const shown = texts.length > 0 ? html[0] : joined(html, '<br/>\n');
-  return { text: joined(texts, '\n'), textFlowed: flowed, html: shown, files };
+  const shown = texts.length > 0 ? html[0] : joinTexts(html, '<br/>\n');
+  return { text: joinTexts(texts, '\n'), textFlowed: flowed, html: shown, files };
 }
 
-/** The subject, decoded; '' when there is none. Of several the last one counts, as mailparser has it. */
+/** The decoded subject; '' if there is none. If there are several, the last one counts, as in mailparser. */
 function walkSubject(fields: readonly HeaderField[]): string {
   return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 
-function joined(texts: readonly Text[], separator: string): Text | undefined {
+function joinTexts(texts: readonly Text[], separator: string): Text | undefined {
   if (texts.length <= 1) return texts[0];
   if (texts.every((text) => typeof text === 'string')) return texts.join(separator);
   return function* () {
@@ -135,7 +132,7 @@ function joined(texts: readonly Text[], separator: string): Text | undefined {
 function walkPart(bytes: Buffer, part: Part, found: Parts): void {
   for (const child of part.children) walkPart(bytes, child, found);
   if (isExtended(part.type, 'charset') || isExtended(part.type, 'boundary')) found.declined = true;
-  // A multipart without parts is shown as what it is then: text.
+  // A multipart without parts is shown as text.
   if (part.children.length > 0) return;
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
   const encoding = toTransferEncoding(allValues(part.fields, 'content-transfer-encoding')[0]);
@@ -147,8 +144,7 @@ function walkPart(bytes: Buffer, part: Part, found: Parts): void {
 }
 
 /**
- * What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as
- * one.
+ * A missing or invalid type means text (RFC 2045 section 5.2), but a file of unknown type if the part is an attachment.
  */
 function typeOf(part: Part, disposition: ParameterizedValue): string {
   const type = mediaTypeOf(part);
@@ -159,7 +155,7 @@ function typeOf(part: Part, disposition: ParameterizedValue): string {
 
 function addText(part: Part, type: string, body: Buffer, encoding: TransferEncoding, found: Parts): void {
   const { params } = part.type;
-  // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it.
+  // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always included it.
   const tail = part.parent === undefined || encoding === 'base64' || encoding === 'uuencode' ? '' : '\n';
   const text = decodeBody({ body, encoding, charset: params.get('charset'), tail });
   if (type === 'text/html') {
@@ -196,8 +192,8 @@ function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile,
 }
 
 /**
- * A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231.
- * Undefined for its other forms.
+ * A file name parameter: plain, with encoded words as most software writes it, or in the UTF-8 form of RFC 2231.
+ * Undefined for other forms of RFC 2231.
  */
 function parameter(type: ParameterizedValue, name: string): string | undefined {
   const extended = type.params.get(`${name}*`);
@@ -213,24 +209,23 @@ function percentDecoded(value: string | undefined): string | undefined {
   }
 }
 
-/** A text body as it stands in the message. */
+/** A text body as in the message. */
 interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
-  /** The charset that was declared. */
+  /** The declared charset. */
   readonly charset: string | undefined;
-  /** What comes behind it. */
+  /** Text to append. */
   readonly tail: string;
 }
 
-// A longer text is decoded piece by piece when it is written, so that a message of one huge text is in memory only
-// once.
+// Longer texts are decoded piece by piece when written, so that a message with one huge text is in memory only once.
 const LONGEST_STRING = 256 * 1024;
 const PIECE = 64 * 1024;
 const LF = 0x0a;
 const EQUALS = 0x3d;
 
-/** Decodes a text body, to LF line ends. */
+/** Decodes a text body; line ends become LF. */
 function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
   const bytes = decodeTransfer(text.body, text.encoding);
@@ -243,7 +238,7 @@ function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<s
   let held = '';
   for (const bytes of transferPieces(body, encoding)) {
     const text = held + decode(bytes, false);
-    // A line end may be cut in two.
+    // A CRLF may be split between pieces.
     held = text.endsWith('\r') ? '\r' : '';
     yield toLf(held === '' ? text : text.slice(0, -1));
   }
@@ -251,8 +246,8 @@ function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<s
 }
 
 /**
- * Base64 is decoded at once, because dirt in it may shift its groups, and so is uuencode; the others are cut at line
- * ends, where no escape is.
+ * Yields the decoded body in pieces. Base64 and uuencode are decoded as a whole, because invalid characters may shift
+ * the groups of base64; other encodings are cut at line ends, where no escape is.
  */
 function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
   const atOnce = encoding === 'base64' || encoding === 'uuencode';
@@ -267,8 +262,7 @@ function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buf
 }
 
 /**
- * The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last
- * escape.
+ * The end of the piece that starts at `from`: after a line end, or in an overlong line, before an escape at the cut.
  */
 function cutAt(bytes: Buffer, from: number): number {
   const least = from + PIECE;

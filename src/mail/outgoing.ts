@@ -3,92 +3,89 @@ import type { McReading } from './mc-headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
 
-// What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share
-// it.
+// The options of an outgoing message and the names of its parts. No effects: shared by the queue, the composer and the
+// edges.
 
-/** What tracks clicks: links of the HTML part, of the text part, both, or none. */
+/** Where clicks are tracked: in the HTML part, the text part, both, or neither. */
 export type ClickTracking = 'none' | 'html' | 'text' | 'all';
 
-/** A merge variable; names count in any case. */
+/** A merge variable; its name is case-insensitive. */
 export interface MergeVar {
   readonly name: string;
   readonly content: MergeValue;
 }
 
-/** What an account notes on a message: flat. A number stays a number. */
+/** Metadata that an account attaches to a message: flat. Numbers stay numbers. */
 export type Metadata = Readonly<Record<string, string | number | boolean>>;
 
-/** Which links say, to the site that they lead to, that they were in a mail. */
+/** Which links get analytics parameters. */
 export interface Analytics {
-  /** Hosts, lower-case A-labels. */
+  /** Hosts as lower-case A-labels. */
   readonly domains: readonly string[];
   /** Null: the sender's address. */
   readonly campaign: string | null;
 }
 
-/** Wishes that most messages do not have. What is absent is not wished for. */
+/** Options that few messages use. Absent means off. */
 export interface Extras {
-  /** Style sheets of the HTML are written into its elements. */
+  /** Writes the style sheets of the HTML into its elements. */
   readonly inlineCss?: boolean;
-  /** A message with a text alone gets HTML made of it. */
+  /** Generates HTML for a message that has only a text. */
   readonly autoHtml?: boolean;
-  /** Clicks are told without the query of their URL. */
+  /** Reports clicked URLs without their query. */
   readonly stripQuery?: boolean;
   readonly analytics?: Analytics;
-  /** The content is not shown to anybody, and forgotten as soon as all recipients have it. */
+  /** Never shows the content, and deletes it as soon as all recipients have received it. */
   readonly hideContent?: boolean;
-  /** Hosts of links and of the return path, lower-case A-labels, if they prove to be ours to use. */
+  /** Hosts of links and of the return path, lower-case A-labels; used only if verified. */
   readonly trackingDomain?: string;
   readonly returnPathDomain?: string;
 }
 
-/** What an account asked of a message, the same for all its recipients. Stands as JSON beside the body on the spool. */
+/** The options of an outgoing message, the same for all its recipients. Stored as JSON with the body on the queue. */
 export interface Outgoing {
-  /** Of the From header, lower case. */
+  /** The address in From, lower case. */
   readonly sender: string;
   readonly fromName: string | null;
-  /** As the account gave it, before merging. */
+  /** As submitted, before merging. */
   readonly subject: string;
   readonly tags: readonly string[];
   /** Slug. */
   readonly template: string | null;
   readonly subaccount: string | null;
   readonly metadata: Metadata;
-  /** `id` of the API key that it was handed over with. */
+  /** `id` of the API key used for submission. */
   readonly apiKey: string | null;
   readonly trackOpens: boolean;
   readonly trackClicks: ClickTracking;
-  /** Whether merge tags are replaced, and with what for everybody. Null: nothing is replaced. */
+  /** The merge variables for all recipients. Null: no merge tags are replaced. */
   readonly globalVars: readonly MergeVar[] | null;
-  /** By recipient in lower case. */
+  /** By recipient, in lower case. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
-  /**
-   * The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were
-   * two.
-   */
+  /** The language of the merge tags; if absent, mailchimp, as for messages queued when it was the only one. */
   readonly mergeLanguage?: MergeLanguage | undefined;
   readonly rcptMetadata: Readonly<Record<string, Metadata>>;
-  /** Every recipient is shown to all of them in To and Cc. */
+  /** Shows every recipient to all of them in To and Cc. */
   readonly preserveRecipients: boolean;
   readonly autoText: boolean;
-  /** Domain that signs instead of the sender's; null: the sender's, else ours. */
+  /** The domain that signs instead of the sender's; null: the sender's, else ours. */
   readonly signingDomain: string | null;
   readonly pool: string | null;
-  /** What few messages ask for; absent: nothing of it. */
+  /** Rarely used options; absent: none. */
   readonly extras?: Extras;
-  /** What the body is: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
+  /** The form of the body: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
   readonly form: 'mime' | 'draft';
 }
 
-/** A message in parts, as messages/send describes it; the body of an outgoing message of the form `draft`. */
+/** A message in parts, as messages/send describes it; the body of an outgoing message with the form `draft`. */
 export interface Draft {
   readonly html: string | null;
   readonly text: string | null;
   readonly to: readonly { readonly email: string; readonly name: string | null; readonly type: 'to' | 'cc' | 'bcc' }[];
-  /** Names and values without line ends. */
+  /** Names and values contain no line breaks. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly attachments: readonly DraftFile[];
-  /** Files that the HTML shows by `cid:<name>`. */
+  /** Files that the HTML refers to by `cid:<name>`. */
   readonly images: readonly DraftFile[];
 }
 
@@ -99,29 +96,29 @@ export interface DraftFile {
   readonly content: string;
 }
 
-/** The endpoint of mail going out to a domain (A-label, lower case). */
+/** The endpoint of outbound mail to a domain (A-label, lower case). */
 export function mailUrl(domain: string): string {
   return `smtp://${domain}`;
 }
 
-/** Wishes as the API and the fields of a document give them; nothing was said of what is absent or empty. */
+/** Options as given by the API or the fields of a document; absent or empty means not set. */
 export interface GivenExtras {
   readonly inlineCss?: boolean | null | undefined;
   readonly autoHtml?: boolean | null | undefined;
   readonly stripQuery?: boolean | null | undefined;
   readonly analyticsDomains?: readonly string[] | undefined;
   readonly analyticsCampaign?: string | null | undefined;
-  /** False: the content is to be hidden. */
+  /** False hides the content. */
   readonly viewContent?: boolean | null | undefined;
   readonly trackingDomain?: string | null | undefined;
   readonly returnPathDomain?: string | null | undefined;
 }
 
-/** Hosts that a message may name for analytics, and characters of its campaign. */
+/** The most hosts that a message may name for analytics, and the most characters of its campaign. */
 export const MAX_ANALYTICS_DOMAINS = 100;
 export const LONGEST_CAMPAIGN = 255;
 
-/** The wishes of a message, to be spread into what is asked of it; empty when it has none. */
+/** The extras of a message, to be spread into its options; empty if none is set. */
 export function toExtras(given: GivenExtras): { readonly extras?: Extras } {
   const { trackingDomain, returnPathDomain } = given;
   const analytics = toAnalytics(given);
@@ -142,7 +139,7 @@ function toAnalytics({ analyticsDomains = [], analyticsCampaign }: GivenExtras):
   return domains.length === 0 ? undefined : { domains, campaign: analyticsCampaign || null };
 }
 
-/** What the X-MC-* fields wish. What is malformed is ignored, and named so. */
+/** Reads extras from X-MC-* fields. Malformed values are ignored and recorded as such. */
 export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
   const name = (text: string) => toAsciiDomain(text);
   return {
@@ -170,25 +167,25 @@ function readDomains(values: readonly string[], ignore: () => void): string[] {
   return domains;
 }
 
-/** What a message may have before it counts as an attack; one that breaks a cap is delivered raw. */
+/** Limits on a message; one that exceeds any of them is not parsed but delivered raw. */
 export const CAPS = Object.freeze({
-  /** Bytes of one header block. Postfix cuts at 100 KiB. */
+  /** Bytes per header block. Postfix cuts at 100 KiB. */
   headerBytes: 256 * 1024,
-  /** Lines of one header block, folded ones included (Haraka's limit). */
+  /** Lines per header block, folded ones included (Haraka's limit). */
   headerLines: 1000,
-  /** Bytes of all header blocks of a message together. */
+  /** Bytes of all header blocks of a message. */
   allHeaderBytes: 1024 * 1024,
-  /** Parts of a message (Haraka's limit). */
+  /** Parts per message (Haraka's limit). */
   parts: 1000,
-  /** Multiparts inside multiparts. Postfix stops at 100. */
+  /** Depth of nested multiparts. Postfix stops at 100. */
   nesting: 64,
-  /** Characters of all address fields of a message together. */
+  /** Characters of all address fields of a message. */
   addressBytes: 64 * 1024,
 });
 
 const LF = 0x0a;
 
-/** Which cap a header block breaks, in words. */
+/** Describes the cap that a header block exceeds; undefined if it exceeds none. */
 export function breachOfBlock(block: Buffer): string | undefined {
   if (block.length > CAPS.headerBytes) return `a header of more than ${CAPS.headerBytes} bytes`;
   let lines = 0;

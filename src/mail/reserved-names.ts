@@ -2,30 +2,30 @@ import { getPublicSuffix } from 'tldts';
 import { frozen } from '../base/frozen.ts';
 import { toAsciiDomain } from './address.ts';
 
-// Domains that no account can have: those of the operator, public suffixes, and those where anybody can have a mailbox.
+// Domains that no account may add: those of the operator, public suffixes, and domains of free mail providers.
 
-/** What the operator calls his own, as the settings have it. */
+/** The operator's own names, from the settings. */
 export interface OwnNames {
   readonly hostname: string;
-  /** The other hosts that share the work. */
+  /** The other MX hosts. */
   readonly mxHosts: readonly string[];
   readonly returnDomain: string;
   /** Empty: none. */
   readonly publicUrl: string;
-  /** What the SPF records of sender domains include. */
+  /** The name that sender domains include in their SPF records. */
   readonly spfInclude: string;
 }
 
-/** Why a domain is nobody's to add. */
+/** Why a domain is reserved. */
 export type Reserved = 'ours' | 'public-suffix' | 'free-mail';
 
-/** Says which domains are reserved; domains are lower-case A-labels. */
+/** Tells which domains are reserved; domains are lower-case A-labels. */
 export interface ReservedNames {
   isOurs(domain: string): boolean;
   whyReserved(domain: string): Reserved | undefined;
 }
 
-/** The reasons in words, for the answers of the API. */
+/** The reasons as texts for API answers. */
 export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
   ours: 'This name belongs to the operator of this service',
   'public-suffix': 'This is a public suffix: others register their domains under it',
@@ -33,9 +33,9 @@ export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
 };
 
 /**
- * Everything below a host name of ours is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there.
- * The return domain, the host of `public_url` and the SPF include may stand anywhere, also at the top of a domain that
- * has others below it, so they are reserved alone.
+ * Everything below our host names is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there. The
+ * return domain, the host of `public_url` and the SPF include may be anywhere, even at the top of a domain with other
+ * people's names below it, so only these names themselves are reserved.
  */
 export function createReservedNames(own: OwnNames): ReservedNames {
   const { hostname, mxHosts, returnDomain, publicUrl, spfInclude } = own;
@@ -60,8 +60,8 @@ function isAtOrBelow(domain: string, other: string): boolean {
 const SUFFIX_OPTIONS = { allowPrivateDomains: true, extractHostname: false, validateHostname: false };
 
 /**
- * Whether names of different owners are registered right below a domain (publicsuffix.org, with its private section, as
- * `github.io`). A top-level domain that the list does not know counts as one.
+ * Whether different owners register names directly below a domain (publicsuffix.org, including its private section with
+ * `github.io` and others). An unlisted top-level domain counts as a public suffix.
  */
 export function isPublicSuffix(domain: string): boolean {
   return getPublicSuffix(domain, SUFFIX_OPTIONS) === domain;
@@ -95,7 +95,7 @@ mailinator.com guerrillamail.com yopmail.com 10minutemail.com trashmail.com
     .split(/\s+/),
 );
 
-/** Whether a domain (A-labels) belongs to a provider of free mail. */
+/** Whether a domain (A-labels) belongs to a free mail provider. */
 export function isFreeMail(domain: string): boolean {
   return domain.split('.').some((_, at, labels) => FREE.has(labels.slice(at).join('.')));
 }

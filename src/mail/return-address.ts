@@ -1,41 +1,41 @@
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 
-/** The endpoint of mail that came back: it is read here. */
+/** The endpoint of returned mail, which is processed here. */
 export const RETURN_URL = 'return:';
 
-/** The endpoint of mail to the postmaster: it is forwarded to the operator. */
+/** The endpoint of mail to the postmaster, which is forwarded to the operator. */
 export const POSTMASTER_URL = 'postmaster:';
 
-/** What the endpoint of reports to senders begins with; the domain stands behind. */
+/** The scheme of the endpoint of reports to senders, followed by the domain. */
 export const REPORT_SCHEME = 'report:';
 
-/** What a mailbox of the return domain is for. `complaints` names no message: the mail itself has to. */
+/** The purpose of a mailbox at the return domain. `complaints` does not identify a message: the mail itself must. */
 export type ReturnMailbox =
   | { readonly kind: 'bounce' | 'unsub'; readonly account: number; readonly message: string }
   | { readonly kind: 'complaints' };
 
 const UNSUB = 'unsub-';
-/** Where providers of feedback loops report to; abuse@ is the mailbox of RFC 2142 for that. */
+/** Where feedback loops send their reports; abuse@ is the mailbox of RFC 2142 for these. */
 const COMPLAINTS = new Set(['fbl', 'abuse']);
 
 /**
- * The reverse-path of a message (VERP): whatever comes back to it is about that message. `about`: the domain again when
- * it is not our return domain; then the token is good at that domain alone.
+ * The reverse-path of a message (VERP), which identifies the message in returned mail. `about` repeats the domain if it
+ * is not our return domain; the token is then valid at that domain only.
  */
 export function bounceAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${toToken(secret, 'bounce', account, message, about)}@${domain}`;
 }
 
 /**
- * Where a mail unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as for the reverse-path.
+ * The address that unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as in `bounceAddress`.
  */
 export function unsubAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${UNSUB}${toToken(secret, 'unsub', account, message, about)}@${domain}`;
 }
 
 /**
- * Reads the local part of an address of our return domain, or of the domain `about`; undefined for a mailbox that there
- * is not. Servers on the way may have changed the case.
+ * Parses the local part of an address at our return domain, or at the domain `about`; undefined if there is no such
+ * mailbox. Case is ignored, because relays may change it.
  */
 export function readReturnMailbox(secret: string, mailbox: string, about = ''): ReturnMailbox | undefined {
   const name = mailbox.toLowerCase();
@@ -47,12 +47,12 @@ export function readReturnMailbox(secret: string, mailbox: string, about = ''): 
 }
 
 const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/gi;
-/** Tokens of one text that are looked at: a header of ours holds three. */
+/** Maximum number of tokens to check per text: one of our headers has three. */
 const MOST_TOKENS = 20;
 
 /**
- * The message that a text names by one of our tokens, as the header of a message of ours does in its Return-Path and
- * List-Unsubscribe.
+ * Finds the message identified by one of our tokens in a text, such as the Return-Path or List-Unsubscribe of one of
+ * our messages.
  */
 export function findMessage(
   secret: string,
@@ -69,39 +69,36 @@ export function findMessage(
   return undefined;
 }
 
-/**
- * The id that the API, events and headers give to a message for one recipient: 32 hex digits, made of the delivery's
- * id.
- */
+/** The id of a message to one recipient in the API, events and headers: 32 hex digits, a hash of the delivery's id. */
 export function sentId(deliveryId: string): string {
   return hash('sha256', `sent\0${deliveryId}`, 'hex').slice(0, 32);
 }
 
-/** What a link or an address of ours stands for; a bare click is told without the query of its URL. */
+/** What a token is used for; a bare click is reported without the query of its URL. */
 export type TokenKind = 'open' | 'click' | 'bare-click' | 'unsub' | 'bounce';
 
-/** Kinds that stand in local parts of addresses, which servers on the way may have written in another case. */
+/** Kinds used in the local part of addresses, whose case relays may change. */
 const IN_ADDRESSES: ReadonlySet<TokenKind> = new Set<TokenKind>(['unsub', 'bounce']);
 const LINK_SIGNATURE = 22; // characters of base64url: 132 bits
 /**
  * Characters of base 32: 80 bits. A local part has 64 octets (RFC 5321 section 4.5.3.1.1): `unsub-`, an account number
- * of up to 8 digits in base 36, 32 of the message and two hyphens leave 16.
+ * of up to 8 digits in base 36, the 32 digits of the message and two hyphens leave 16.
  */
 const ADDRESS_SIGNATURE = 16;
 const DIGITS = '0123456789abcdefghijklmnopqrstuv';
 const SEND_TOKEN = /^(([0-9a-z]{1,8})-([0-9a-f]{32}))-([\w-]{16,22})$/;
 
 /**
- * A token that names a message, and that nobody else can make: `<account number in base 36>-<message id>-<signature>`
- * with the kind, and for clicks the URL, under the signature. Letters, digits, - and _ only; those of `unsub` and
- * `bounce`, which stand in the local part of addresses, are lower case and may be read in any.
+ * Creates an unforgeable token for a message: `<account number in base 36>-<message id>-<signature>`. The signature
+ * also covers the kind and, for clicks, the URL. Tokens contain only letters, digits, - and _; those of `unsub` and
+ * `bounce`, used in the local part of addresses, are lower case and accepted in any case.
  */
 export function toToken(secret: string, kind: TokenKind, account: number, message: string, about = ''): string {
   const subject = `${account.toString(36)}-${message}`;
   return `${subject}-${sign(secret, kind, subject, about)}`;
 }
 
-/** The account's number and message that a token names; undefined when we did not make it. */
+/** The account number and the message in a token; undefined if the signature is not ours. */
 export function readToken(
   secret: string,
   kind: TokenKind,
@@ -124,13 +121,13 @@ function sign(secret: string, kind: TokenKind, subject: string, about: string): 
     : digest.toString('base64url').slice(0, LINK_SIGNATURE);
 }
 
-/** The first digits of base32hex (RFC 4648 section 7) in lower case. */
+/** Encodes in lower-case base32hex (RFC 4648 section 7), cut to `length` digits. */
 function toBase32(bytes: Buffer, length: number): string {
   let text = '';
-  let held = 0; // bits that are no digit yet
+  let held = 0; // bits not yet encoded
   let bits = 0;
   for (const byte of bytes) {
-    held = ((held & 31) << 8) | byte; // fewer than five are left over
+    held = ((held & 31) << 8) | byte; // fewer than five bits remain
     for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt((held >> (bits - 5)) & 31);
     if (text.length >= length) break;
   }

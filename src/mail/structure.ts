@@ -8,7 +8,7 @@ import {
 } from './headers.ts';
 import { breachOfBlock, CAPS } from './outgoing.ts';
 
-/** A part of a message, as offsets into its bytes. */
+/** A part of a message, as offsets into the message. */
 export interface Part {
   readonly fields: readonly HeaderField[];
   readonly type: ParameterizedValue;
@@ -24,14 +24,13 @@ export interface Part {
   delimited: boolean;
 }
 
-/** The parts of a message, or the cap that it breaks, in words. */
+/** The parts of a message, or a description of the cap that it exceeds. */
 export type Scan =
   | { readonly root: Part; readonly breach?: undefined }
   | { readonly root?: undefined; readonly breach: string };
 
 /**
- * The media type of a part, what it is when nothing is declared (RFC 2045 section 5.2, RFC 2046 section 5.1.5)
- * included.
+ * The media type of a part, with the defaults of RFC 2045 section 5.2 and RFC 2046 section 5.1.5 if none is declared.
  */
 export function mediaTypeOf({ type, parent }: Part): string {
   if (type.value !== '') return type.value;
@@ -45,9 +44,9 @@ interface Open {
 
 interface Walk {
   readonly bytes: Buffer;
-  /** The multiparts we are in, outermost first. */
+  /** The multiparts around the current position, outermost first. */
   readonly open: Open[];
-  /** From boundary to its place in `open`, so that a delimiter costs the same however deep we are. */
+  /** Index into `open` by boundary, so that a delimiter costs the same at any depth. */
   readonly levels: Map<string, number>;
   leaf: Part | undefined;
   parts: number;
@@ -60,15 +59,15 @@ const LF = 0x0a;
 const CR = 0x0d;
 const DASH = 0x2d;
 const DELIMITER = Buffer.from('\n--');
-// RFC 2046 section 5.1.1 allows 70 characters; software in the field writes more.
+// RFC 2046 section 5.1.1 allows 70 characters; real software uses more.
 const LONGEST_BOUNDARY = 1000;
-// Every field that an address parser is run over, by us or by mailparser.
+// All fields that an address parser reads, ours or mailparser's.
 const ADDRESS_FIELDS =
   /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
 /**
- * Finds the parts of a message in one linear pass, decodes nothing, and holds what it finds against CAPS:
- * no parser sees a message that breaks one of them.
+ * Finds the parts of a message in one linear pass, without decoding, and checks CAPS: no parser gets a message that
+ * exceeds one of them.
  */
 export function scanStructure(bytes: Buffer): Scan {
   const walk: Walk = {
@@ -92,7 +91,7 @@ export function scanStructure(bytes: Buffer): Scan {
   return { root };
 }
 
-/** Reads the header block at `start` and enters the part that it opens. */
+/** Reads the header block at `start` and enters the part that it begins. */
 function openPart(walk: Walk, parent: Part | undefined, start: number): Part | undefined {
   const { headersEnd, bodyStart } = headerBlock(walk, start);
   const block = walk.bytes.subarray(start, headersEnd);
@@ -141,7 +140,7 @@ function enterMultipart(walk: Walk, part: Part): void {
   if (walk.open.length > CAPS.nesting) walk.breach = `parts nested more than ${CAPS.nesting} deep`;
 }
 
-/** Ends at the first empty line, or at a delimiter: a part may have no body. */
+/** A header block ends at the first empty line, or at a delimiter: a part may have no body. */
 function headerBlock(walk: Walk, start: number): { headersEnd: number; bodyStart: number } {
   const { bytes } = walk;
   let at = start;
@@ -165,7 +164,7 @@ interface Delimiter {
 }
 
 function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
-  // The line break in front of a delimiter may be the one that ends the header.
+  // The line break before a delimiter may be the one that ends the header.
   let at = Math.max(from - 1, 0);
   for (;;) {
     at = walk.bytes.indexOf(DELIMITER, at);
@@ -177,7 +176,7 @@ function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
 }
 
 /**
- * The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section
+ * The delimiter on the line that starts at `lineStart`. White space after it is transport padding (RFC 2046 section
  * 5.1.1).
  */
 function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
@@ -194,7 +193,8 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
 }
 
 /**
- * Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on.
+ * Ends the parts that the delimiter closes, including nested multiparts without their own closing delimiter. Returns
+ * where to continue.
  */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;

@@ -1,13 +1,13 @@
-// The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here
-// again, structurally.
+// The rules of the rejection list. Layer rule: this file does not import the store, so the shapes are declared again
+// here.
 
-/** What puts an address on the list. `custom` is a person; the others are events of messages. */
+/** Why an address is on the list. `custom` entries are made by hand; the others by events of messages. */
 type RejectReason = 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
 
 const DAY_MS = 86_400_000;
 const YEAR_MS = 365 * DAY_MS;
 
-/** How long the first entry of each reason stands. */
+/** The initial term for each reason. */
 const FIRST_TERM: Readonly<Record<Exclude<RejectReason, 'custom'>, number>> = {
   'soft-bounce': DAY_MS,
   'hard-bounce': 7 * DAY_MS,
@@ -15,15 +15,15 @@ const FIRST_TERM: Readonly<Record<Exclude<RejectReason, 'custom'>, number>> = {
   unsub: YEAR_MS,
 };
 const LONGEST_TERM = YEAR_MS;
-/** Events of one address that are told apart; more than are ever on their way at once. */
+/** Event ids remembered per address to detect duplicates; more than are ever in flight together. */
 const KEPT_EVENTS = 20;
 
-/** The rules in words, for the reference. */
+/** The rules as text for the API reference. */
 export const EXPIRY_RULES =
   'A soft bounce expires after 1 day, a hard bounce after 7 days, a spam complaint and an unsubscribe after 1 year, an entry made by hand never. ' +
   'A further event doubles the term, up to 1 year.';
 
-/** Why an address is on the list, and until when. */
+/** An entry of the list: why an address is on it, and until when. */
 export interface Listing {
   readonly reason: RejectReason;
   readonly detail: string | null;
@@ -33,14 +33,14 @@ export interface Listing {
   /** Null: never. */
   readonly expiresAt: Date | null;
   readonly expired: boolean;
-  /** Length of the last term in milliseconds; 0 for one without end. */
+  /** Length of the last term in milliseconds; 0 if it never expires. */
   readonly termMs: number;
   readonly eventIds?: readonly string[];
-  /** A person replaced an entry that events had made. */
+  /** Whether this entry was made by hand and replaced one made by events. */
   readonly replacedEvents?: boolean;
 }
 
-/** Something that asks for an address to be listed. */
+/** A reason to list an address. */
 export interface Cause {
   readonly reason: RejectReason;
   readonly detail: string | null;
@@ -49,7 +49,7 @@ export interface Cause {
   readonly eventId?: string;
 }
 
-/** The entry of an address that was not listed. */
+/** Creates the entry for an address that was not listed. */
 export function newListing(cause: Cause): Listing {
   const termMs = cause.reason === 'custom' ? 0 : FIRST_TERM[cause.reason];
   return {
@@ -66,8 +66,8 @@ export function newListing(cause: Cause): Listing {
 }
 
 /**
- * The entry after something more happened to an address that is listed, or was until it expired; undefined when it
- * stays as it is. No event replaces what a person entered; a person replaces what events entered.
+ * Updates the entry of an address that is or was listed; undefined if it does not change. Events do not replace entries
+ * made by hand; entries made by hand replace those of events.
  */
 export function renewed(listing: Listing, cause: Cause): Listing | undefined {
   if (cause.reason === 'custom') return byHand(listing, cause);
@@ -75,7 +75,7 @@ export function renewed(listing: Listing, cause: Cause): Listing | undefined {
   const known = listing.eventIds ?? [];
   if (cause.eventId !== undefined && known.includes(cause.eventId)) return undefined;
   const termMs = Math.min(LONGEST_TERM, Math.max(FIRST_TERM[cause.reason], 2 * listing.termMs));
-  // A soft bounce that was on its way must not turn a complaint that still stands into a soft bounce.
+  // A late soft bounce must not replace a complaint that is still valid.
   const graver = !isExpired(listing, cause.at) && FIRST_TERM[listing.reason] > FIRST_TERM[cause.reason];
   const { reason, detail, sender } = graver ? listing : cause;
   const lastEventAt = latest(listing.lastEventAt, cause.at);
@@ -108,19 +108,19 @@ function latest<D extends Date | null>(a: D, b: Date | null): D | Date {
   return a !== null && b !== null && b > a ? b : a;
 }
 
-/** Whether events have part in an entry: to take it off costs reputation, also when a person replaced it in between. */
+/** Whether events contributed to an entry: removing it costs reputation, even if it was replaced by hand in between. */
 export function isOfEvents({ reason, replacedEvents = false }: Pick<Listing, 'reason' | 'replacedEvents'>): boolean {
   return reason !== 'custom' || replacedEvents;
 }
 
-/** Whether the entry has run out; told by the clock, because the stored flag comes later. */
+/** Whether the entry has expired; compared with the clock, because the stored flag is set later. */
 export function isExpired({ expired, expiresAt }: Pick<Listing, 'expired' | 'expiresAt'>, now: Date): boolean {
   return expired || (expiresAt !== null && expiresAt <= now);
 }
 
 /**
- * Why an address must not be mailed: of the entries for it (of the whole account, and of the subaccount that sends) the
- * first that has not expired. A whitelisted address is mailed whatever its entries say.
+ * The entry that forbids mail to an address: the first unexpired one of its entries (of the whole account, and of the
+ * sending subaccount). Undefined for whitelisted addresses.
  */
 export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
   entries: readonly L[],

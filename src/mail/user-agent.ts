@@ -1,9 +1,6 @@
 import Bowser from 'bowser';
 
-/**
- * What opened a message or followed a link, by its own words, under the names that consumers of click and open events
- * read.
- */
+/** The program that opened a message or followed a link, from its User-Agent, in the form of click and open events. */
 interface UserAgent {
   readonly type: 'Browser' | 'Mobile Browser' | 'Email Client' | 'Robot';
   readonly ua_family: string;
@@ -12,7 +9,7 @@ interface UserAgent {
   readonly ua_url: string | null;
   readonly ua_company: string | null;
   readonly ua_company_url: string | null;
-  /** Pictures are not ours to serve. */
+  /** Always null: we do not serve icons. */
   readonly ua_icon: null;
   readonly os_family: string | null;
   readonly os_name: string | null;
@@ -23,12 +20,12 @@ interface UserAgent {
   readonly mobile: boolean;
 }
 
-/** Characters of a user agent that are looked at. */
+/** Characters of a User-Agent to parse. */
 const LONGEST = 500;
 
 /**
- * Programs that read mail, and services that fetch pictures for them: the library knows browsers. A version stands
- * behind the name.
+ * Mail programs, and services that fetch images for them, which the library does not know. The version follows the
+ * name.
  */
 const MAIL_CLIENTS: readonly (readonly [pattern: RegExp, family: string])[] = [
   [/\bGoogleImageProxy\b/, 'Gmail'],
@@ -56,7 +53,7 @@ const OPERA: Maker = { company: 'Opera Norway AS', url: 'https://www.opera.com/'
 const SAMSUNG: Maker = { company: 'Samsung Electronics', url: 'https://www.samsung.com/' };
 const YAHOO: Maker = { company: 'Yahoo Inc.', url: 'https://www.yahoo.com/' };
 
-/** Who makes what most readers use, and where that is at home. */
+/** The makers of the most common programs, and the home pages. */
 const MAKERS: ReadonlyMap<string, readonly [maker: Maker, home: string]> = new Map([
   ['Chrome', [GOOGLE, 'https://www.google.com/chrome/']],
   ['Chromium', [GOOGLE, 'https://www.chromium.org/']],
@@ -83,7 +80,7 @@ const MAKERS: ReadonlyMap<string, readonly [maker: Maker, home: string]> = new M
   ['Windows', [MICROSOFT, 'https://www.microsoft.com/windows/']],
 ]);
 
-/** Undefined for what says nothing that is known. Linear in the text, of which the first 500 characters count. */
+/** Parses a User-Agent; undefined if nothing in it is known. Linear; only the first 500 characters are read. */
 export function parseUserAgent(text: string): UserAgent | undefined {
   const words = text.slice(0, LONGEST);
   if (words.trim() === '') return undefined;
@@ -94,7 +91,7 @@ export function parseUserAgent(text: string): UserAgent | undefined {
   if (family === '' || (!client && family === 'Mozilla')) return undefined;
   const version = (client ? client.version : browser.version) || null;
   const [maker, home = null] = MAKERS.get(family) ?? [];
-  // What fetches pictures for its readers says nothing of what they have.
+  // A service that fetches images says nothing about its user's system.
   const system = client && client.version === null ? '' : (os.name ?? '');
   const [osMaker, osHome = null] = MAKERS.get(system) ?? [];
   return {
@@ -124,7 +121,7 @@ function mailClientOf(words: string): { readonly family: string; readonly versio
   return undefined;
 }
 
-/** `macOS 10.6 Snow Leopard`, `Windows 10`: people say the name of a Windows, not the number of its kernel. */
+/** `macOS 10.6 Snow Leopard`, `Windows 10`: for Windows the marketing name, not the kernel version. */
 function nameOf(system: string, { version = '', versionName = '' }: Bowser.Parser.OSDetails): string {
   const parts = system === 'Windows' && versionName !== '' ? [system, versionName] : [system, version, versionName];
   return parts.filter((part) => part !== '').join(' ');

@@ -104,6 +104,8 @@ export interface Delivery {
   readonly pattern: string;
   /** The envelope recipient this delivery is for, as RCPT said it. */
   readonly recipient: string;
+  /** Bytes of its message, for roads that have to know them before they read it. */
+  readonly size?: number | undefined;
   /** Set for the kind `events`. */
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
@@ -151,6 +153,8 @@ export interface AttemptRecord {
   readonly error: string | null;
   /** The start of the answer, at most 512 characters. */
   readonly answer: string;
+  /** The id of the POST, when several deliveries shared it (base/ids.ts `sharedPostId`). */
+  readonly batch?: string | undefined;
 }
 
 /** What an attempt changes: written as one unit. */

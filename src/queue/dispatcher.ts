@@ -89,10 +89,12 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   function startOne(lane: Lane): void {
-    const waiting = lane.takeNext(clock.monotonic());
+    const now = clock.monotonic();
+    const waiting = lane.takeNext(now);
     if (waiting) {
-      backlog.take(lane);
-      void send(lane, waiting);
+      const along = lane.takeAlong(waiting, now, roads[waiting.delivery.kind].sharing);
+      for (let taken = 0; taken <= along.length; taken++) backlog.take(lane);
+      void send(lane, waiting, along);
     }
     poke(lane);
   }
@@ -101,20 +103,28 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     if (lane.callNext()) posts.add(lane);
   }
 
-  async function send(lane: Lane, waiting: Waiting): Promise<void> {
+  async function send(lane: Lane, waiting: Waiting, along: readonly Waiting[]): Promise<void> {
     const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
     attempts.begin(lane, inDoubt);
-    const gate = createGate(lane, waiting, { clock, ids, posts, lag, stopping }, (change, result, settled) => {
-      meters.attempt(waiting.delivery, result, settled);
-      if (change) notices.endpoint(lane, change, result);
-      keep(lane);
-      poke(lane);
-    });
-    const carried = await engine.carry(waiting, gate);
+    const gate = createGate(
+      lane,
+      waiting,
+      { clock, ids, posts, lag, stopping },
+      (change, result, settled, deliveries) => {
+        meters.attempt(waiting.delivery, result, settled, deliveries);
+        if (change) notices.endpoint(lane, change, result);
+        keep(lane);
+        poke(lane);
+      },
+    );
+    const outcomes = await engine.carry(waiting, along, gate);
     gate.close();
-    requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
-    if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
+    const now = { wall: clock.now(), steady: clock.monotonic() };
+    // The last one first: what is put back goes to the front.
+    for (const { waiting, carried } of outcomes.toReversed()) requeue(lane.queue, waiting, carried, now);
+    for (const { waiting, carried } of outcomes)
+      if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
     attempts.end(lane, inDoubt);
     poke(lane);
   }
@@ -203,17 +213,29 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
     return queued?.state === 'waiting' && queued.url === delivery.url;
   }
 
+  async function carryOne(waiting: Waiting, gate: Gate): Promise<Carried> {
+    const { delivery } = waiting;
+    try {
+      const held = waiting.attempts > 0 || waiting.alone || delivery.notBefore !== undefined;
+      if (held && !(await stillWaits(waiting))) return { kind: 'gone' };
+      return await roads[delivery.kind].attempt(waiting, gate, engine);
+    } catch (error) {
+      if (!stopping()) log.error('delivery.fault', { delivery: delivery.id, message: delivery.messageId, error });
+      return { kind: 'put off' };
+    }
+  }
+
   return frozen({
-    async carry(waiting: Waiting, gate: Gate): Promise<Carried> {
-      const { delivery } = waiting;
-      try {
-        const held = waiting.attempts > 0 || delivery.notBefore !== undefined;
-        if (held && !(await stillWaits(waiting))) return { kind: 'gone' };
-        return await roads[delivery.kind].attempt(waiting, gate, engine);
-      } catch (error) {
-        if (!stopping()) log.error('delivery.fault', { delivery: delivery.id, message: delivery.messageId, error });
-        return { kind: 'put off' };
-      }
+    /** One attempt. A fault of ours with several does not tell which one it is about: each is tried alone. */
+    async carry(first: Waiting, along: readonly Waiting[], gate: Gate): Promise<readonly Outcome[]> {
+      const { sharing } = roads[first.delivery.kind];
+      if (!sharing || along.length === 0) return [{ waiting: first, carried: await carryOne(first, gate) }];
+      const all = [first, ...along];
+      const carried = await sharing.attempt(all, gate, engine).catch((error: unknown) => {
+        if (!stopping()) log.error('delivery.fault', { deliveries: all.map(({ delivery }) => delivery.id), error });
+        return [];
+      });
+      return all.map((waiting, i) => ({ waiting, carried: carried[i] ?? { kind: 'turned back', alone: true } }));
     },
     /** Ends a delivery whose time was over while its endpoint was away, unless somebody chose another time for it. */
     async giveUp(waiting: Waiting): Promise<Carried> {
@@ -228,9 +250,15 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   });
 }
 
+/** A delivery that was taken up, and what came of that. */
+interface Outcome {
+  readonly waiting: Waiting;
+  readonly carried: Carried;
+}
+
 /** What becomes of a delivery in memory after it was taken and carried; the queue knows already. */
 function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: Times): void {
-  if (carried.kind === 'turned back') return queue.putBack(waiting);
+  if (carried.kind === 'turned back') return queue.putBack(carried.alone ? { ...waiting, alone: true } : waiting);
   if (carried.kind === 'put off') {
     const due = now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall));
     return queue.defer({

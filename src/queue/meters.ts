@@ -13,7 +13,13 @@ const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
 
 /** What is counted of deliveries. */
 export interface Meters {
-  attempt(delivery: Pick<Delivery, 'kind'>, result: AttemptSummary, settled: Pick<Settled, 'outcome'>): void;
+  /** `deliveries`: how many shared it. */
+  attempt(
+    delivery: Pick<Delivery, 'kind'>,
+    result: AttemptSummary,
+    settled: Pick<Settled, 'outcome'>,
+    deliveries: number,
+  ): void;
   /** It was given up. */
   dead(kind: DeliveryKind): void;
 }
@@ -25,10 +31,12 @@ export function createDeliveryMeters(metrics: Metrics): Meters {
     ),
   );
   const seconds = tableOf(DELIVERY_KINDS, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
+  const shared = metrics.counter('postern_batched_deliveries_total');
   const dead = tableOf(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   return frozen({
-    attempt(delivery, result, { outcome }) {
-      attempts[delivery.kind][outcome][codeOf(result)].add();
+    attempt(delivery, result, { outcome }, deliveries) {
+      attempts[delivery.kind][outcome][codeOf(result)].add(deliveries);
+      if (deliveries > 1) shared.add(deliveries);
       seconds[delivery.kind].observe(result.durationMs / 1000);
     },
     dead: (kind) => dead[kind].add(),
@@ -77,7 +85,13 @@ interface Notices {
 export function createDeliveryNotices(log: Log, roads: Roads): Notices {
   return frozen({
     attempt(lane, waiting, { settled, result }) {
-      const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
+      const { batch } = settled.settlement.attempt ?? {};
+      const fields = {
+        ...namesOf(lane, waiting),
+        ...toFields(result),
+        attempt: waiting.attempts + 1,
+        ...(batch !== undefined && { batch }),
+      };
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
       if (settled.outcome === 'failed')
         return roads[waiting.delivery.kind].isAlarming(waiting.delivery)

@@ -30,8 +30,27 @@ export interface Road {
    * off.
    */
   attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried>;
+  /** Set where several deliveries to an endpoint may share an attempt. */
+  readonly sharing?: Sharing;
   /** Ends a delivery whose time was over while its endpoint was away. */
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
+}
+
+/** How a road takes several deliveries in one attempt. Nothing waits for it: they are those that are due anyway. */
+export interface Sharing {
+  /** Who may go along with a delivery that is about to be attempted; undefined: it goes alone. */
+  with(first: Waiting): Company | undefined;
+  /**
+   * One attempt for all of them, each settled for itself. Answers what came of each, in their order. What it throws
+   * turns all of them back, each to go alone.
+   */
+  attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]>;
+}
+
+/** Who goes along with a delivery: at most so many, of those that `takes` is asked about in the order they wait in. */
+export interface Company {
+  readonly most: number;
+  takes(next: Waiting): boolean;
 }
 
 /**
@@ -44,8 +63,11 @@ export type Roads = Readonly<Record<DeliveryKind, Road>>;
 export interface Gate {
   /** Waits for a place among those in flight. False: not now, the endpoint was found to be away meanwhile. */
   enter(): boolean | Promise<boolean>;
-  /** Hears of the result at once; the place is free from then on. */
-  leave(result: AttemptSummary, settled: Settled): void;
+  /**
+   * Hears of the result at once; the place is free from then on. Of `deliveries` that shared the attempt, `settled` is
+   * what it means for the first: the endpoint learns from it once.
+   */
+  leave(result: AttemptSummary, settled: Settled, deliveries?: number): void;
   /** Whether other deliveries passed since this one last failed. */
   othersPass(): boolean;
 }
@@ -70,8 +92,10 @@ export type Carried =
    * time begins then, because that is when it is wanted.
    */
   | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
-  /** gone: no longer on the queue · turned back: nothing was attempted, because the endpoint is away. */
-  | { readonly kind: 'gone' | 'turned back' };
+  /** No longer on the queue. */
+  | { readonly kind: 'gone' }
+  /** Nothing was attempted, because the endpoint is away; or it is to be attempted `alone`. */
+  | { readonly kind: 'turned back'; readonly alone?: boolean };
 
 /** What became of a message for one recipient. relayed: another server took it, which promised nothing. */
 export type Fate = 'delivered' | 'relayed' | 'failed';

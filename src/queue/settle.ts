@@ -91,6 +91,8 @@ export interface AttemptFacts {
   readonly budget: Budget;
   /** Whether other deliveries to the same endpoint have passed of late. */
   readonly othersPass: boolean;
+  /** The id of the POST, when others shared it: its failure may be theirs, and nothing is given up for it. */
+  readonly batch?: string | undefined;
 }
 
 /** What the endpoint learns from an attempt; `present`: it is there, and what it said was about one recipient. */
@@ -117,8 +119,8 @@ export interface Settled {
  * until the time is over.
  */
 export function settle(attempted: AttemptFacts): Settled {
-  const { delivery, result, now } = attempted;
-  const attempt = toRecord(result, now);
+  const { delivery, result, now, batch } = attempted;
+  const attempt = { ...toRecord(result, now), ...(batch !== undefined && { batch }) };
   const base = { deliveryId: delivery.id, attempt, at: now, parked: delivery.parked };
   if (isSuccess(result)) {
     return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson: passed };
@@ -128,7 +130,7 @@ export function settle(attempted: AttemptFacts): Settled {
   const parked = delivery.parked || shouldPark(attempted);
   const lesson = lessonOf(result, parked, asked);
   const { age, limit, mayEnd } = attempted.budget;
-  if (mayEnd && age >= limit) {
+  if (mayEnd && age >= limit && batch === undefined) {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }
   const own = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);

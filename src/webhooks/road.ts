@@ -9,11 +9,12 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
-import { type Settled, settle, settleUnattempted } from '../queue/settle.ts';
+import { type AttemptResult, type Settled, settle, settleUnattempted } from '../queue/settle.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
-import type { Poster, Rendered, Renderer } from './types.ts';
+import { createSharedPosts } from './shared-posts.ts';
+import type { Poster, Rendered, Renderer, RenderPart } from './types.ts';
 
 // The road of the kinds `inbound` and `events`: a message or a batch of events, as a signed POST.
 
@@ -27,6 +28,8 @@ export interface WebhookRoadSettings
   extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is tried. */
   readonly retryHours: number;
+  /** The most bytes of JSON in a POST of several events. */
+  readonly batchBytes: number;
 }
 
 export interface WebhookRoadDeps {
@@ -45,46 +48,101 @@ export interface WebhookRoadDeps {
   readonly metrics: Metrics;
 }
 
+/** A delivery with its message. */
+interface Mail extends RenderPart {
+  readonly waiting: Waiting;
+  readonly delivery: Delivery;
+}
+
+/** A POST with all that it holds. */
+interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
+  /** Its id, when several share it. */
+  readonly batch: string | undefined;
+  readonly parts: readonly (Mail & Pick<Rendered, 'verdicts' | 'parseError'>)[];
+}
+
+const TURNED_BACK = { kind: 'turned back' } as const;
+
+const ALONE = { kind: 'turned back', alone: true } as const;
+
+/** What came of deliveries. */
+type Outcomes = ReadonlyMap<Waiting, Carried>;
+
+/** The same for all of them. */
+const each = (mail: readonly Mail[], carried: Carried): Outcomes =>
+  new Map(mail.map(({ waiting }) => [waiting, carried]));
+
 /** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
   const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time } = deps;
   const limit = settings.retryHours * 3_600_000;
   const unparsed = deps.metrics.counter('postern_message_parse_failures_total');
   const countVerdicts = createVerdictMeters(deps.metrics);
+  const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
-  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
-    const { delivery } = waiting;
-    const destination = await destinations.of(delivery);
-    if (destination.kind !== 'here') return await follow(delivery, destination);
+  /** One attempt, for one delivery or for several of one route. What came of each, in their order. */
+  async function attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
+    const [first] = all;
+    if (!first) return [];
+    const destination = await destinations.of(first.delivery);
+    if (destination.kind !== 'here') {
+      const carried = await follow(first.delivery, destination);
+      return all.map(() => carried);
+    }
+    const found = await Promise.all(all.map((waiting) => find(waiting, all.length > 1, engine)));
+    const mail = found.filter((one) => 'message' in one);
+    const carried = await carry(mail, gate, engine);
+    return found.map((one) => ('message' in one ? (carried.get(one.waiting) ?? ALONE) : one));
+  }
+
+  /** The message of a delivery, or what is to become of it without one. */
+  async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail | Carried> {
+    const { delivery, parked } = waiting;
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
-      await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
       return { kind: 'gone' };
     }
-    const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_STORE };
-    const rendered = await renderer.render({
-      ...found,
-      delivery,
-      keys: inTurn(keys, waiting.attempts),
-      at: clock.now(),
-    });
-    if (rendered.parseError !== null) unparsed.add();
+    // A post is made in memory where several share it.
+    if (shared && found.body.kind === 'blob') return ALONE;
+    return { waiting, delivery, ...found };
+  }
+
+  /** What came of those that were in the POST. */
+  async function carry(mail: readonly Mail[], gate: Gate, engine: Engine): Promise<Outcomes> {
+    const [first] = mail;
+    if (!first) return new Map();
+    const { account, url } = first.delivery;
+    const keys = await signingKeys.keysFor(account, url);
+    if (!keys) return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
+    const rendered = await render(first, mail, inTurn(keys, first.waiting.attempts));
+    if (!rendered) return new Map();
+    for (const { parseError } of rendered.parts) if (parseError !== null) unparsed.add();
     try {
-      const carried = await post(waiting, rendered, gate, engine);
-      if (carried.kind !== 'settled') return carried;
-      const fresh = found.message.verdicts || delivery.kind === 'events' ? undefined : rendered.verdicts;
-      if (fresh) countVerdicts(fresh);
-      await engine.settle(delivery, carried.settled.settlement, fresh);
-      if (found.message.envelope.dsn)
-        await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
-      return carried;
+      return await post(first, rendered, gate, engine);
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
       await renderer
         .discard(rendered.body)
-        ?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
+        ?.catch((error: unknown) => log.error('delivery.fault', { delivery: first.delivery.id, error }));
     }
+  }
+
+  /** Nothing when several break the parser together. Of several, those whose verdicts take long are left out. */
+  async function render(
+    first: Mail,
+    mail: readonly Mail[],
+    keys: readonly string[],
+  ): Promise<RenderedMail | undefined> {
+    const at = clock.now();
+    if (mail.length === 1) {
+      const { body, headers, ...part } = await renderer.render({ ...first, keys, at });
+      return { body, headers, batch: undefined, parts: [{ ...first, ...part }] };
+    }
+    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at });
+    if (!shared) return undefined;
+    const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
+    return { ...shared, batch: parts.length > 1 ? shared.id : undefined, parts };
   }
 
   /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
@@ -95,20 +153,47 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
-  async function post(waiting: Waiting, rendered: Rendered, gate: Gate, engine: Engine): Promise<Carried> {
-    if (!(await gate.enter())) return { kind: 'turned back' };
-    const result = await poster.post(waiting.delivery.url, rendered.headers, rendered.body);
-    const settled = settle({
-      delivery: { id: waiting.delivery.id, attempts: waiting.attempts, parked: waiting.parked },
+  async function post(
+    { delivery: { url, routeId } }: Mail,
+    { headers, body, batch, parts }: RenderedMail,
+    gate: Gate,
+    engine: Engine,
+  ): Promise<Outcomes> {
+    if (!(await gate.enter())) return each(parts, TURNED_BACK);
+    const result = await poster.post(url, headers, body);
+    const judged = parts.map((part) => ({ part, settled: judge(part, batch, result, gate) }));
+    const [first] = judged;
+    const delivered = first?.settled.outcome === 'delivered';
+    if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
+    gate.leave(result, first.settled, parts.length);
+    if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
+    await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));
+    return new Map(judged.map(({ part, settled }) => [part.waiting, { kind: 'settled', settled, result }]));
+  }
+
+  function judge({ waiting }: Mail, batch: string | undefined, result: AttemptResult, gate: Gate): Settled {
+    const { delivery, attempts, parked, budgetFrom } = waiting;
+    return settle({
+      delivery: { id: delivery.id, attempts, parked },
       result,
       now: clock.now(),
       jitter: ids.jitter(),
-      budget: { age: time.age(waiting.budgetFrom), limit, mayEnd: time.sure() },
+      budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
       othersPass: gate.othersPass(),
+      batch,
     });
-    if (engine.abandoned() && settled.outcome !== 'delivered') return { kind: 'turned back' };
-    gate.leave(result, settled);
-    return { kind: 'settled', settled, result };
+  }
+
+  /** Writes what came of a delivery, with verdicts that were just taken, and tells the sender who asked to be told. */
+  async function note(
+    { delivery, message, verdicts }: RenderedMail['parts'][number],
+    { settlement, outcome }: Settled,
+    engine: Engine,
+  ): Promise<void> {
+    const fresh = message.verdicts || delivery.kind === 'events' ? undefined : verdicts;
+    if (fresh) countVerdicts(fresh);
+    await engine.settle(delivery, settlement, fresh);
+    if (message.envelope.dsn) await tell(message, message.verdicts ?? verdicts, delivery, outcome);
   }
 
   /**
@@ -134,7 +219,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     limit,
     timed: false,
     isAlarming: () => true,
-    attempt,
+    attempt: async (waiting, gate, engine) => (await attempt([waiting], gate, engine))[0] ?? TURNED_BACK,
+    sharing: frozen({ with: sharedPosts.with, attempt }),
     async expire({ delivery, parked }, engine): Promise<Carried> {
       await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', parked, clock.now()));
       const found = await spool.message(delivery.messageId);
@@ -184,11 +270,13 @@ type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonl
 /** Whether posts still go where the queue of this host has them go: another host may have been told otherwise. */
 export interface Destinations {
   of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
+  /** How many messages of its route may share a POST. */
+  batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
 }
 
 interface DestinationDeps {
   readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
-  readonly routing: Pick<Routing, 'urlOf'>;
+  readonly routing: Pick<Routing, 'routeOf'>;
   readonly clock: Clock;
 }
 
@@ -219,12 +307,13 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     routeId,
     recipient,
   }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
-    const believed = routing.urlOf(routeId, recipient.slice(recipient.lastIndexOf('@') + 1));
+    const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
     if (believed === undefined || believed === url) return HERE;
     return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
   }
 
   return frozen({
+    batchEvents: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient))?.batchEvents ?? 1,
     async of(delivery) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
@@ -235,5 +324,8 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     },
   });
 }
+
+/** The domain of an address, as it was written. */
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
 const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

@@ -18,14 +18,39 @@ export interface Rendered {
   readonly parseError: string | null;
 }
 
-export interface RenderJob {
-  readonly message: Message;
-  readonly body: Body;
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+/** Several messages made into one signed POST. */
+export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
+  /** The id of the POST: that of the delivery, or one for all of them (base/ids.ts). */
+  readonly id: string;
+  /** What was found of each, in their order; undefined: it is not in the POST, because its verdicts take long. */
+  readonly parts: readonly (Pick<Rendered, 'verdicts' | 'parseError'> | undefined)[];
+}
+
+/** What a POST is signed with, beside its id. */
+interface PostSigning {
   /** Signing keys, the one for X-Mandrill-Signature first. */
   readonly keys: readonly string[];
   /** Milliseconds since 1970 of this attempt. */
   readonly at: number;
+}
+
+/** A message for one of its recipients. */
+export interface RenderPart {
+  readonly message: Message;
+  readonly body: Body;
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient'>;
+}
+
+/** One message, or one batch of events, to be posted under the id of its delivery. */
+export interface RenderJob extends RenderPart, PostSigning {
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+}
+
+/** Several messages, to be posted together. */
+export interface SharedRenderJob extends PostSigning {
+  readonly url: string;
+  /** Their bodies are in memory. */
+  readonly parts: readonly RenderPart[];
 }
 
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
@@ -35,6 +60,8 @@ export interface Renderer {
    * body in memory is given away: it is freed when nothing is made of it any more.
    */
   render(job: RenderJob): Promise<Rendered>;
+  /** Answers nothing when one of them breaks the parser: nobody knows which, so each is to be rendered alone. Bodies are given away. */
+  renderShared(job: SharedRenderJob): Promise<RenderedShared | undefined>;
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
 }

@@ -36,7 +36,12 @@ describe('django-anymail as the consumer of our posts', () => {
       'sender.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'], A: ['127.0.0.1'] },
       'elsewhere.test': { TXT: ['v=spf1 -all'], A: ['192.0.2.1'] },
     });
-    postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server, POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32' });
+    postern = await startDaemon({
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32',
+      // One post at a time, so that messages wait behind it.
+      POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: '1',
+    });
     // add-route asks the URL with HEAD; a consumer that does not know the key yet answers that too.
     consumer = await startConsumer('not-known-yet');
     await postern.api('/inbound/add-domain', { domain: 'in.example.org' });
@@ -231,6 +236,33 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(consumer.messages).to.deep.equal([]);
     await restartConsumer(await routeKey());
     expect((await arrival(0)).subject).to.equal('Patience');
+  });
+
+  it('takes several messages from one post', async () => {
+    const subjects = Array.from({ length: 8 }, (_, i) => `Together ${i}`);
+    const before = consumer.messages.length;
+    await postern.api('/inbound/update-route', { id: route, batch_events: 3 });
+    consumer.pause();
+    for (const subject of subjects) await submit({ subject, text: subject });
+    consumer.resume();
+    await until('all of them', () => consumer.messages.length === before + subjects.length, PATIENT_MS);
+    await postern.api('/inbound/update-route', { id: route, batch_events: 1 });
+    const got = consumer.messages.slice(before);
+    expect(got.map(({ subject }) => subject)).to.have.members(subjects);
+    expect(got.map(({ text, subject }) => text?.trimEnd() === subject)).to.deep.equal(subjects.map(() => true));
+    expect(consumer.refusals).to.deep.equal([]);
+    const deliveries: { state: string; attempts: { batch: string | null }[] }[] = await until(
+      'all to be noted',
+      async () => {
+        const found = await postern.api('/inbound/deliveries', { route, limit: subjects.length });
+        return found.every(({ state }: { state: string }) => state === 'delivered') && found;
+      },
+    );
+    const posts = Map.groupBy(
+      deliveries.filter(({ attempts }) => attempts[0]?.batch),
+      ({ attempts }) => attempts[0]?.batch,
+    );
+    expect([...posts.values()].map((shared) => shared.length)).to.include(3);
   });
 
   it('takes posts with a rotated key, whether or not it was told of the rotation', async () => {

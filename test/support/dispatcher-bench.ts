@@ -121,6 +121,7 @@ export async function createBench(
         },
       };
     },
+    renderShared: async () => undefined,
     async discard(body) {
       discarded.push(body);
     },
@@ -145,10 +146,17 @@ export async function createBench(
     async stop() {},
   };
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
-  const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
+  const destinations: Destinations = { of: async () => ({ kind: 'here' }), batchEvents: () => 1 };
   const open = () =>
     createWebhookDispatcher(
-      { concurrency: 64, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, retryHours: 120, ...settings },
+      {
+        concurrency: 64,
+        concurrencyPerEndpoint: 8,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours: 120,
+        ...settings,
+      },
       {
         spool,
         renderer,

@@ -14,7 +14,10 @@ interface Kept {
 
 parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [RenderInput | ComposeJob]])[]) => {
   for (const [, , [input]] of calls) {
-    const text = input.body.kind === 'inline' ? Buffer.from(input.body.bytes).toString('latin1') : '';
+    const bodies = 'parts' in input ? input.parts.map(({ body }) => body) : [input.body];
+    const text = bodies
+      .map((body) => (body.kind === 'inline' ? Buffer.from(body.bytes).toString('latin1') : ''))
+      .join('');
     const isRaw = 'parseError' in input && input.parseError !== null;
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];
     if (order === 'die' || (order === 'throw' && !isRaw)) throw new Error('broken by a test');

@@ -68,6 +68,7 @@ export interface FileRecord {
 export interface InboundEvent {
   readonly event: string;
   readonly ts: number;
+  readonly _id: string;
   readonly msg: Verdicts & {
     readonly raw_msg: string;
     readonly raw_msg_base64?: string;
@@ -102,9 +103,14 @@ export function formValue(form: Uint8Array): string {
   return decodeURIComponent(value.replaceAll('+', ' '));
 }
 
+/** The events of a form. */
+export async function eventsOf(body: PostBody): Promise<InboundEvent[]> {
+  return JSON.parse(formValue(await bytesOf(body)));
+}
+
 /** The one event of a form. */
 export async function eventOf(body: PostBody): Promise<InboundEvent> {
-  const events: InboundEvent[] = JSON.parse(formValue(await bytesOf(body)));
+  const events = await eventsOf(body);
   const event = events[0];
   if (event === undefined || events.length !== 1) throw new Error(`${events.length} events instead of one`);
   return event;

@@ -40,10 +40,12 @@ export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
     { clock: systemClock, log, metrics: NO_METRICS },
   );
   const { compose } = createComposer(pool.task('compose'));
-  const { render, discard } = createRenderer({ tmpDir }, { run: pool.task('render'), log });
+  const { render, renderShared, discard } = createRenderer({ tmpDir }, { run: pool.task('render'), log });
   const renderer: OpenRenderer = {
     // What is rendered is given away; a test keeps its own.
     render: ({ body, ...job }) => render({ ...job, body: copied(body) }),
+    renderShared: ({ parts, ...job }) =>
+      renderShared({ ...job, parts: parts.map((part) => ({ ...part, body: copied(part.body) })) }),
     discard,
     compose: ({ body, ...job }) => compose({ ...job, body: copied(body) }),
     stop: pool.stop,

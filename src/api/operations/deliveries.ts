@@ -12,12 +12,18 @@ const attemptRecord = z
     status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
     error: z.string().nullable().meta({ description: 'why there was no answer; null if there was one' }),
     answer: str('the start of the answer'),
+    batch: z
+      .string()
+      .nullable()
+      .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
   })
   .meta({ title: 'attempt record' });
 
 export const deliveryRecord = z
   .object({
-    id: str('unique identifier; sent as the header webhook-id, the same for all attempts and replays'),
+    id: str(
+      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the header webhook-id of a POST of its own',
+    ),
     message_id: str('the message; several recipients share one'),
     route: str('id of the route'),
     pattern: str('pattern of the route when the message arrived'),
@@ -60,6 +66,7 @@ function toAttemptRecord(attempt: AttemptRecord) {
     status: attempt.status,
     error: attempt.error,
     answer: attempt.answer,
+    batch: attempt.batch ?? null,
   };
 }
 
@@ -113,7 +120,14 @@ const list = operation({
         last_status: 500,
         last_error: null,
         attempts: [
-          { time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' },
+          {
+            time: '2026-01-05 11:30:01',
+            duration_ms: 12,
+            status: 500,
+            error: null,
+            answer: 'Internal Server Error',
+            batch: null,
+          },
         ],
       },
     ],

@@ -39,10 +39,17 @@ const inboundRouteRecord = z
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
     url: str('webhook URL that inbound messages are posted to'),
+    batch_events: z.int().meta({ description: 'the most messages that share a POST' }),
   })
   .meta({ title: 'inbound route record' });
 
+/** A POST must end before its deadline with all that it holds: that is a reason for few more than for many. */
+const MOST_BATCHED = 100;
+
 const routeId = text(255).meta({ description: 'id of the route' });
+const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
+  description: `the most messages that share a POST when several wait, 1 to ${MOST_BATCHED}; 1 for a new route when left out`,
+});
 const DOMAIN = {
   domain: 'inbound.example.com',
   created_at: '2026-01-05 11:00:00',
@@ -52,7 +59,7 @@ const DOMAIN = {
   txt_name: '_postern-challenge.inbound.example.com',
   txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
 };
-const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
+const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
 
 function toDomainRecord(row: InboundDomainRow) {
   const { name, value } = proofOf(row);
@@ -67,8 +74,11 @@ function toDomainRecord(row: InboundDomainRow) {
   };
 }
 
-function toRouteRecord(row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'>) {
-  return { id: row.id, pattern: row.pattern, url: row.url };
+function toRouteRecord(
+  row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & { readonly batchEvents?: number | undefined },
+) {
+  const { id, pattern, url, batchEvents = 1 } = row;
+  return { id, pattern, url, batch_events: batchEvents };
 }
 
 /** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
@@ -201,18 +211,27 @@ const addRoute = operation({
   path: '/inbound/add-route',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
-  params: { domain: knownDomain, pattern, url: endpointUrl },
+    'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route. ' +
+    'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
+    'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
+  params: { domain: knownDomain, pattern, url: endpointUrl, batch_events: batchEvents },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
     params: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
-    answer: { id: '1.2', pattern: 'support', url: 'https://app.example.com/hooks/support' },
+    answer: { id: '1.2', pattern: 'support', url: 'https://app.example.com/hooks/support', batch_events: 1 },
   },
-  async handle({ domain, pattern, url }, call) {
+  async handle({ domain, pattern, url, batch_events = 1 }, call) {
     const domainId = nameOf(await findDomain(domain, call));
     await verifyUrl(url, call);
-    const row = { id: await call.inbound.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
+    const row = {
+      id: await call.inbound.newRouteId(),
+      domain: domainId,
+      pattern,
+      url,
+      batchEvents: batch_events,
+      createdAt: call.now(),
+    };
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nothing else would remove this route.
     if (!(await call.inbound.find(domainId))) {
@@ -226,19 +245,19 @@ const addRoute = operation({
 
 const updateRoute = operation({
   path: '/inbound/update-route',
-  summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
+  summary: 'Changes the pattern, the URL or the batch size of a route; null fields remain unchanged.',
   notes:
     'With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
-  params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
+  params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl), batch_events: batchEvents },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
-  async handle({ id, pattern, url }, call) {
+  async handle({ id, pattern, url, batch_events }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
-    const row = await call.store.inboundRoutes.change({ id }, { pattern, url });
+    const row = await call.store.inboundRoutes.change({ id }, { pattern, url, batchEvents: batch_events });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
     // After `routingChanged`, so that no mail can be accepted for the old URL after this step.
@@ -357,7 +376,13 @@ const testRoute = operation({
     const hit = found.kind === 'matched' ? found.match : undefined;
     return {
       email: tried.text,
-      route: hit ? { id: hit.routeId, pattern: hit.pattern, url: hit.url } : null,
+      route: hit
+        ? toRouteRecord({
+            ...hit,
+            id: hit.routeId,
+            batchEvents: rows.find(({ id }) => id === hit.routeId)?.batchEvents,
+          })
+        : null,
       routes: rows.map((route) => ({ ...toRouteRecord(route), result: verdict(route, tried.mailbox, hit?.routeId) })),
       payload: hit ? await inbound.sample(tried.text, hit) : null,
     };

@@ -337,7 +337,9 @@ const deliveries = operation({
         ended_at: '2026-01-05 11:30:01',
         last_status: 200,
         last_error: null,
-        attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK' }],
+        attempts: [
+          { time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK', batch: null },
+        ],
         webhook: 4,
         events: 3,
       },

@@ -56,7 +56,8 @@ const rejectRecord = z.object({ email: z.string(), reason: text, detail: text, s
 const senderDomainRecord = z.object({ domain: z.string() });
 const webhookRecord = z.object({ url: z.string(), description: text, events: texts });
 const inboundDomainRecord = z.object({ domain: z.string() });
-const routeRecord = z.object({ pattern: z.string(), url: z.string() });
+/** `batch_events` exists only in Postern. */
+const routeRecord = z.object({ pattern: z.string(), url: z.string(), batch_events: z.int().optional() });
 
 async function list<T>(
   api: ApiClient,
@@ -258,11 +259,11 @@ const routes: Kind = {
           : [],
       );
       items.push(
-        ...theirs.map(({ pattern, url }) => ({
+        ...theirs.map(({ pattern, url, batch_events }) => ({
           name: `${pattern}@${domain}`,
           there: known.has(pattern),
           async bring() {
-            await to.call('/inbound/add-route', { domain, pattern, url });
+            await to.call('/inbound/add-route', { domain, pattern, url, batch_events });
           },
           note: 'give its consumer the new key (/inbound/route-key)',
         })),

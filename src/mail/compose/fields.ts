@@ -2,7 +2,7 @@ import type { ParameterizedValue } from '../headers.ts';
 
 /** A header field in the bytes of a message, its line end included. */
 export interface FieldSpan {
-  /** Lower case; empty for a line that is no field. */
+  /** Lower case; empty if the line is not a field. */
   readonly name: string;
   readonly start: number;
   readonly end: number;
@@ -10,24 +10,24 @@ export interface FieldSpan {
 
 interface HeaderBlock {
   readonly fields: readonly FieldSpan[];
-  /** Where the empty line begins; undefined when there is none. */
+  /** Start of the empty line; undefined if there is none. */
   readonly end: number | undefined;
 }
 
-/** A piece of a message that is replaced; nothing is replaced where `start` is `end`. */
+/** A replacement in a message; an insertion if `start` equals `end`. */
 export interface Change {
   readonly start: number;
   readonly end: number;
   readonly bytes: Buffer;
 }
 
-// A name as RFC 5322 section 2.2 has it, white space before the colon being obsolete syntax (section 4.5). Names of
-// more than 100 characters mean nothing to us.
+// A field name by RFC 5322 section 2.2; white space before the colon is obsolete syntax (section 4.5). Names of more
+// than 100 characters are not of interest.
 const NAME = /^([!-9;-~]{1,100})[ \t]*:/;
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Finds the fields of the header block that begins at `start`, in bytes with CRLF line ends. */
+/** Finds the fields of the header block at `start`; line ends must be CRLF. */
 export function findFields(bytes: Buffer, start: number): HeaderBlock {
   const fields: { name: string; start: number; end: number }[] = [];
   for (let at = start; at < bytes.length; ) {
@@ -46,7 +46,7 @@ function nameAt(bytes: Buffer, at: number, end: number): string {
   return (NAME.exec(bytes.toString('latin1', at, Math.min(end, at + 110)))?.[1] ?? '').toLowerCase();
 }
 
-/** The bytes in pieces, with the changes made. They may come in any order but must not overlap. */
+/** Applies the changes and returns the bytes in pieces. Changes may be in any order but must not overlap. */
 export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[] {
   const pieces: Buffer[] = [];
   let kept = 0;
@@ -57,14 +57,14 @@ export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[
   return [...pieces, bytes.subarray(kept)];
 }
 
-/** The change that makes a field say `value`: in its place where there is one, else at `otherwise`. */
+/** The change that sets a field to `value`: replaces the field if it exists, else inserts it at `otherwise`. */
 export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
   const found = fields.find((field) => field.name === name.toLowerCase());
   const bytes = Buffer.from(`${name}: ${value}\r\n`);
   return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes };
 }
 
-/** A Content-Type with another charset and the other parameters that it had. */
+/** The Content-Type with `charset` and its other parameters unchanged. */
 export function toContentType(type: string, { params }: ParameterizedValue, charset: string): string {
   const others = [...params]
     .filter(([name]) => name !== 'charset')
@@ -76,12 +76,12 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const EQUALS = 0x3d;
 const HEX = Buffer.from('0123456789ABCDEF');
-/** Octets of a line without its end (RFC 5322 section 2.1.1). */
+/** Octets per line without the line end (RFC 5322 section 2.1.1). */
 const LONGEST_LINE = 998;
-/** Characters of an encoded line without its end (RFC 2045 section 6.7, rule 5), one of them for the soft break. */
+/** Characters per encoded line without the line end (RFC 2045 section 6.7, rule 5); one is for the soft break. */
 const ENCODED_LINE = 75;
 
-/** The bytes with every line end as CRLF, lone CR and lone LF made whole; the same bytes when they were so already. */
+/** Converts lone CR and lone LF to CRLF; returns the same bytes if there are none. */
 export function toCrlf(bytes: Buffer): Buffer {
   let lone = 0;
   for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) if (bytes[at - 1] !== CR) lone++;
@@ -98,7 +98,7 @@ export function toCrlf(bytes: Buffer): Buffer {
   return out;
 }
 
-/** Whether bytes can stand in a message as they are: no NUL, and no line longer than SMTP lets through. */
+/** Whether bytes can be sent without encoding: no NUL, and no line longer than SMTP allows. */
 export function fitsLines(bytes: Buffer): boolean {
   if (bytes.includes(0)) return false;
   for (let at = 0; at < bytes.length; ) {
@@ -112,11 +112,10 @@ export function fitsLines(bytes: Buffer): boolean {
 }
 
 /**
- * Encodes text as quoted-printable (RFC 2045 section 6.7). CRLF is a line end; a lone CR or LF is encoded as it is no
- * line end.
+ * Encodes text as quoted-printable (RFC 2045 section 6.7). CRLF is a line end; a lone CR or LF is not, and is encoded.
  */
 export function encodeQuotedPrintable(bytes: Buffer): Buffer {
-  // At worst every octet becomes three, and every 72 of these a soft break.
+  // At worst every octet becomes three, with a soft break after every 72 of these.
   const out = Buffer.allocUnsafeSlow(Math.ceil(bytes.length * 3 * (1 + 3 / 72)) + 3);
   let length = 0;
   let column = 0;
@@ -154,7 +153,7 @@ function isLiteral(bytes: Buffer, at: number, byte: number): boolean {
   return byte > SPACE && byte < 0x7f && byte !== EQUALS;
 }
 
-/** Encodes as base64 in lines of 76 characters (RFC 2045 section 6.8). */
+/** Encodes as base64 with lines of 76 characters (RFC 2045 section 6.8). */
 export function encodeBase64(bytes: Buffer): Buffer {
   const line = 57;
   const lines = Math.ceil(bytes.length / line);

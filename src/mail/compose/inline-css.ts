@@ -6,27 +6,24 @@ import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import { createOutput, readTokens, valueStart } from '../html-edit.ts';
 
-/** Bytes of HTML; what is larger stays as it is (documented). */
+/** Maximum bytes of HTML; larger texts are left unchanged (documented). */
 const MOST_BYTES = 256 * 1024;
 /** Milliseconds; a page of many kilobytes takes some tens of them. */
 const LONGEST_MS = 1000;
-/**
- * Pages that are kept with what became of them: without merge tags a message has the same one for all its recipients.
- */
+/** Number of results to cache: without merge tags a message has the same HTML for all its recipients. */
 const MOST_KEPT = 8;
 /**
- * Declarations that are written into elements, their characters, and those of the page that comes out. They bound
- * memory.
+ * Limits on the declarations written into elements, on their characters, and on those of the result. They bound memory.
  */
 const MOST_WRITTEN = 300_000;
 const MOST_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
 
 /**
- * Makes what writes the style sheets of an HTML text into the `style` attributes of its elements, for mail programs
- * that do not read style sheets. Every other character of the text stays as it is, the style sheets too: queries about
- * the screen and links under a pointer work only from there. HTML that has none, is too large, costs too much or cannot
- * be read stays as it is. Nothing is fetched and no file is read: links to style sheets and @import stay what they are.
+ * Creates a function that copies style sheets in HTML into the `style` attributes of its elements, for mail programs
+ * that ignore style sheets. All other characters stay unchanged, including the style sheets: media queries and `:hover`
+ * work only there. HTML without style sheets, or that is too large, too slow to process or cannot be parsed, is
+ * returned unchanged. Nothing is fetched and no file is read: links to style sheets and @import stay as they are.
  */
 export function createInliner(): (html: string) => string {
   const given = { html: '', inline: inlineStyles };
@@ -37,7 +34,7 @@ export function createInliner(): (html: string) => string {
   function inline(html: string): string {
     given.html = html;
     try {
-      // The engine ends what runs for too long, wherever it is.
+      // V8 interrupts code that exceeds the timeout, wherever it is.
       const inlined: unknown = script.runInContext(context, { timeout: LONGEST_MS });
       return typeof inlined === 'string' ? inlined : html;
     } catch {
@@ -56,7 +53,7 @@ export function createInliner(): (html: string) => string {
 
 type Element = ReturnType<typeof DomUtils.getElementsByTagName>[number];
 
-/** Elements that show nothing. */
+/** Elements that are not rendered. */
 const INVISIBLE = new Set(['head', 'title', 'base', 'link', 'style', 'meta', 'script', 'noscript', 'template']);
 
 function inlineStyles(html: string): string {
@@ -70,17 +67,14 @@ function inlineStyles(html: string): string {
   return writeStyles(html, styles);
 }
 
-/** Whether a `style` element speaks of every screen. */
+/** Whether an element is a style sheet for all screens. */
 function isSheet({ name, attribs }: Element): boolean {
   return name === 'style' && /^\s*(?:all|screen|)\s*$/i.test(attribs.media ?? '');
 }
 
 interface Declaration {
   readonly name: string;
-  /**
-   * Without `!important`: the style sheet stays, and its queries about the screen must be able to overrule the
-   * attribute.
-   */
+  /** Without `!important`: the style sheet stays, and its media queries must be able to override the attribute. */
   readonly value: string;
   readonly important: boolean;
 }
@@ -95,8 +89,8 @@ const TOKEN =
   /\/\*[^]*?(?:\*\/|$)|"(?:\\[^]|[^"\\\n])*"?|'(?:\\[^]|[^'\\\n])*'?|\\[^]?|[{}()[\];]|[^"'\\{}()[\];/]+|\//g;
 
 /**
- * The rules of a style sheet (CSS Syntax, 5.4), without those in @ blocks and within other rules: no element could have
- * them.
+ * The rules of a style sheet (CSS Syntax, 5.4), except for those in @ blocks and inside other rules: these cannot be
+ * inlined.
  */
 function readRules(css: string): readonly Rule[] {
   const rules: Rule[] = [];
@@ -122,7 +116,7 @@ function readRules(css: string): readonly Rule[] {
   return rules;
 }
 
-/** Whether a bracket is open, as in `url(data:image/png;base64,…)`. */
+/** Whether the text ends inside parentheses, as in `url(data:image/png;base64,…)`. */
 function isInside(text: string): boolean {
   return text.lastIndexOf('(') > text.lastIndexOf(')');
 }
@@ -138,22 +132,22 @@ function readDeclaration(text: string): readonly Declaration[] {
 
 const IMPORTANT = /\s*!\s*important$/i;
 
-/** The declarations of a `style` attribute. What its author calls important there stays so. */
+/** The declarations of a `style` attribute. Its own `!important` is kept. */
 function readStyle(style: string): readonly Declaration[] {
   const declarations = readRules(`x{${style}}`)[0]?.declarations ?? [];
   return declarations.map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
 }
 
-/** One selector with what it declares. */
+/** One selector with its declarations. */
 interface Step {
   readonly selector: readonly Selector[];
   readonly rank: number;
   readonly declarations: readonly Declaration[];
-  /** Of its declarations. */
+  /** Total characters of the declarations. */
   readonly characters: number;
 }
 
-/** As in a browser, a list with a selector that cannot be read counts for nothing. */
+/** As in browsers, one invalid selector makes the whole list invalid. */
 function toSteps({ selectors, declarations }: Rule): readonly Step[] {
   if (declarations.length === 0) return [];
   const characters = declarations.reduce((sum, { name, value }) => sum + name.length + value.length, 0);
@@ -166,7 +160,7 @@ function toSteps({ selectors, declarations }: Rule): readonly Step[] {
   }
 }
 
-/** The specificity of a selector (Selectors 4, section 17): ids, then classes, then names. */
+/** The specificity of a selector (Selectors 4, section 17): ids, then classes, then type names. */
 function rankOf(selector: readonly Selector[]): number {
   return selector.reduce((sum, part) => {
     if (part.type === 'attribute') return sum + (part.name === 'id' && part.action === 'equals' ? 1_000_000 : 1000);
@@ -178,8 +172,8 @@ function rankOf(selector: readonly Selector[]): number {
 }
 
 /**
- * Applies the declarations to each element from the weakest to the strongest, those of its `style` attribute in their
- * place.
+ * Computes the declarations of each element from the weakest to the strongest, including those of its `style`
+ * attribute.
  */
 function applyRules(steps: readonly Step[], elements: readonly Element[]): ReadonlyMap<Element, Cascade> {
   const matches = new Map<Element, Step[]>();
@@ -208,7 +202,7 @@ function applyRules(steps: readonly Step[], elements: readonly Element[]): Reado
   return cascades;
 }
 
-/** Undefined where no element can be told by the selector, as by `:focus`. */
+/** Undefined if the selector cannot be tested without a browser, such as `:focus`. */
 function toTest(selector: readonly Selector[]): ((element: Element) => boolean) | undefined {
   try {
     return compile<Element, Element>([[...selector]]);
@@ -217,7 +211,7 @@ function toTest(selector: readonly Selector[]): ((element: Element) => boolean) 
   }
 }
 
-/** What one element is to be told: of each property what came last. */
+/** Collects the declarations of one element: the last one of each property wins. */
 interface Cascade {
   add(block: readonly Declaration[]): void;
   text(): string;
@@ -227,8 +221,8 @@ function createCascade(): Cascade {
   const values = new Map<string, readonly string[]>();
   return {
     add(block) {
-      // A property stands behind what came before, because `margin` would undo `margin-top`. Of one block all its
-      // values stay: programs that cannot read the last one take the one before.
+      // A property moves behind the earlier ones, because a later `margin` would undo `margin-top`. All values from one
+      // block are kept, as fallbacks for programs that do not support the last one.
       for (const [name, same] of Map.groupBy(block, (one) => one.name)) {
         values.delete(name);
         values.set(
@@ -241,7 +235,7 @@ function createCascade(): Cascade {
   };
 }
 
-/** Writes `style` attributes into the tags that begin at the given places. */
+/** Writes `style` attributes into the tags that start at the given offsets. */
 function writeStyles(html: string, styles: ReadonlyMap<number, string>): string {
   const output = createOutput(html, MOST_CHARACTERS);
   let style: string | undefined;
@@ -266,7 +260,7 @@ function writeStyles(html: string, styles: ReadonlyMap<number, string>): string 
       if (!isStyle || style === undefined) return;
       const start = quote === QuoteType.NoValue ? nameEnd : valueStart(html, nameEnd);
       output.replace(start, stop, `${quote === QuoteType.NoValue ? '=' : ''}"${escapeHtml(style)}"`);
-      style = undefined; // of two attributes with one name the first counts
+      style = undefined; // of two attributes with the same name, the first counts
     },
     onopentagend: insert,
     onselfclosingtag: insert,

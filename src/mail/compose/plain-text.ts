@@ -3,7 +3,7 @@ import { escapeHtml } from '../../base/html.ts';
 import { readTokens } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
-/** Elements whose text nobody reads. */
+/** Elements whose text is not shown. */
 const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
 const PARAGRAPHS = new Set([
   'p',
@@ -47,7 +47,7 @@ const LINES = new Set([
 const CELLS = new Set(['td', 'th']);
 const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
 
-/** The text of an HTML page as a plain part says it: paragraphs, list items, links with where they lead to. Linear. */
+/** Converts an HTML page to plain text: paragraphs, list items, and links with their targets. Linear. */
 export function toPlainText(html: string): string {
   const lines = createLines();
   readTokens(html, createReader(html, lines));
@@ -114,12 +114,12 @@ function createReader(html: string, lines: Lines): Partial<TokenizerCallbacks> {
   };
 }
 
-/** Text with its white space made one, and line breaks where elements begin and end. */
+/** Collects text, collapses white space and breaks lines where elements begin and end. */
 interface Lines {
   text(text: string): void;
   begin(name: string, alt: string): void;
   end(name: string): void;
-  /** Pieces so far. */
+  /** Number of pieces so far. */
   length(): number;
   since(piece: number): string;
   finish(): string;
@@ -168,25 +168,25 @@ function createLines(): Lines {
 }
 
 /**
- * Every run of white space as one space. A run without a bound would keep a place to turn back to for each character;
- * for two million of them the stack of an interpreted pattern is too small. Two passes take runs of 67 million.
+ * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
+ * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
  */
 function oneSpace(text: string): string {
   return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
 }
 
-/** A word right behind a link would become part of it. */
+/** Whether a word directly follows a link and would become part of it. */
 function touches(before: string, after: string): boolean {
   return before.endsWith('>') && /^[\p{L}\p{N}]/u.test(after);
 }
 
-/** In place of a link while the text around it is escaped: no text that is decoded has lone surrogates. */
+/** Replaces a link while the text around it is escaped: decoded text contains no lone surrogates. */
 const MARK = '\udbff';
 const LINK = /\udbff(\d+);/g;
 
 /**
- * A text as an HTML page that reads the same: escaped, an empty line between paragraphs, line breaks and indents kept,
- * links that can be followed. Linear; throws `TooLong` when the links alone would be longer than `maxLength`.
+ * Converts a text to an equivalent HTML page: escaped, with paragraphs, line breaks and indents kept, and links
+ * clickable. Linear; throws `TooLong` if the links alone would exceed `maxLength`.
  */
 export function toHtmlPage(text: string, maxLength: number): string {
   const links: string[] = [];
@@ -201,7 +201,7 @@ export function toHtmlPage(text: string, maxLength: number): string {
   return `<!DOCTYPE html>\n<html>\n<head><meta charset="utf-8"></head>\n<body>\n${body}</body>\n</html>\n`;
 }
 
-/** What stands between empty lines, without the white space behind it. Line by line, so that it is linear. */
+/** Splits a text at empty lines and drops trailing white space. Works line by line to be linear. */
 function paragraphsOf(text: string): string[] {
   const paragraphs: string[][] = [[]];
   for (const line of text.split('\n')) {
@@ -214,7 +214,7 @@ function paragraphsOf(text: string): string[] {
 function toMarkup(paragraph: string, links: readonly string[]): string {
   return (
     escapeHtml(paragraph)
-      // At the beginning of a line a browser would show no space, and of several in a row one. Bounded as in `oneSpace`.
+      // Browsers drop spaces at the start of a line and collapse runs of them. Bounded as in `oneSpace`.
       .replace(/^ {1,8192}/gm, (spaces) => '&nbsp;'.repeat(spaces.length))
       .replace(/ {2,8192}/g, (spaces) => `${'&nbsp;'.repeat(spaces.length - 1)} `)
       .replaceAll('\t', '&nbsp;&nbsp;&nbsp; ')

@@ -6,23 +6,26 @@ import { type Budget, createBudget, runningTemplate, toVariables } from './handl
 import { type MergeOptions, merging, toVars } from './merge.ts';
 import { type MergeValue, toText } from './values.ts';
 
-/** mailchimp: `*|NAME|*` · handlebars: `{{name}}`. */
+/** mailchimp: `*|NAME|*`; handlebars: `{{name}}`. */
 export type MergeLanguage = 'mailchimp' | 'handlebars';
 
-/** What a text is: in HTML, handlebars escapes what it puts in. */
+/** The form of a text: in HTML, handlebars escapes the values. */
 export type TextForm = 'html' | 'text';
 
 /** Replaces the merge tags of one message for one recipient. */
 export interface Filler {
-  /** Whether a text may have tags; if not, filling it changes nothing. */
+  /** Whether a text may contain tags; if not, filling does not change it. */
   hasTags(text: string): boolean;
-  /** Throws `TooLong`, and `FaultyTemplate` for what is no template in this language or costs too much. */
+  /** Throws `TooLong`, and `FaultyTemplate` if the template is invalid in this language or costs too much. */
   filling(text: string, form: TextForm, maxLength?: number): Steps<string>;
 }
 
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
 
-/** A filler with these variables: of two with one name, the last. `budget`: what handlebars may cost. */
+/**
+ * Creates a filler with these variables; if a name is repeated, the last one counts. `budget` limits the work of
+ * handlebars.
+ */
 export function createFiller(
   language: MergeLanguage | undefined,
   variables: List,
@@ -52,13 +55,14 @@ function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
 }
 
 /**
- * What is wrong with texts as templates of the language, with the name of the first that is; undefined when nothing is.
+ * Checks texts as templates of the language. Returns the first fault with the name of its text; undefined if there is
+ * none.
  */
 export function* findingFault(
   language: MergeLanguage,
   texts: Iterable<readonly [name: string, text: string | null]>,
 ): Steps<string | undefined> {
-  if (language !== 'handlebars') return undefined; // in the other one, what is no tag is text
+  if (language !== 'handlebars') return undefined; // in mailchimp, anything that is not a tag is text
   const budget = createBudget();
   for (const [name, text] of texts) {
     try {
@@ -71,37 +75,38 @@ export function* findingFault(
   return undefined;
 }
 
-// Names and limits of templates. What a template holds is filled in by regions.ts and merge/.
+// Names and limits of templates. regions.ts and merge/ fill them in.
 
 /**
- * Bytes of the code and of the text part of a template. MongoDB takes documents of 16 MiB, and a template is in its row
- * twice: as a draft and as published.
+ * Maximum bytes of the code and of the text part of a template. MongoDB limits documents to 16 MiB, and a row holds a
+ * template twice: as a draft and as published.
  */
 export const MAX_CODE_BYTES = 5_000_000;
 export const MAX_TEXT_BYTES = 2_000_000;
 
-/** Longest name, in characters; a slug is never longer than what its name becomes under normalization. */
+/** Longest name, in characters; a slug is never longer than its name after normalization. */
 export const MAX_TEMPLATE_NAME = 255;
 
-// Controls, what is invisible or turns the order of text around, private use, unassigned, and the two line ends of
-// Unicode: none can be typed twice alike, and some break lines in a log.
+// Controls, invisible characters, those that reverse the text direction, private use, unassigned, and the two line
+// separators of Unicode: none can be typed reliably, and some break lines in a log.
 const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/u;
 const NOT_IN_SLUG = /[^\p{L}\p{M}\p{N}]+/gu;
 
 /**
- * The code name that belongs to a name: lower case, every run of other characters than letters and digits one hyphen.
- * `slugOf(slugOf(x)) === slugOf(x)`, so a name can never be another template's slug without having the same slug
+ * The slug of a name: lower case, every run of characters other than letters and digits replaced by one hyphen.
+ * `slugOf(slugOf(x)) === slugOf(x)`, so a name can never equal another template's slug without having the same slug
  * itself.
  */
 export function slugOf(name: string): string {
-  // Twice, because lower-casing may leave what the normal form would put together.
+  // Twice, because lower-casing may leave characters that normalization would combine.
   const folded = name.normalize('NFKC').toLowerCase().normalize('NFKC').toLowerCase();
   return folded.replace(NOT_IN_SLUG, '-').replace(/^-/, '').replace(/-$/, '');
 }
 
-/** Why a template cannot have this name; undefined when it can. */
+/** Why a template cannot have this name; undefined if it can. */
 export function nameFault(name: string): string | undefined {
-  if (UNSAFE.test(name)) return 'A template name has no line ends, control characters and invisible characters';
-  if (slugOf(name) === '') return 'A template name has at least one letter or digit';
+  if (UNSAFE.test(name))
+    return 'A template name must not contain line breaks, control characters or invisible characters';
+  if (slugOf(name) === '') return 'A template name must contain at least one letter or digit';
   return undefined;
 }

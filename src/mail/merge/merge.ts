@@ -6,36 +6,36 @@ import { type Condition, holds, isName, parseCondition, type Vars } from './valu
 export interface MergeOptions {
   /** For `*|DATE:…|*` and `*|CURRENT_YEAR|*`, which are in UTC. */
   readonly now: Date;
-  /** What to put for `*|UNSUB:url|*`; without it these tags stay. */
+  /** Returns the value of `*|UNSUB:url|*`; without it these tags are left unchanged. */
   readonly onUnsub?: (url: string) => string;
   /** In characters. */
   readonly maxLength?: number;
 }
 
-/** Work between two rests, in characters: about a millisecond. A tag costs as much as so many characters. */
+/** Work between two yields, in characters: about a millisecond. A tag costs as much as TAG_COST characters. */
 const SLICE = 100_000;
 const TAG_COST = 60;
 
-/** Variables from a list: names in any case, and of two with one name the last. */
+/** Converts a list to variables: names are case-insensitive, and the last of two with one name wins. */
 export function toVars(list: Iterable<{ readonly name: string; readonly content: string }>): Vars {
   return new Map([...list].map(({ name, content }) => [name.toLowerCase(), content]));
 }
 
 /**
- * Replaces the merge tags of a text. Values are put in as they are, neither escaped nor looked into again. An unknown
- * variable or tag becomes nothing; what only looks like a tag stays. One pass, without recursion, in time linear to
- * text and result. Throws `TooLong`.
+ * Replaces the merge tags of a text. Values are inserted as they are, neither escaped nor expanded. Unknown variables
+ * and tags become empty; text that only looks like a tag stays. One pass, without recursion, in time linear to text and
+ * result. Throws `TooLong`.
  */
 export function merge(text: string, vars: Vars, options: MergeOptions): string {
   return toEnd(merging(text, vars, options));
 }
 
-/** As `merge`, in steps of about a millisecond, so that other work can go on in between. */
+/** Like `merge`, in steps of about a millisecond, so that other work can run in between. */
 export function* merging(text: string, vars: Vars, options: MergeOptions): Generator<void, string> {
   const output = createOutput(vars, options);
   let work = 0;
-  let done = 0; // everything before has been dealt with
-  let at = 0; // a tag may begin here
+  let done = 0; // everything before is already output
+  let at = 0; // the next tag starts here or later
   for (;;) {
     const open = text.indexOf('*|', at);
     const bar = open < 0 ? -1 : text.indexOf('|', open + 2);
@@ -46,7 +46,7 @@ export function* merging(text: string, vars: Vars, options: MergeOptions): Gener
       output.text(text, done, open);
       output.tag(tag, text, open, bar + 2);
       at = done = bar + 2;
-    } else at = bar - 1; // this bar may belong to the `*|` of a tag that begins here
+    } else at = bar - 1; // this bar may be part of the `*|` of the next tag
     work += TAG_COST;
     if (work + output.written() > SLICE) {
       work = -output.written();
@@ -57,12 +57,12 @@ export function* merging(text: string, vars: Vars, options: MergeOptions): Gener
   return output.finish();
 }
 
-// One level of `IF:` is one small number, as there may be half a million of them: what is around it is shown; one of
-// its branches has been shown, or is.
+// The state of an `IF:` level as a small number, because there may be half a million of them. OUTSIDE: the text around
+// it is shown; TAKEN: one of its branches is or was shown.
 const OUTSIDE = 1;
 const TAKEN = 2;
 
-/** Takes the text piece by piece, and knows which of it is shown. */
+/** Collects the text and keeps track of which branches are shown. */
 interface Output {
   text(source: string, start: number, end: number): void;
   tag(tag: Tag, source: string, start: number, end: number): void;
@@ -84,10 +84,10 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
     if (length > maxLength) throw new TooLong();
     parts.push(part);
   };
-  /** Shows the branch that begins here if it is the first of its level that holds. */
+  /** Shows the branch that starts here if it is the first of its level whose condition holds. */
   const branch = (holding: () => boolean) => {
     const level = levels.pop();
-    if (level === undefined) return; // belongs to no IF
+    if (level === undefined) return; // not inside an IF
     shown = level === OUTSIDE && holding();
     levels.push(shown ? level | TAKEN : level);
   };
@@ -124,7 +124,7 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
   };
 }
 
-/** What stands in place of a tag; undefined: the tag itself. A variable wins over what has a meaning of its own. */
+/** The replacement for a tag; undefined leaves the tag. A variable wins over a built-in of the same name. */
 function replacement(tag: Tag, vars: Vars, { now, onUnsub }: MergeOptions): string | undefined {
   switch (tag.kind) {
     case 'value':
@@ -145,18 +145,18 @@ function builtIn(name: string, now: Date): string {
 interface RenderInput {
   readonly code: string;
   readonly contents: Contents;
-  /** Undefined: no tag is touched. */
+  /** Undefined: merge tags are left unchanged. */
   readonly vars: Vars | undefined;
   readonly now: Date;
   readonly maxLength?: number;
 }
 
-/** The HTML, or which of the inputs made it longer than it may be. */
+/** The HTML, or which of the inputs made it exceed the maximum length. */
 type RenderResult = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
 
 /**
- * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond
- * or so: a template of megabytes must not hold up the mail that comes in meanwhile.
+ * Fills the regions of a template, then replaces its merge tags, including those in the contents. Yields every
+ * millisecond or so: a template of megabytes must not delay inbound mail.
  */
 export async function render({
   code,
@@ -172,7 +172,7 @@ export async function render({
   return html === undefined ? { tooLong: 'vars' } : { html };
 }
 
-/** Undefined when it became too long. */
+/** Undefined if the result exceeds the maximum length. */
 async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> {
   try {
     return await inSlices(steps);
@@ -182,21 +182,21 @@ async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> 
   }
 }
 
-/** A change that a tag makes to the value of a variable. */
+/** A filter that a tag applies to the value of a variable. */
 type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
 
-/** What stands between `*|` and `|*`. */
+/** The parsed content between `*|` and `|*`. */
 type Tag =
   | { readonly kind: 'value'; readonly name: string; readonly filter: Filter | undefined }
   | { readonly kind: 'if' | 'elseif'; readonly condition: Condition | undefined; readonly negated: boolean }
   | { readonly kind: 'else' | 'end' }
   | { readonly kind: 'date'; readonly format: string }
-  /** The link that ends a subscription: only a real sending knows it. */
+  /** The unsubscribe link, only known when a message is really sent. */
   | { readonly kind: 'unsub'; readonly url: string }
-  /** Of a form that means nothing here. */
+  /** A tag of a form that is not supported. */
   | { readonly kind: 'unknown' };
 
-/** Longer than any tag: a URL behind `UNSUB:` is the longest thing in one. */
+/** Longer than any tag needs; the longest have a URL after `UNSUB:`. */
 const LONGEST_TAG = 2048;
 
 const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
@@ -207,7 +207,7 @@ const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['html', 'html'],
 ]);
 
-/** Reads a tag; undefined when the text between the marks is none, and stays as it is. */
+/** Parses a tag; undefined if the text is not a tag and stays unchanged. */
 function parseTag(text: string): Tag | undefined {
   if (text.length > LONGEST_TAG || /[\r\n]/.test(text)) return undefined;
   const colon = text.indexOf(':');
@@ -244,7 +244,7 @@ function toCall(head: string, rest: string): Tag {
   }
 }
 
-/** The value as the filter shows it. Values are never escaped, so `HTML:` shows what every tag shows. */
+/** Applies a filter. Values are never escaped, so `HTML:` has no effect. */
 export function filtered(value: string, filter: Filter | undefined): string {
   switch (filter) {
     case 'upper':
@@ -287,7 +287,7 @@ const hour12 = (date: Date) => date.getUTCHours() % 12 || 12;
 const dayOfYear = (date: Date) => Math.floor((date.getTime() - Date.UTC(year(date), 0, 1)) / DAY_MS);
 const daysInMonth = (date: Date) => new Date(Date.UTC(year(date), date.getUTCMonth() + 1, 0)).getUTCDate();
 
-/** The Thursday of the same week: its year and week are those that ISO 8601 gives the whole week. */
+/** The Thursday of the same week, which determines the ISO 8601 year and week. */
 const thursday = (date: Date) => new Date(date.getTime() + (4 - (date.getUTCDay() || 7)) * DAY_MS);
 
 function suffix(day: number): string {
@@ -295,7 +295,7 @@ function suffix(day: number): string {
   return ['th', 'st', 'nd', 'rd'][day % 10] ?? 'th';
 }
 
-/** The letters of PHP's date(), because that is what the tag's formats are written in. */
+/** The letters of PHP's date(), used in the formats of the tag. */
 const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<string, (date: Date) => string | number>([
   ['d', (date) => two(date.getUTCDate())],
   ['j', (date) => date.getUTCDate()],
@@ -335,8 +335,8 @@ const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<st
 ]);
 
 /**
- * A time in UTC, in a format of PHP's date(); a backslash lets the next character stand for itself, as do those that
- * mean nothing.
+ * Formats a time in UTC with a format of PHP's date(). A backslash escapes the next character; characters without a
+ * meaning stay.
  */
 export function formatDate(date: Date, format: string): string {
   return format.replace(

@@ -2,26 +2,26 @@ import type { TokenizerCallbacks } from 'htmlparser2';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { createTokenizer } from '../html-edit.ts';
 
-/** Contents by the name of their region. */
+/** Contents by region name. */
 export type Contents = ReadonlyMap<string, string>;
 
-/** Characters read between two rests: about a millisecond of work. */
+/** Characters between two yields: about a millisecond of work. */
 const SLICE = 32_768;
 const MARK = 'mc:edit';
 const SPACE = /[ \t\n\f\r]/;
 
 /**
- * Puts contents into the regions of an HTML text: what is inside of an element that carries `mc:edit="name"` is
- * replaced, and the mark is taken off that element, as it was meant for us and is no HTML. Every other byte stays as it
- * is. A region without content keeps its mark and its default; of two regions inside one another with contents for
- * both, the outer one is filled. Elements without an inside (`<img>`, `<div/>`) are left alone. Throws `TooLong`.
+ * Fills the regions of an HTML text: replaces the content of each element with `mc:edit="name"` and removes that
+ * attribute, which is not HTML. Every other byte stays unchanged. A region without content keeps its attribute and its
+ * default; of two nested regions with contents for both, the outer one is filled. Elements without content (`<img>`,
+ * `<div/>`) are left unchanged. Throws `TooLong`.
  */
 export function fillRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): string {
   const steps = fillingRegions(code, contents, maxLength);
   for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
 }
 
-/** As `fillRegions`, in steps of about a millisecond, so that other work can go on in between. */
+/** Like `fillRegions`, in steps of about a millisecond, so that other work can run in between. */
 export function* fillingRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
   const edits = createEdits(code, maxLength);
@@ -34,7 +34,7 @@ export function* fillingRegions(code: string, contents: Contents, maxLength = MA
   return edits.finish();
 }
 
-/** The parts of the text that stay and those that are new, in order. */
+/** Replaces pieces of a text; calls must be in order of position. */
 interface Edits {
   replace(start: number, end: number, text: string): void;
   finish(): string;
@@ -47,7 +47,7 @@ function createEdits(code: string, maxLength: number): Edits {
   return {
     replace(start, end, text) {
       length += text.length - (end - start);
-      // Replacing takes away as well: what is still to come can only make it shorter by what is left of the code.
+      // Later replacements may remove text, but no more than the rest of the code.
       if (length - (code.length - end) > maxLength) throw new TooLong();
       parts.push(code.slice(kept, start), text);
       kept = end;
@@ -61,12 +61,12 @@ function createEdits(code: string, maxLength: number): Edits {
 
 interface Tag {
   readonly name: string;
-  /** Where its `<` is. */
+  /** Offset of its `<`. */
   readonly start: number;
   mark: { readonly start: number; readonly end: number; readonly region: string } | undefined;
 }
 
-/** The region that is being filled: everything inside of it is skipped. */
+/** The region being filled: everything inside it is skipped. */
 interface Filling {
   readonly depth: number;
   readonly start: number;
@@ -79,14 +79,14 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
   let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };
   let filling: Filling | undefined;
 
-  /** Elements at this depth and deeper have ended at `place`. */
-  const ended = (depth: number, place: number) => {
+  /** Called when elements at this depth and deeper end at `place`. */
+  const endElements = (depth: number, place: number) => {
     if (!filling || filling.depth < depth) return;
     edits.replace(filling.start, place, filling.content);
     filling = undefined;
   };
-  const opened = (end: number) => {
-    ended(elements.imply(tag.name), tag.start);
+  const openElement = (end: number) => {
+    endElements(elements.imply(tag.name), tag.start);
     if (isVoid(tag.name)) return;
     const depth = elements.open(tag.name);
     const content = filling || !tag.mark ? undefined : contents.get(tag.mark.region);
@@ -111,7 +111,7 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
       attribute.valueEnd = end;
     },
     onattribend(_, end) {
-      // of two marks the first counts, as with any attribute
+      // of two such attributes the first counts, as with any attribute
       if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return;
       tag.mark = {
         start: spaceBefore(code, attribute.start),
@@ -119,18 +119,17 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
         region: decode(code.slice(attribute.valueStart, attribute.valueEnd)),
       };
     },
-    onopentagend: opened,
-    // Written by somebody who means an empty element: for HTML it would be open, and filling it would swallow what
-    // follows.
+    onopentagend: openElement,
+    // The author means an empty element; HTML would treat it as open, and filling it would swallow what follows.
     onselfclosingtag() {
-      ended(elements.imply(tag.name), tag.start);
+      endElements(elements.imply(tag.name), tag.start);
     },
     onclosetag(start, end) {
       const depth = elements.close(code.slice(start, end).toLowerCase());
-      if (depth !== undefined) ended(depth, start - '</'.length);
+      if (depth !== undefined) endElements(depth, start - '</'.length);
     },
     onend() {
-      ended(0, code.length);
+      endElements(0, code.length);
     },
   };
 }
@@ -149,7 +148,7 @@ const NAMED: ReadonlyMap<string, string> = new Map([
   ['apos', "'"],
 ]);
 
-/** The value of an attribute as it is meant. An editor may have written a quote in a name as an entity. */
+/** Decodes an attribute value. An editor may have written a quote in a name as an entity. */
 function decode(value: string): string {
   return value.replace(
     /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,4}));/gi,
@@ -161,13 +160,13 @@ function decode(value: string): string {
   );
 }
 
-/** The open elements at one place of an HTML text, as far as it matters for where an element ends. */
+/** The open elements at one position, as far as they determine where an element ends. */
 interface Elements {
-  /** Closes what the opening tag closes by itself; answers the depth that is left. */
+  /** Closes the elements that this opening tag closes implicitly; returns the remaining depth. */
   imply(name: string): number;
-  /** Closes up to and with the element of that name; answers the depth that is left, or undefined when none is open. */
+  /** Closes elements up to and including the named one; returns the remaining depth, or undefined if none is open. */
   close(name: string): number | undefined;
-  /** Opens an element; answers its depth, the outermost has 0. */
+  /** Opens an element; returns its depth, 0 for the outermost. */
   open(name: string): number;
 }
 
@@ -230,7 +229,7 @@ const BLOCKS = [
 ];
 const GROUPS = ['tbody', 'thead', 'tfoot'];
 
-/** Which open elements end where a tag of that name begins (HTML, section 13.1.2.4, optional tags). */
+/** Which open elements a tag closes implicitly (HTML, section 13.1.2.4, optional tags). */
 const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ...BLOCKS.map((name) => [name, new Set(['p'])] as const),
   ['li', new Set(['li', 'p'])],
@@ -245,14 +244,14 @@ const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['body', new Set(['head'])],
 ]);
 
-/** Whether an element of that name has nothing inside. */
+/** Whether elements of that name have no content. */
 function isVoid(name: string): boolean {
   return VOID.has(name);
 }
 
 /**
- * Only the innermost element is looked at when a tag closes others by itself, and names that are not open are known by
- * their count: the work is linear whatever the text is.
+ * Only the innermost element is checked for implicit closing, and counts show which names are open: the work is linear
+ * for any text.
  */
 function createElements(): Elements {
   const names: string[] = [];

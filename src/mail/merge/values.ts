@@ -1,6 +1,6 @@
 /**
- * What a merge variable holds: JSON. Texts, numbers and truth values in both languages; lists and structs in
- * handlebars.
+ * The value of a merge variable, as JSON. Both languages support strings, numbers and booleans; handlebars also lists
+ * and structs.
  */
 export type MergeValue = string | number | boolean | null | readonly MergeValue[] | Struct;
 
@@ -11,10 +11,10 @@ export interface Struct {
 /** A value that may be missing. */
 export type Maybe = MergeValue | undefined;
 
-/** Values inside of values: as deep as the API takes JSON. */
+/** Maximum nesting depth, as for JSON in the API. */
 const DEEPEST = 32;
 
-/** Reads what JSON says; undefined when it is nested too deeply, or is no JSON. */
+/** Checks a JSON value; undefined if it is nested too deeply or not JSON. */
 export function readMergeValue(value: unknown, depth = 0): Maybe {
   if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
     return value;
@@ -22,7 +22,7 @@ export function readMergeValue(value: unknown, depth = 0): Maybe {
   if (Array.isArray(value)) return readAll(value, depth);
   const names = Object.keys(value);
   const values = readAll(Object.values(value), depth);
-  // Made of entries, so that a name like __proto__ is a name like any other.
+  // Object.fromEntries treats names such as __proto__ like any other.
   return values && Object.fromEntries(values.map((one, at) => [names[at] ?? '', one]));
 }
 
@@ -39,39 +39,36 @@ export function isStruct(value: Maybe): value is Struct {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether it stands alone, as both languages have it. */
+/** Whether it is a scalar, as supported by both languages. */
 export function isScalar(value: Maybe): value is string | number | boolean | null {
   return value !== undefined && (value === null || typeof value !== 'object');
 }
 
-/** As it is shown. Lists show the values in them that can be shown, structs nothing. */
+/** Converts a value to text. Lists show their scalar items, structs nothing. */
 export function toText(value: Maybe): string {
   if (isList(value)) return value.filter(isScalar).map(toText).join(',');
   return value === undefined || value === null || isStruct(value) ? '' : String(value);
 }
 
-/** What a condition makes of it: nothing, no, zero, an empty text and an empty list do not hold. */
+/** The truth of a value: null, false, zero, an empty text and an empty list are false. */
 export function isTrue(value: Maybe): boolean {
   return isList(value) ? value.length > 0 : Boolean(value);
 }
 
-/**
- * What stands under a name in a value. Only what the account gave: nothing that the language of this program adds is
- * there.
- */
+/** Looks up a name in a value. Only own properties are found, none that JavaScript adds. */
 export function member(value: Maybe, name: string): Maybe {
   if (isList(value)) return name === 'length' ? value.length : /^\d{1,9}$/.test(name) ? value[Number(name)] : undefined;
   return isStruct(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 }
 
-/** Values by the lower-case name of their variable. */
+/** Values by the lower-case name of the variable. */
 export type Vars = ReadonlyMap<string, string>;
 
-/** What stands behind `IF:`. */
+/** The condition after `IF:`. */
 export interface Condition {
   /** Lower case. */
   readonly name: string;
-  /** Undefined: whether the variable has a value at all. */
+  /** Undefined: tests whether the variable has a value. */
   readonly comparison: { readonly operator: string; readonly value: string } | undefined;
 }
 
@@ -79,12 +76,12 @@ export interface Condition {
 const COMPARISON = /^([\p{L}\p{N}_.-]+) *(!=|>=|<=|&gt;=|&lt;=|=|>|<|&gt;|&lt;)/u;
 const NAME = /^[\p{L}\p{N}_.-]+$/u;
 
-/** A name as tags and variables have it: letters, digits and `_ . -`, in any case. */
+/** Whether a text is a name of a tag or variable: letters, digits and `_ . -`, in any case. */
 export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
-/** Reads a condition; undefined when it is none, which never holds. */
+/** Parses a condition; undefined if it is invalid, and then it never holds. */
 export function parseCondition(text: string): Condition | undefined {
   const trimmed = text.trim();
   if (NAME.test(trimmed)) return { name: trimmed.toLowerCase(), comparison: undefined };
@@ -97,7 +94,7 @@ export function parseCondition(text: string): Condition | undefined {
   };
 }
 
-/** Whether a condition holds. A variable without a value makes every comparison false. */
+/** Whether a condition holds. Any comparison with a variable without a value is false. */
 export function holds(condition: Condition | undefined, vars: Vars): boolean {
   const value = condition && vars.get(condition.name);
   if (value === undefined || value === '') return false;
@@ -106,7 +103,7 @@ export function holds(condition: Condition | undefined, vars: Vars): boolean {
   );
 }
 
-/** Texts are the same or not; order is that of the numbers when both are numbers, else that of the texts. */
+/** Equality compares texts; order compares numbers if both are numbers, else texts. */
 function compare(left: string, operator: string, right: string): boolean {
   if (operator === '=') return left === right;
   if (operator === '!=') return left !== right;
@@ -127,8 +124,8 @@ function compare(left: string, operator: string, right: string): boolean {
 const LONGEST_NUMBER = 64;
 
 /**
- * A text as a number, undefined when it is none. A longer text is no number that anybody counts with, and one variable
- * may be compared any number of times.
+ * Converts a text to a number; undefined if it is not one. Overlong texts are rejected, because one variable may be
+ * compared any number of times.
  */
 export function toNumber(text: string): number | undefined {
   return text.length <= LONGEST_NUMBER && /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/.test(text) ? Number(text) : undefined;

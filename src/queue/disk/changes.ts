@@ -148,7 +148,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     'UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?',
   );
   const attempt = db.prepare(
-    'INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)',
+    'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
@@ -164,7 +164,8 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {
-      attempt.run(key, posts, whole(made.at), made.durationMs, made.status, made.error, made.answer);
+      const { at: began, durationMs, status, error, answer, batch = null } = made;
+      attempt.run(key, posts, whole(began), durationMs, status, error, answer, batch);
       if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
     }
     const open = number(row, 'state') === 0;

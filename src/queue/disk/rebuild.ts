@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
-import { connect, fillKinds, isOld, makeTables, TABLE_KEYS, text } from './schema.ts';
+import { connect, fillKinds, lacksKinds, makeTables, TABLE_KEYS, text } from './schema.ts';
 
 /** What a new queue file was made from. */
 export interface Rebuilt {
@@ -44,7 +44,7 @@ function copyAll(old: DatabaseSync, part: string, now: number) {
     // The new file is synced as a whole at the end; until then nothing depends on it.
     old.exec('PRAGMA fresh.journal_mode = MEMORY; PRAGMA fresh.synchronous = OFF');
     for (const [table, key] of TABLE_KEYS) copyTable(old, table, key);
-    if (isOld(old)) fillKinds(old, 'fresh');
+    if (lacksKinds(old)) fillKinds(old, 'fresh');
     return mend(old, now);
   } finally {
     old.exec('DETACH fresh');

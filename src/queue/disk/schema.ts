@@ -102,8 +102,11 @@ ALTER TABLE deliveries ADD COLUMN task INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** The id of the POST that an attempt shared with others. */
+const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
+
 /** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -219,6 +222,11 @@ export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
 
+/** Whether a queue file is of a version without kinds. */
+export function lacksKinds(db: DatabaseSync): boolean {
+  return versionOf(db) < WITH_KINDS;
+}
+
 function versionOf(db: DatabaseSync): number {
   return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
 }
@@ -275,7 +283,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 
 /** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
-SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
+SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
   d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
@@ -296,6 +304,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
     routeId: text(row, 'route'),
     pattern: text(row, 'pattern'),
     recipient: text(row, 'recipient'),
+    size: numberOrNull(row, 'size') ?? undefined,
     state,
     createdAt: number(row, 'created_at'),
     dueAt: number(row, 'due_at'),
@@ -340,6 +349,7 @@ export function toAttempt(row: SqlRow): AttemptRecord {
     status: numberOrNull(row, 'status'),
     error: textOrNull(row, 'error'),
     answer: text(row, 'answer'),
+    ...(row['batch'] === null ? {} : { batch: text(row, 'batch') }),
   };
 }
 

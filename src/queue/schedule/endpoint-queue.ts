@@ -1,4 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
+import type { Company } from '../road.ts';
 import { mayBeEarly, type Waiting } from './lane.ts';
 
 /**
@@ -27,6 +28,8 @@ export interface EndpointQueue {
   done(id: string): void;
   /** The first that is due. */
   take(now: number): Waiting | undefined;
+  /** Those due ones that go along with one that was taken, in their order; the others keep theirs. */
+  takeWith(company: Company, now: number): readonly Waiting[];
   /** For a probe: the first, due or not, unless the first that waits for its time is parked or timed. */
   takeProbe(now: number): Waiting | undefined;
   /** When `take` will find one in memory; Infinity for never. */
@@ -114,6 +117,10 @@ export function createEndpointQueue(): EndpointQueue {
       held.delete(id);
     },
     take,
+    takeWith({ most, takes }, now) {
+      ripen(now);
+      return due.takeWhich(most, takes);
+    },
     takeProbe(now) {
       const first = take(now);
       if (first) return first;
@@ -182,6 +189,8 @@ interface Fifo<T> {
   /** Puts an item back to where it was taken from. */
   putBack(item: T): void;
   take(): T | undefined;
+  /** At most so many of those that are chosen, in their order; the others keep theirs. */
+  takeWhich(most: number, chosen: (item: T) => boolean): T[];
   /** Everything in order; empties it. */
   drain(): T[];
 }
@@ -207,6 +216,17 @@ export function createFifo<T>(): Fifo<T> {
         first = 0;
       }
       return item;
+    },
+    takeWhich(most, chosen) {
+      const taken: T[] = [];
+      const passed: T[] = [];
+      while (taken.length < most) {
+        const item = this.take();
+        if (item === undefined) break;
+        (chosen(item) ? taken : passed).push(item);
+      }
+      for (const item of passed.reverse()) this.putBack(item);
+      return taken;
     },
     drain() {
       const all: T[] = [];

@@ -21,7 +21,7 @@ export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
-  onResult: (change: Change | null, result: AttemptSummary, settled: Settled) => void,
+  onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
 ): Gate & { close(): void } {
   const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
@@ -66,7 +66,7 @@ export function createGate(
         posts.add(lane);
       });
     },
-    leave(result, settled) {
+    leave(result, settled, deliveries = 1) {
       const now = clock.monotonic();
       const change = lane.learn(settled.lesson, {
         now,
@@ -77,7 +77,7 @@ export function createGate(
         lag: lag.ms(),
       });
       close();
-      onResult(change, result, settled);
+      onResult(change, result, settled, deliveries);
     },
     othersPass: () => lane.hasPassedSince(failedAt),
     close,

@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
-import type { Road, Roads } from '../road.ts';
+import type { Road, Roads, Sharing } from '../road.ts';
 import { type Lesson, longestWait } from '../settle.ts';
 import {
   askNow,
@@ -100,6 +100,13 @@ export class Lane implements Endpoint, Sleeper {
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
     return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
+  }
+
+  /** What goes along with `first` in the same attempt, taken from the queue. A probe goes alone. */
+  takeAlong(first: Waiting, now: number, sharing: Sharing | undefined): readonly Waiting[] {
+    if (!sharing || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
+    const company = sharing.with(first);
+    return company ? this.queue.takeWith(company, now) : [];
   }
 
   /**
@@ -330,6 +337,8 @@ export interface Waiting {
   /** Milliseconds since 1970. */
   readonly budgetFrom: number;
   readonly parked: boolean;
+  /** It is to share no attempt: with others, it could not be made ready. */
+  readonly alone: boolean;
   /**
    * Somebody chose its time and may choose another until it is sent: the store has the last word
    * (sending/scheduling.ts).
@@ -361,6 +370,7 @@ export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 't
     attempts: 0,
     budgetFrom: now.wall + early,
     parked: false,
+    alone: false,
     scheduled,
     timed,
     due: now.steady + early,
@@ -385,5 +395,6 @@ export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, '
   // One that was replayed looks the same; the store has no row of it then.
   const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
-  return { delivery: queued, attempts, budgetFrom, parked, scheduled, timed, due, failedAt: Number.POSITIVE_INFINITY };
+  const failedAt = Number.POSITIVE_INFINITY;
+  return { delivery: queued, attempts, budgetFrom, parked, alone: false, scheduled, timed, due, failedAt };
 }

@@ -222,6 +222,8 @@ export interface InboundRouteRow extends OwnedRow {
   readonly domain: string;
   readonly pattern: string;
   readonly url: string;
+  /** The most messages that share a POST; absent: one. */
+  readonly batchEvents?: number;
   readonly createdAt: Date;
 }
 

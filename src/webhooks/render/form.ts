@@ -12,7 +12,8 @@ interface Signing {
   readonly keys: readonly string[];
   /** Exactly as configured. */
   readonly url: string;
-  readonly deliveryId: string;
+  /** Travels as `webhook-id`. */
+  readonly id: string;
   /** Milliseconds since 1970. */
   readonly at: number;
 }
@@ -145,10 +146,10 @@ function createStore(path: string, most: number) {
   };
 }
 
-function startSignatures({ keys, url, deliveryId, at }: Signing) {
+function startSignatures({ keys, url, id, at }: Signing) {
   const timestamp = Math.floor(at / 1000);
   const mandrill = runningMandrillSignature(keys[0] ?? '', url, PARAMETER);
-  const standard = runningStandardSignature(keys, deliveryId, timestamp);
+  const standard = runningStandardSignature(keys, id, timestamp);
   return {
     add(value: Uint8Array, form: Uint8Array): void {
       mandrill.update(value);
@@ -157,7 +158,7 @@ function startSignatures({ keys, url, deliveryId, at }: Signing) {
     headers: (): FormHeaders => ({
       'Content-Type': 'application/x-www-form-urlencoded',
       'X-Mandrill-Signature': mandrill.digest(),
-      'webhook-id': deliveryId,
+      'webhook-id': id,
       'webhook-timestamp': String(timestamp),
       'webhook-signature': standard.digest(),
     }),

@@ -16,6 +16,8 @@ const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** What the event of one delivery is made of. */
 export interface Inbound {
+  /** The id of the delivery. */
+  readonly id: string;
   readonly message: Message;
   /** The envelope recipient. */
   readonly recipient: string;
@@ -31,14 +33,25 @@ export interface Inbound {
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
 }
 
+/** The inbound events of one POST as JSON text, piece by piece. */
+export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
+  let lead = '[';
+  for (const event of events) {
+    yield* eventPieces(event, lead);
+    lead = ',';
+  }
+  yield ']';
+}
+
 /**
- * The inbound event as JSON text, piece by piece: fields, types and their order as consumers of the form know them.
+ * One event: fields, types and their order as consumers of the form know them, and `_id`, by which an event is known
+ * that comes again, alone or with others.
  * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a
  * message has (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
  */
-export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
-  const { message, verdicts, content, raw, root } = inbound;
-  yield `[{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"msg":{"raw_msg":"`;
+function* eventPieces(inbound: Inbound, lead: string): Iterable<Piece> {
+  const { id, message, verdicts, content, raw, root } = inbound;
+  yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{"raw_msg":"`;
   const utf8 = isUtf8(raw);
   const whole = withHeader(raw);
   yield* rawText(message.trace, utf8 ? [whole] : asUtf8(whole, root));
@@ -55,7 +68,7 @@ export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
-  yield '}}]';
+  yield '}}';
 }
 
 function* parsedPieces({ message }: Inbound, parsed: ParsedMessage): Iterable<Piece> {

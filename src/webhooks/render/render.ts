@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
+import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import { createTurn } from '../../base/turns.ts';
@@ -8,8 +9,8 @@ import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
-import type { Body } from '../../queue/delivery.ts';
-import type { Rendered } from '../types.ts';
+import type { Body, Message } from '../../queue/delivery.ts';
+import type { RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -23,20 +24,29 @@ interface Deps {
 
 type Content = Inbound['content'];
 
+/** A message with its verdicts, before it is parsed. */
+interface Authenticated {
+  readonly part: RenderPart;
+  readonly verdicts: Verdicts;
+}
+
 /** A batch of events came from us and not from a sender. */
-const NO_VERDICTS: Verdicts = {
-  spf: { result: 'none', detail: '' },
-  dkim: { signed: false, valid: false },
-  dmarc: { result: 'none', policy: null, aligned: false },
-  arc: { result: 'none' },
+const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
+  verdicts: {
+    spf: { result: 'none', detail: '' },
+    dkim: { signed: false, valid: false },
+    dmarc: { result: 'none', policy: null, aligned: false },
+    arc: { result: 'none' },
+  },
+  parseError: null,
 };
 
 /**
- * What the render thread does with a message or a batch of events. One is parsed after the other; while one waits for
- * the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when
- * the disk fails.
+ * What the render thread does with a message, several that share a POST, or a batch of events. One is parsed after the
+ * other; while one waits for the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in
+ * memory meanwhile. Throws when the disk fails.
  */
-export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, Rendered> {
+export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, RenderedShared> {
   const fileTurn = createTurn();
   const withFile = createLoan();
   const encoder = createFormEncoder();
@@ -46,7 +56,16 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
   }
 
-  async function scan({ message, parseError }: RenderInput, guarded: Guarded, raw: Buffer): Promise<Scanned> {
+  /**
+   * Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a
+   * verdict by a thousand parts.
+   */
+  async function authenticate(part: RenderPart): Promise<Authenticated> {
+    const { message, body } = part;
+    return { part, verdicts: message.verdicts ?? (await authenticator.authenticate(body, message.envelope)) };
+  }
+
+  async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
     if (parseError !== null) return { breach: parseError };
     const scanned = await guarded(async () => scanMessage(withHeader(raw)));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
@@ -60,41 +79,90 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return done;
   }
 
-  async function parse(job: RenderInput, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
+  async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
       return { parsed: await guarded(() => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
-      log.warn('message.parse_failed', { message: job.message.id, reason: PARSER_FAILED, error });
+      log.warn('message.parse_failed', { message: message.id, reason: PARSER_FAILED, error });
       return { parseError: PARSER_FAILED };
     }
   }
 
-  async function renderMessage(job: RenderInput, guarded: Guarded): Promise<Rendered> {
-    const { message, body, recipient } = job;
-    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
-    // a verdict by a thousand parts.
-    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
-    const finish = async (raw: Buffer): Promise<Rendered> => {
-      const scanned = await scan(job, guarded, raw);
-      const content = await parse(job, guarded, raw, scanned);
-      const parseError = 'parseError' in content ? content.parseError : null;
-      const pieces = toEventPieces({ message, recipient, raw, root: scanned.root, verdicts, content });
-      return { ...(await encode(encoder, job, pieces)), verdicts, parseError };
-    };
-    return body.kind === 'inline' ? withRaw(body, finish) : fileTurn(() => withRaw(body, finish));
+  async function toEvent(
+    { part: { message, delivery }, verdicts }: Authenticated,
+    parseError: string | null,
+    guarded: Guarded,
+    raw: Buffer,
+  ): Promise<Inbound> {
+    const scanned = await scan(message, parseError, guarded, raw);
+    const content = await parse(message, guarded, raw, scanned);
+    return { id: delivery.id, message, recipient: delivery.recipient, raw, root: scanned.root, verdicts, content };
+  }
+
+  async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
+    const one = await authenticate(part);
+    const finish = async (raw: Buffer) => post(job, [await toEvent(one, job.parseError, guarded, raw)]);
+    return part.body.kind === 'inline' ? withRaw(part.body, finish) : fileTurn(() => withRaw(part.body, finish));
+  }
+
+  async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
+    const events: (Inbound | undefined)[] = [];
+    for (const one of await whatIsReady(job.parts.map(authenticate), clock))
+      events.push(one && (await withRaw(one.part.body, (raw) => toEvent(one, null, guarded, raw))));
+    return post(job, events);
+  }
+
+  async function post(job: RenderInput, events: readonly (Inbound | undefined)[]): Promise<RenderedShared> {
+    const posted = events.filter((event) => event !== undefined);
+    const [first, second] = posted;
+    const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
+    return { ...(await encode(encoder, job, id, toEventPieces(posted))), parts: events.map(toFindings) };
+  }
+
+  async function renderEvents(job: RenderInput, { body, delivery: { id } }: RenderPart): Promise<RenderedShared> {
+    return withRaw(body, async (raw) => {
+      const post = await encode(encoder, job, id, [raw.toString()]);
+      return { ...post, parts: [NO_FINDINGS] };
+    });
   }
 
   return async (job, guarded) => {
-    const rendered = job.isBatch
-      ? await withRaw(job.body, async (raw) => ({
-          ...(await encode(encoder, job, [raw.toString()])),
-          verdicts: NO_VERDICTS,
-          parseError: null,
-        }))
-      : await renderMessage(job, guarded);
+    const [part] = job.parts;
+    if (!part) throw new TypeError('nothing to render');
+    const several = job.parts.length > 1;
+    const rendered = await (job.isBatch
+      ? renderEvents(job, part)
+      : several
+        ? renderShared(job, guarded)
+        : renderMessage(job, part, guarded));
     return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
   };
+}
+
+function toFindings(event: Inbound | undefined): RenderedShared['parts'][number] {
+  return (
+    event && { verdicts: event.verdicts, parseError: 'parseError' in event.content ? event.content.parseError : null }
+  );
+}
+
+/** For so long company waits for the next of them to be ready: the name servers of a sender may be slow on purpose. */
+const COMPANY_WAITS = 1000;
+
+/** What is ready when nothing more becomes ready for a while; nobody waits for the rest. */
+function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<readonly (T | undefined)[]> {
+  const ready: (T | undefined)[] = works.map(() => undefined);
+  let left = works.length;
+  let cancel = (): void => {};
+  return new Promise((resolve, reject) => {
+    const take = (i: number, value: T): void => {
+      ready[i] = value;
+      cancel();
+      if (--left === 0) resolve(ready);
+      else cancel = clock.after(COMPANY_WAITS, () => resolve([...ready]));
+    };
+    for (const [i, work] of works.entries()) work.then((value) => take(i, value), reject);
+  });
 }
 
 function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
@@ -111,18 +179,20 @@ const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
 async function encode(
   encoder: FormEncoder,
-  { body, keys, url, deliveryId, at, formPlace }: RenderInput,
+  { keys, url, parts, at, formPlace }: RenderInput,
+  id: string,
   pieces: Iterable<Piece>,
-): Promise<Pick<Rendered, 'body' | 'headers'>> {
-  const signing = { keys, url, deliveryId, at };
-  if (body.kind === 'inline' || formPlace === null) {
+): Promise<Omit<RenderedShared, 'parts'>> {
+  const signing = { keys, url, id, at };
+  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
+  if (!body || formPlace === null) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
-    return { body: { kind: 'bytes', bytes }, headers };
+    return { id, body: { kind: 'bytes', bytes }, headers };
   }
   const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
   // raw_msg is the message once, and its files are most of it again: what will not fit is not begun in memory.
   const most = 2 * body.size > room ? 0 : room;
-  return encoder.toBody(pieces, signing, { path: formPlace.path, most });
+  return { id, ...(await encoder.toBody(pieces, signing, { path: formPlace.path, most })) };
 }
 
 /** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */

@@ -8,16 +8,10 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { Body, Message } from '../../queue/delivery.ts';
-import type { PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
+import type { PostBody, Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
 
 /** What the task on the thread (render.ts) is given. */
-export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
-  readonly message: Message;
-  readonly body: Body;
-  readonly recipient: string;
-  readonly url: string;
-  readonly deliveryId: string;
+export interface RenderInput extends SharedRenderJob {
   /** Null when the body is in memory: then the form is as well. */
   readonly formPlace: FormPlace | null;
   /** The body is a JSON array of events, to be sent as it is. */
@@ -36,7 +30,7 @@ interface FormPlace {
 
 interface RendererDeps {
   /** Runs the render task on a thread. */
-  readonly run: PooledTask<RenderInput, Rendered>;
+  readonly run: PooledTask<RenderInput, RenderedShared>;
   readonly log: Log;
 }
 
@@ -67,12 +61,12 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
   }
 
   async function renderOnThread(job: RenderJob, path: string): Promise<Rendered> {
-    const rendered = await tryOnThread(job, path);
+    const rendered = toRendered(await tryOnThread(job, path));
     if (job.body.kind === 'blob') hold(rendered.body);
     return rendered;
   }
 
-  async function tryOnThread(job: RenderJob, path: string): Promise<Rendered> {
+  async function tryOnThread(job: RenderJob, path: string): Promise<RenderedShared> {
     try {
       return await run(() => pack(job, { path, held }, null));
     } catch (error) {
@@ -97,6 +91,17 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
         if (job.body.kind === 'inline') free(job.body.bytes);
       }
     },
+    async renderShared(job) {
+      await swept;
+      try {
+        return await run(() => packShared(job));
+      } catch (error) {
+        if (error instanceof TaskBroken) return undefined;
+        throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
+      } finally {
+        for (const { body } of job.parts) if (body.kind === 'inline') free(body.bytes);
+      }
+    },
     discard(body) {
       if (body.kind === 'file') return rm(body.path, { force: true });
       release(body);
@@ -113,25 +118,37 @@ function toReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function pack(
-  { message, body, delivery: { id, recipient, url, batch }, keys, at }: RenderJob,
-  formPlace: FormPlace,
-  parseError: string | null,
-): Packed<RenderInput> {
-  const rest = {
-    message,
-    recipient,
-    url,
-    deliveryId: id,
-    isBatch: batch !== undefined,
-    keys,
-    at,
-    parseError,
+function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered {
+  if (!part) throw new TypeError('nothing was rendered');
+  return { body, headers, ...part };
+}
+
+function pack(job: RenderJob, place: FormPlace, parseError: string | null): Packed<RenderInput> {
+  const { body, delivery, keys, at } = job;
+  const { part, transfer } = packPart(job);
+  const formPlace = body.kind === 'blob' ? place : null;
+  const isBatch = delivery.batch !== undefined;
+  return { value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, parseError }, transfer };
+}
+
+function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
+  const packed = parts.map(packPart);
+  const rest = { url, keys, at, formPlace: null, isBatch: false, parseError: null };
+  return {
+    value: { ...rest, parts: packed.map(({ part }) => part) },
+    transfer: packed.flatMap(({ transfer }) => transfer),
   };
-  if (body.kind === 'blob') return { value: { body, formPlace, ...rest }, transfer: [] };
-  // A copy of its own is handed over; the original stays for another try, and is freed after the last.
+}
+
+/** A copy of its bytes is handed over; the original stays for another try, and is freed after the last. */
+function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
+  readonly part: RenderPart;
+  readonly transfer: readonly ArrayBuffer[];
+} {
+  const rest = { message, delivery: { id, recipient } };
+  if (body.kind === 'blob') return { part: { body, ...rest }, transfer: [] };
   const bytes = new Uint8Array(body.bytes);
-  return { value: { body: { kind: 'inline', bytes }, formPlace: null, ...rest }, transfer: [bytes.buffer] };
+  return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
 }
 
 /** Makes the folder, and removes what a process before us left in it. */

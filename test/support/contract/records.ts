@@ -205,4 +205,7 @@ export const inboundDomain: Struct = {
   },
 };
 
-export const inboundRoute: Struct = { struct: { id: 'string', pattern: 'string', url: 'string' } };
+export const inboundRoute: Struct = {
+  struct: { id: 'string', pattern: 'string', url: 'string' },
+  beyond: { batch_events: 'how many messages may share a POST' },
+};

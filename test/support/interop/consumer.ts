@@ -36,6 +36,9 @@ export interface Consumer {
   readonly messages: readonly Understood[];
   /** Statuses of the posts that it did not take. */
   readonly refusals: readonly number[];
+  /** Keeps posts waiting for their answer. */
+  pause(): void;
+  resume(): void;
   stop(): Promise<void>;
 }
 
@@ -74,6 +77,12 @@ export async function startConsumer(key: string, port = 0): Promise<Consumer> {
     url: `http://127.0.0.1:${listening}/anymail/mandrill/`,
     messages,
     refusals,
+    pause() {
+      child.kill('SIGSTOP');
+    },
+    resume() {
+      child.kill('SIGCONT');
+    },
     async stop() {
       child.stdin.end();
       await exited;

@@ -64,7 +64,15 @@ describe('beyond the documented interface', () => {
       email: 'nobody@inbound.example.com',
       route: null,
       payload: null,
-      routes: [{ id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', result: 'no match' }],
+      routes: [
+        {
+          id: '1.1',
+          pattern: 'mailbox-*',
+          url: 'https://app.example.com/hooks/mail',
+          batch_events: 1,
+          result: 'no match',
+        },
+      ],
     });
     expect((await world.call('/inbound/test-route', { mailbox: 'x' })).body.message).to.equal(
       'Validation error: {"address":"Please enter an address, or a domain and a mailbox"}',
@@ -105,7 +113,14 @@ describe('beyond the documented interface', () => {
       expect(later).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
       const [failed] = (await world.call('/inbound/deliveries', { id: dead })).body;
       expect(failed.attempts).to.deep.equal([
-        { time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' },
+        {
+          time: '2026-01-05 11:30:01',
+          duration_ms: 12,
+          status: 500,
+          error: null,
+          answer: 'Internal Server Error',
+          batch: null,
+        },
       ]);
     });
 

@@ -17,7 +17,7 @@ const record = (domain: string, created_at: string, valid_mx = false, name = dom
   ...proof(name),
 });
 const DOMAIN = record('inbound.example.com', '2026-01-05 11:00:00');
-const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
+const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
 const NOW = '2026-01-05 12:00:00';
 
 const fault = (code: number, name: string, message: string) => ({ status: 'error', code, name, message });
@@ -70,7 +70,25 @@ describe('the Inbound group', () => {
       'add-route',
       { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/x?y=1' },
       200,
-      { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1' },
+      { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1', batch_events: 1 },
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/', batch_events: 100 },
+      200,
+      { id: '1.2', pattern: '*', url: 'http://a.example/', batch_events: 100 },
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/', batch_events: 101 },
+      422,
+      invalid({ batch_events: 'Please enter at most 100' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/', batch_events: 'many' },
+      422,
+      invalid({ batch_events: 'Please enter a number' }),
     ],
     refusedRoute('a@b', 'http://a.example/', {
       pattern: 'Only the part before the @ is matched: please enter a pattern without @',
@@ -90,7 +108,10 @@ describe('the Inbound group', () => {
       404,
       unknownDomain('nowhere.example.com'),
     ],
-    ['update-route', { id: '1.1', pattern: null, url: null }, 200, ROUTE],
+    ['update-route', { id: '1.1', pattern: null, url: null, batch_events: null }, 200, ROUTE],
+    ['update-route', { id: '1.1', batch_events: 20 }, 200, { ...ROUTE, batch_events: 20 }],
+    ['update-route', { id: '1.1', batch_events: 0 }, 422, invalid({ batch_events: 'Please enter at least 1' })],
+    ['update-route', { id: '1.1', batch_events: 2.5 }, 422, invalid({ batch_events: 'Please enter a whole number' })],
     ['update-route', { id: '1.1', pattern: 'sales' }, 200, { ...ROUTE, pattern: 'sales' }],
     ['update-route', { id: '1.1', url: 'https://b.example/' }, 200, { ...ROUTE, url: 'https://b.example/' }],
     [

@@ -203,7 +203,7 @@ describe('/inbound/send-raw', () => {
     await world.stop();
     const routing: Routing = {
       lookup: () => ({ kind: 'unknown' }),
-      urlOf: () => undefined,
+      routeOf: () => undefined,
       changed: async () => {},
       ownerOf: () => undefined,
       ready: () => false,

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createIds, deliveryId } from '../../../src/base/ids.ts';
+import { createIds, deliveryId, sharedPostId } from '../../../src/base/ids.ts';
 import { createTestClock } from '../../support/clock.ts';
 
 describe('ids', () => {
@@ -24,6 +24,14 @@ describe('ids', () => {
       deliveryId('m1', '1.3', 'a@example.com'),
       deliveryId('m1', '1.2', 'b@example.com'),
     ];
+    expect(new Set([id, ...others]).size).to.equal(4);
+  });
+
+  it('gives the same id to a POST of the same deliveries in the same order, which says how many they are', () => {
+    const id = sharedPostId(['m1-a', 'm2-b']);
+    expect(sharedPostId(['m1-a', 'm2-b'])).to.equal(id);
+    expect(id).to.match(/^batch-2-[\w-]{20}$/);
+    const others = [['m2-b', 'm1-a'], ['m1-a'], ['m1-a', 'm2-b', 'm3-c']].map(sharedPostId);
     expect(new Set([id, ...others]).size).to.equal(4);
   });
 

@@ -36,7 +36,12 @@ describe('domains and routes on the command line, beside a running daemon', () =
       out: 'Added shop.test to account main.\n'.replace('shop', 'Shop'),
     });
     const [route] = (await postern(['route', 'add', 'shop.test', 'box-*', hook.url, '--json'], env)).json();
-    expect(route).to.include({ pattern: 'box-*', url: hook.url });
+    expect(route).to.include({ pattern: 'box-*', url: hook.url, batch_events: 1 });
+    const batched = ['route', 'add', 'shop.test', 'bulk-*', hook.url, '--batch-events'];
+    expect((await postern([...batched, '20', '--json'], env)).json()[0]).to.include({ batch_events: 20 });
+    expect(await postern([...batched, 'many'], env)).to.include({ code: 64 });
+    const routes = (await postern(['route', 'list', '--json'], env)).json();
+    expect(routes.map((row: { batch_events: number }) => row.batch_events)).to.deep.equal([1, 20]);
     expect((await postern(['domain', 'list', '--json'], env)).json()).to.have.nested.property(
       '[0].account_name',
       'main',

@@ -65,7 +65,12 @@ describe('postern import mandrill', () => {
     await api('/senders/add-domain', { domain: 'sender.example' });
     await api('/webhooks/add', { url: `${receiver.url}/events`, description: 'all of it', events: ['open', 'click'] });
     await api('/inbound/add-domain', { domain: 'in.example' });
-    await api('/inbound/add-route', { domain: 'in.example', pattern: 'support-*', url: `${receiver.url}/mail` });
+    await api('/inbound/add-route', {
+      domain: 'in.example',
+      pattern: 'support-*',
+      url: `${receiver.url}/mail`,
+      batch_events: 5,
+    });
   }
 
   it('brings over everything of an account, as it was', async () => {
@@ -118,6 +123,7 @@ describe('postern import mandrill', () => {
     expect((await target.api('/inbound/routes', { domain: 'in.example' }))[0]).to.include({
       pattern: 'support-*',
       url: `${receiver.url}/mail`,
+      batch_events: 5,
     });
   });
 

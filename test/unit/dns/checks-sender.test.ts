@@ -44,7 +44,7 @@ describe('the SPF check of a sender domain', () => {
     });
     expect(await check(redirect, { '_spf.example.com': redirect })).to.deep.equal({
       valid: false,
-      error: "This domain's SPF record needs more than 10 DNS look-ups to get to ours, and receivers stop there.",
+      error: "This domain's SPF record needs more than 10 DNS lookups to reach ours, and receivers stop at that limit.",
     });
     expect(await check(redirect, { '_spf.example.com': { fails: 'timeout' } })).to.equal('unknown');
   });
@@ -74,7 +74,7 @@ describe('the SPF check of a sender domain', () => {
   it('stops after ten look-ups, as receivers do', async () => {
     const tooMany = {
       valid: false,
-      error: "This domain's SPF record needs more than 10 DNS look-ups to get to ours, and receivers stop there.",
+      error: "This domain's SPF record needs more than 10 DNS lookups to reach ours, and receivers stop at that limit.",
     };
     expect(await check({ TXT: ['v=spf1 include:a0.example.net ~all'] }, chain(10))).to.deep.equal(tooMany);
     const others = 'a mx a:x.example.net mx:y.example.net exists:z.example.net ptr';
@@ -140,10 +140,10 @@ describe('the SPF check of a sender domain', () => {
       expect(await errorOf(text), text).to.equal(`This domain has an SPF record, but it doesn't include ${INCLUDE}.`);
     }
     expect(await errorOf(`v=spf1 -all include:${INCLUDE}`)).to.equal(
-      `This domain has an SPF record, but it includes ${INCLUDE} behind "all", where nobody looks.`,
+      `This domain has an SPF record, but it includes ${INCLUDE} after "all", where receivers ignore it.`,
     );
     expect(await errorOf(`v=spf1 ?include:${INCLUDE} ~all`)).to.equal(
-      `This domain has an SPF record, but it includes ${INCLUDE} with a "?" in front, which is no permission.`,
+      `This domain has an SPF record, but it includes ${INCLUDE} with the qualifier "?", which does not authorize it.`,
     );
     for (const term of [
       'include',
@@ -231,7 +231,7 @@ describe('the DKIM check of a sender domain', () => {
       'There is more than one record at postern._domainkey.example.com. Receivers need exactly one.',
     );
     expect(await errorOf('v=DKIM1; k=rsa; p=Another')).to.equal(
-      'The record at postern._domainkey.example.com holds another key than ours.',
+      'The record at postern._domainkey.example.com contains a different key.',
     );
     expect(await errorOf('v=DKIM1; k=rsa; p=')).to.equal(
       'The record at postern._domainkey.example.com says that the key is revoked (p= is empty).',
@@ -241,7 +241,7 @@ describe('the DKIM check of a sender domain', () => {
       'The record at postern._domainkey.example.com does not begin with v=DKIM1.',
     );
     expect(await errorOf(`k=ed25519; p=${KEY}`)).to.equal(
-      'The record at postern._domainkey.example.com is for another kind of key than RSA.',
+      'The record at postern._domainkey.example.com is not for an RSA key.',
     );
     expect(await errorOf(`h=sha1; p=${KEY}`)).to.equal(
       'The record at postern._domainkey.example.com does not allow SHA-256 (h=).',
@@ -298,7 +298,7 @@ describe('the checks of a custom reverse DNS', () => {
     });
     expect(await checkPtr(resolver, 'mail.example.com', 'mail.example.com')).to.deep.equal({
       valid: false,
-      error: 'mail.example.com is no IP address',
+      error: 'mail.example.com is not an IP address',
     });
   });
 

@@ -78,6 +78,19 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
+  it('knows how many messages may share a POST of a route: one where its row says nothing', async () => {
+    await domain('in.test');
+    const [old, fresh] = [await route('in.test', 'old'), await route('in.test', 'fresh')];
+    await store.inboundRoutes.change({ id: fresh }, { batchEvents: 10 });
+    await changed();
+    const routing = create();
+    await routing.start();
+    await routing.stop();
+    expect(routing.routeOf(old, 'IN.test')).to.deep.equal({ url: 'https://hook.test/' + old.slice(2), batchEvents: 1 });
+    expect(routing.routeOf(fresh, 'in.test')?.batchEvents).to.equal(10);
+    expect(routing.routeOf('1.999', 'in.test')).to.equal(undefined);
+  });
+
   it('compares domains in any case, as U-label or A-label', async () => {
     await domain('xn--mnchen-3ya.test');
     await route('xn--mnchen-3ya.test', '*');

@@ -32,6 +32,7 @@ describe('what is put on the spool', () => {
     });
     expect(await spool.delivery(delivery.id)).to.deep.equal({
       ...delivery,
+      size: 1500,
       state: 'waiting',
       createdAt: message.receivedAt,
       dueAt: message.receivedAt,

@@ -9,6 +9,7 @@ const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
   attempts: 0,
   budgetFrom: 0,
   parked: false,
+  alone: false,
   scheduled: false,
   timed: false,
   due,
@@ -17,6 +18,17 @@ const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
 });
 
 describe('the queue of an endpoint', () => {
+  it('gives out with one that was taken what goes along with it: of what is due, and nothing later', () => {
+    const queue = createEndpointQueue();
+    const [first, second, third, later] = [waiting(), waiting(), waiting(), waiting(50)];
+    for (const one of [first, second, third, later]) queue.addFresh(one, 10);
+    expect(queue.take(10)).to.equal(first);
+    expect(queue.takeWith({ most: 9, takes: (next) => next !== second }, 10)).to.deep.equal([third]);
+    expect(queue.take(10)).to.equal(second);
+    expect(queue.takeWith({ most: 9, takes: () => true }, 10)).to.deep.equal([]);
+    expect(queue.takeWith({ most: 9, takes: () => true }, 50)).to.deep.equal([later]);
+  });
+
   it('holds so many due ones and leaves the rest outside', () => {
     const queue = createEndpointQueue();
     for (let i = 0; i < HELD; i++) queue.addFresh(waiting(), 10);
@@ -148,6 +160,21 @@ describe('a heap', () => {
 });
 
 describe('a fifo', () => {
+  it('gives out those that are chosen, at most so many, and keeps the others where they are', () => {
+    for (const before of [0, 1, 1500]) {
+      const fifo = createFifo<number>();
+      for (let i = 0; i < before; i++) fifo.add(-1);
+      for (let i = 0; i < 10; i++) fifo.add(i);
+      for (let i = 0; i < before; i++) fifo.take();
+      const asked: number[] = [];
+      const even = (n: number) => asked.push(n) > 0 && n % 2 === 0;
+      expect(fifo.takeWhich(3, even)).to.deep.equal([0, 2, 4]);
+      expect(asked, 'asked no more than it must').to.deep.equal([0, 1, 2, 3, 4]);
+      expect(fifo.takeWhich(9, even)).to.deep.equal([6, 8]);
+      expect(fifo.drain()).to.deep.equal([1, 3, 5, 7, 9]);
+    }
+  });
+
   it('keeps the order over thousands, and takes one back to the front', () => {
     const fifo = createFifo<number>();
     const out: number[] = [];

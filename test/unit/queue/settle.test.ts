@@ -26,6 +26,7 @@ const after = (
     jitter: more.jitter ?? 0,
     budget: { age: more.age ?? 0, limit: LIMIT, mayEnd: more.mayEnd ?? true },
     othersPass: more.othersPass ?? false,
+    batch: more.batch,
   });
 
 describe('settling an attempt', () => {
@@ -61,6 +62,16 @@ describe('settling an attempt', () => {
     expect(outcome).to.equal('failed');
     expect(settlement.state).to.equal('dead');
     expect(settlement.attempt).to.deep.equal({ at: NOW - 3, durationMs: 3, status: 500, error: null, answer: '' });
+  });
+
+  it('gives nothing up, and parks nothing, for a failure that others share: it goes once more, alone', () => {
+    const shared = { age: LIMIT, batch: 'batch-2-x' };
+    const { outcome, wait, settlement } = after(answered(500), shared);
+    expect([outcome, wait]).to.deep.equal(['deferred', 5 * SECOND]);
+    expect(settlement).to.deep.include({ state: 'waiting', parked: false });
+    expect(settlement.attempt).to.include({ status: 500, batch: 'batch-2-x' });
+    expect(after(answered(500), { age: LIMIT, attempts: 1 }).outcome).to.equal('failed');
+    expect(after(answered(200), shared).settlement.attempt).to.include({ status: 200, batch: 'batch-2-x' });
   });
 
   it('delivers what passes at the last moment', () => {

@@ -16,7 +16,7 @@ import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
-import { freshSpool, openOne } from '../../support/spool.ts';
+import { attempt, freshSpool, openOne, settled } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -56,9 +56,12 @@ const STORY = {
   ],
 };
 
-async function oldQueue(): Promise<string> {
+/** The same queue, taken over by the version with format 6, which tried one of its deliveries once more. */
+const FORMAT_6 = 'test/fixtures/queue-format-6.db.gz';
+
+async function oldQueue(fixture = FIXTURE): Promise<string> {
   const dir = await tempDir();
-  await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(FIXTURE)));
+  await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(fixture)));
   return dir;
 }
 
@@ -69,7 +72,7 @@ async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
   return rows.reverse().map((row) => `${nameOf(row)} ${row.state}`);
 }
 
-describe('a queue of the version before', () => {
+describe('a queue whose kinds stood in URLs', () => {
   it('is taken over with every delivery under its kind', async () => {
     const { spool } = await freshSpool(await oldQueue());
     for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
@@ -131,7 +134,7 @@ describe('a queue of the version before', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, retryHours: 120 },
+      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 120 },
       {
         ...shared,
         renderer: {
@@ -146,10 +149,11 @@ describe('a queue of the version before', () => {
               parseError: null,
             };
           },
+          renderShared: async () => undefined,
           discard: () => undefined,
         },
         poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },
-        destinations: { of: async () => ({ kind: 'here' }) },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
         signingKeys: { keysFor: async () => ['key'] },
       },
       {
@@ -279,6 +283,36 @@ describe('a queue of the version before', () => {
     expect(await storyOf(spool, 'events')).to.deep.equal(
       STORY.events.map((line) => line.replace('waiting waiting', 'waiting dead')),
     );
+  });
+});
+
+describe('a queue of the version before', () => {
+  it('is taken over with every delivery and attempt', async () => {
+    const { spool } = await freshSpool(await oldQueue(FORMAT_6));
+    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][])
+      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
+    const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
+    const attempts = await spool.attempts(retried?.id ?? '');
+    expect(attempts.map(({ status, answer, batch }) => [status, answer, batch])).to.deep.equal([
+      [503, 'answer', undefined],
+      [502, 'Bad Gateway', undefined],
+    ]);
+  });
+
+  it('notes from then on which POST an attempt shared', async () => {
+    const { spool, clock, reopen } = await freshSpool(await oldQueue(FORMAT_6));
+    const [delivery] = await spool.list({ kinds: ['inbound'], states: ['waiting'] }, 1);
+    if (!delivery) throw new Error('nothing waits');
+    await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock), batch: 'batch-3-x' } }));
+    expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, batch: 'batch-3-x' });
+  });
+
+  it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+    const dir = await oldQueue(FORMAT_6);
+    const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
+    expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
+    await freshSpool(dir);
+    expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
   });
 });
 

@@ -38,7 +38,7 @@ describe('deliveries from the spool to receivers', () => {
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, retryHours },
+      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours },
       {
         spool,
         poster,
@@ -46,7 +46,7 @@ describe('deliveries from the spool to receivers', () => {
         clock,
         ids: createIds(clock),
         log: createTestLog(),
-        destinations: { of: async () => ({ kind: 'here' }) },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
         time: createRunningTime(clock),
         signingKeys: { keysFor: async () => ['k'] },
       },
@@ -190,5 +190,6 @@ const renderer: Renderer = {
       },
     };
   },
+  renderShared: async () => undefined,
   async discard() {},
 };

@@ -106,7 +106,7 @@ describe('returned mail on its way to an event', () => {
       },
       abandoned: () => false,
     };
-    const due = { parked: false, scheduled: false, timed: false, due: 0, failedAt: Infinity };
+    const due = { parked: false, alone: false, scheduled: false, timed: false, due: 0, failedAt: Infinity };
     return road.attempt({ delivery, attempts, budgetFrom: receivedAt, ...due }, gate, engine);
   }
 

@@ -30,7 +30,11 @@ describe('where a delivery goes now', () => {
   });
   afterEach(() => store.close());
   const part = (other: Partial<Store> = {}) =>
-    createDestinations({ store: { ...store, ...other }, clock, routing: { urlOf: () => table } });
+    createDestinations({
+      store: { ...store, ...other },
+      clock,
+      routing: { routeOf: () => (table === undefined ? undefined : { url: table, batchEvents: 1 }) },
+    });
   const batch = { url: OLD, routeId: '', recipient: '', batch: { webhook: '4', events: 1 } };
   const mail = { url: OLD, routeId: '1.1', recipient: 'jo@in.test' };
 

@@ -55,7 +55,7 @@ function mutate(bytes: Buffer, random: (below: number) => number): Buffer {
   return mutant;
 }
 
-const SIGNING = { keys: ['k'], url: '', deliveryId: '', at: 0 };
+const SIGNING = { keys: ['k'], url: '', id: '', at: 0 };
 
 describe('mutants of ordinary messages', () => {
   for (const seed of [1, 2, 3, 4]) {
@@ -70,14 +70,16 @@ describe('mutants of ordinary messages', () => {
           scanned.breach === undefined
             ? { parsed: await parseMessage(raw, scanned.root) }
             : { parseError: scanned.breach };
-        const pieces = toEventPieces({
+        const event = {
+          id: 'm1-abc',
           message: spooled({ trace: '' }),
           recipient: 'in@example.net',
           raw,
           root: scanned.root,
           verdicts: VERDICTS,
           content,
-        });
+        };
+        const pieces = toEventPieces([event]);
         const text = formValue(encoder.toBytes(pieces, SIGNING).bytes);
         const events: InboundEvent[] = JSON.parse(text);
         const shown =

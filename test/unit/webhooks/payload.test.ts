@@ -63,7 +63,7 @@ describe('the payload of an inbound message', () => {
       ),
     );
     const event = await eventOf(body);
-    expect(Object.keys(event)).to.deep.equal(['event', 'ts', 'msg']);
+    expect(Object.keys(event)).to.deep.equal(['event', 'ts', '_id', 'msg']);
     expect(Object.keys(event.msg)).to.deep.equal(['raw_msg', 'headers', 'text', 'text_flowed', 'html', ...REST]);
   });
 

@@ -43,6 +43,20 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended').length).to.be.at.least(2);
   });
 
+  it('is not posted with others: nothing is made of a POST that it shares, and each is rendered alone', async () => {
+    const { renderer } = await openBreakable();
+    const parts = [innocent, crlf('X-Test: throw', 'Subject: bad', '', 'x'), innocent].map((bytes) => {
+      const { message, body, delivery } = renderJob(bytes);
+      return { message, body, delivery };
+    });
+    const post = { url: 'https://example.com/hook', keys: ['key'], at: Date.now() };
+    const together = await renderer.renderShared({ ...post, parts });
+    const sound = await renderer.renderShared({ ...post, parts: parts.filter((_, i) => i !== 1) });
+    await renderer.stop();
+    expect(together).to.equal(undefined);
+    expect(sound?.parts.map((part) => part?.parseError)).to.deep.equal([null, null]);
+  });
+
   it('is not what a thread is taken for that has much to do', async () => {
     // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
     const { renderer, log } = await openRenderer({ timeoutMs: 300 * PATIENCE });

@@ -2,24 +2,24 @@ import { parseWithoutProcessing } from 'handlebars/dist/cjs/handlebars/compiler/
 import { FaultyTemplate } from '../../faults.ts';
 import { type Expression, HELPERS, type Helper, type Operator } from './program.ts';
 
-// The one file that knows the handlebars package, and of it the parser alone: its compiler makes JavaScript of a
-// template, which is nothing to do with what strangers write.
+// The only file that uses the handlebars package, and only its parser: its compiler turns templates into JavaScript,
+// which is not safe with untrusted templates.
 
-/** What stands in a tag: a path or a name, and the values behind it. */
+/** The content of a tag: a path or a name, and its arguments. */
 export interface Call {
-  /** As it is written; the tag that closes a block says it again. */
+  /** As written; the closing tag of a block repeats it. */
   readonly name: string;
   readonly target: Expression;
   readonly params: readonly Expression[];
 }
 
 const BACKTICK = /`([^`]*)`/g;
-/** What stands for an expression in backticks, of which the parser knows nothing. */
+/** The placeholder for expressions in backticks, which the parser does not support. */
 const PLACE = 'backtick';
 const PLACE_FORM = new RegExp(`^${PLACE}(\\d+)$`);
 const DEEPEST = 16;
 
-/** Reads the inside of a tag. Throws `FaultyTemplate`. */
+/** Parses the inside of a tag. Throws `FaultyTemplate`. */
 export function parseCall(inside: string): Call {
   const backticks: string[] = [];
   const known = inside.replace(BACKTICK, (_, source: string) => ` @${PLACE}${backticks.push(source) - 1} `);
@@ -33,7 +33,7 @@ export function parseCall(inside: string): Call {
   };
 }
 
-/** The same for a path in backticks, which cannot have backticks in it. */
+/** Parses a path inside backticks, which cannot contain backticks. */
 function readPath(text: string): Expression {
   const { path, params, hash } = parseOne(text, text);
   if (params.length > 0 || hash !== undefined) throw new FaultyTemplate(`"${text.slice(0, 100)}" cannot be read`);
@@ -47,14 +47,14 @@ function parseOne(text: string, shown: string): hbs.AST.MustacheStatement {
   try {
     statements = parseWithoutProcessing(`{{ ${text} }}`).body;
   } catch {
-    throw fault(); // what the parser says of it names tokens that nobody knows
+    throw fault(); // the parser's own message names its internal tokens
   }
   const [statement, ...others] = statements;
   if (!statement || others.length > 0 || !isMustache(statement)) throw fault();
   return statement;
 }
 
-/** The parser takes more than linear time for brackets in brackets. */
+/** Nesting depth; the parser takes more than linear time for nested brackets. */
 function depthOf(text: string): number {
   let depth = 0;
   let deepest = 0;
@@ -99,7 +99,7 @@ function toPath({ data, depth, parts, original }: hbs.AST.PathExpression): Expre
   };
 }
 
-/** A helper with its values; throws when it takes fewer or more. */
+/** A call of a helper. Throws `FaultyTemplate` if the number of arguments is wrong. */
 export function toCall(helper: Helper, name: string, params: readonly Expression[]): Expression {
   const { fewest, most } = helper;
   if (params.length < fewest || params.length > most)
@@ -109,7 +109,7 @@ export function toCall(helper: Helper, name: string, params: readonly Expression
   return { kind: 'call', helper, params };
 }
 
-/** The helper of that name; throws when there is none. */
+/** The helper of that name. Throws `FaultyTemplate` if there is none. */
 export function helperOf(name: string): Helper {
   const helper = HELPERS.get(name);
   if (!helper) throw new FaultyTemplate(`there is no helper "${name.slice(0, 100)}"`);
@@ -129,7 +129,7 @@ const isLiteral = (
 ): node is hbs.AST.StringLiteral | hbs.AST.NumberLiteral | hbs.AST.BooleanLiteral =>
   /^(?:String|Number|Boolean)Literal$/.test(node.type);
 
-/** Reads a path as it would stand in a tag of its own. */
+/** Parses a path in the same way as in a tag of its own. */
 type ReadPath = (text: string) => Expression;
 
 // In HTML, an editor writes these as entities.
@@ -171,7 +171,7 @@ interface Token {
   readonly text: string;
 }
 
-/** Reads what stands between backticks: comparisons, and, or, not, brackets. Throws `FaultyTemplate`. */
+/** Parses the content of backticks: comparisons, and, or, not, parentheses. Throws `FaultyTemplate`. */
 function parseBacktick(source: string, readPath: ReadPath): Expression {
   const tokens = createTokens(source, readPath);
   const whole = either(tokens, 0);
@@ -179,10 +179,10 @@ function parseBacktick(source: string, readPath: ReadPath): Expression {
   return whole;
 }
 
-/** The tokens of an expression, one after the other. */
+/** The tokens of an expression, in order. */
 interface Tokens {
   peek(): Token | undefined;
-  /** The operator that comes next, if one does. */
+  /** The next token, if it is an operator. */
   operator(): Operator | undefined;
   pass(): void;
   fault(): FaultyTemplate;
@@ -211,7 +211,7 @@ type Parse = (tokens: Tokens, depth: number) => Expression;
 const either: Parse = (tokens, depth) => chain(tokens, depth, both, (found) => found === 'or');
 const both: Parse = (tokens, depth) => chain(tokens, depth, negated, (found) => found === 'and');
 
-/** One value or more, with `wanted` operators between them; to the left they bind as strongly. */
+/** Parses operands joined by `wanted` operators of equal precedence, left-associative. */
 function chain(tokens: Tokens, depth: number, next: Parse, wanted: (found: Operator) => boolean): Expression {
   let left = next(tokens, depth);
   for (let found = tokens.operator(); found !== undefined && wanted(found); found = tokens.operator()) {
@@ -246,12 +246,12 @@ function single(tokens: Tokens, depth: number): Expression {
       return constant === undefined ? tokens.readPath(token.text) : { kind: 'value', value: constant };
     }
     default:
-      return signed(token.text, tokens, depth);
+      return parseSigned(token.text, tokens, depth);
   }
 }
 
-/** What begins with a sign: something else, or something in brackets. */
-function signed(sign: string, tokens: Tokens, depth: number): Expression {
+/** Parses an operand that starts with a sign: a negation, or an expression in parentheses. */
+function parseSigned(sign: string, tokens: Tokens, depth: number): Expression {
   if (sign === '!') return { kind: 'not', of: single(tokens, depth + 1) };
   if (sign !== '(') throw tokens.fault();
   const inside = either(tokens, depth + 1);

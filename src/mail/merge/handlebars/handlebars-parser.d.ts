@@ -1,5 +1,4 @@
-// The package's own declarations are of the whole of it, the compiler to JavaScript included; this file of it only
-// parses.
+// The package's own declarations cover all of it, including the compiler to JavaScript; this module only parses.
 declare module 'handlebars/dist/cjs/handlebars/compiler/base.js' {
   import 'handlebars';
 

@@ -4,25 +4,23 @@ import { type Call, helperOf, parseCall, toCall } from './call.ts';
 import type { Body, Branch, Expression, Loop, Node } from './program.ts';
 import type { Budget } from './run.ts';
 
-/** Blocks in blocks. */
+/** Maximum nesting of blocks. */
 const DEEPEST = 64;
-/**
- * What reading a tag costs for each of its characters: tags can be written that take the parser microseconds for each.
- */
+/** Cost of parsing a tag, per character: some tags take the parser microseconds for each. */
 const STEPS_PER_CHARACTER = 5;
-/** Tags between two rests, and what reading them may cost. */
+/** The most tags, and the most steps spent on parsing them, between two yields. */
 const SLICE = 500;
 const SLICE_STEPS = 1000;
 
 /**
- * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can
- * be run with any variables: then it can only become too long, or cost too much.
+ * Parses a template in steps of about a millisecond. Throws `FaultyTemplate` with the line number. A parsed template
+ * can be run with any variables: it can then only become too long or exceed the budget.
  */
 export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
   let last: Tag | undefined;
   try {
-    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => {
+    return yield* readingPieces(yield* trimmingPieces(yield* splittingTags(source)), budget, (tag) => {
       last = tag;
     });
   } catch (error) {
@@ -32,7 +30,7 @@ export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   }
 }
 
-/** `note` is told of each tag before it is read. */
+/** Calls `note` with each tag before parsing it. */
 function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Tag) => void): Steps<Body> {
   const root: Node[] = [];
   const open: Block[] = [];
@@ -59,7 +57,7 @@ function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Ta
 
 type Read = (inside: string) => Call;
 
-/** The same tag is read once. */
+/** Caches parsed tags, so that repeated ones are parsed once. */
 function createReading(budget: Budget): Read {
   const known = new Map<string, Call>();
   return (inside) => {
@@ -72,7 +70,7 @@ function createReading(budget: Budget): Read {
   };
 }
 
-/** Follows a tag; answers where what comes next belongs. */
+/** Processes a tag; returns the body that following nodes belong to. */
 function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
   switch (tag.kind) {
     case 'comment':
@@ -111,7 +109,7 @@ function begin(inside: string, inverse: boolean, chained: boolean, body: Node[],
   return block.body;
 }
 
-/** A block that began with an else ends with the one it belongs to. */
+/** Ends a block, together with the blocks that its else tags began. */
 function end(name: string, open: Block[]): Node[] {
   let block = open.pop();
   while (block?.chained) {
@@ -125,19 +123,19 @@ function end(name: string, open: Block[]): Node[] {
   return block.outside;
 }
 
-/** A block that is open while its template is read. */
+/** An open block during parsing. */
 interface Block {
-  /** As the tag that closes it must say it. */
+  /** The name required in the closing tag. */
   readonly name: string;
-  /** Whether it began with the else of another one. */
+  /** Whether an else tag of another block began it. */
   readonly chained: boolean;
-  /** Where it stands. */
+  /** The surrounding body. */
   readonly outside: Node[];
-  /** Where its first part goes. */
+  /** The first branch. */
   readonly body: Node[];
-  /** Begins what is shown otherwise. */
+  /** Begins the else branch. */
   toElse(): Node[];
-  /** Begins another branch of the same block; undefined when it has none of that kind. */
+  /** Begins another branch of the same block; undefined if the block cannot have it. */
   toBranch(call: Call): Node[] | undefined;
   finish(): Node;
 }
@@ -149,7 +147,7 @@ interface Opened {
   readonly outside: Node[];
 }
 
-/** Opens the block that a tag begins. Throws `FaultyTemplate` when there is none of that name. */
+/** Opens a block. Throws `FaultyTemplate` if there is no such block helper. */
 function createBlock(call: Call, opened: Opened): Block {
   const { name } = call;
   if (name === 'if' || name === 'unless') return createChoice(call, opened);
@@ -218,35 +216,29 @@ function createLoop(
   };
 }
 
-/** A text, or a tag: `{{…}}`. */
+/** Text, or a tag `{{…}}`. */
 type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
 
 interface Tag {
-  /**
-   * open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it
-   * does.
-   */
+  /** open: `{{#…}}`; inverse: `{{^…}}`; else: begins another branch, or a chained block if `inside` names one. */
   readonly kind: 'print' | 'open' | 'inverse' | 'else' | 'close' | 'comment';
-  /** Without brackets and signs. */
+  /** Without braces and signs. */
   readonly inside: string;
   /** `{{x}}`, not `{{{x}}}`. */
   readonly escaped: boolean;
-  /** `~`: white space before or behind it goes. */
+  /** `~`: whether white space before or after the tag is removed. */
   readonly trims: { readonly before: boolean; readonly behind: boolean };
-  /** Where it begins in the source. */
+  /** Offset in the source. */
   readonly at: number;
 }
 
-/** Characters of a tag; a URL in one is the longest thing there is. */
+/** Maximum characters of a tag; the longest content is a URL. */
 const LONGEST_TAG = 2048;
-/** Escaped ones too. */
+/** Including escaped tags. */
 const MOST_TAGS = 50_000;
 
-/**
- * Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not
- * supported.
- */
-function* takingApart(source: string): Steps<Piece[]> {
+/** Splits a template into pieces, in one pass. Throws `FaultyTemplate` for unclosed tags and unsupported syntax. */
+function* splittingTags(source: string): Steps<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
@@ -268,7 +260,7 @@ function* takingApart(source: string): Steps<Piece[]> {
       continue;
     }
     const { tag, end } = readTag(source, open);
-    endText(doubled ? open - 1 : open); // of two backslashes, one stays
+    endText(doubled ? open - 1 : open); // one of two backslashes stays
     pieces.push(tag);
     open = done = end;
   }
@@ -294,7 +286,7 @@ function readTag(source: string, at: number): { readonly tag: Tag; readonly end:
   const kind = triple ? undefined : signOf(content);
   const inside = kind === undefined ? content.replace(/^&/, '') : content.slice(1);
   return {
-    tag: { ...sorted(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
+    tag: { ...classify(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
     end: close.end,
   };
 }
@@ -308,7 +300,7 @@ function signOf(content: string): '#' | '/' | '^' | undefined {
 
 const ELSE = /^\s*else(?:\s*$|(?=if[\s`(])|\s+)/;
 
-function sorted(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'kind' | 'inside'> {
+function classify(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'kind' | 'inside'> {
   if (sign === '#') return { kind: 'open', inside };
   if (sign === '/') return { kind: 'close', inside: inside.trim() };
   if (sign === '^') return inside.trim() === '' ? { kind: 'else', inside: '' } : { kind: 'inverse', inside };
@@ -338,7 +330,7 @@ const QUOTES: ReadonlyMap<string, string> = new Map([
   ['[', ']'],
 ]);
 
-/** Where the tag ends; what stands in quotes, backticks and brackets does not end it. */
+/** The end of a tag. End marks inside quotes, backticks and square brackets are ignored. */
 function endOf(
   source: string,
   from: number,
@@ -361,16 +353,14 @@ function endOf(
   return undefined;
 }
 
-// Tags that show nothing themselves: alone on a line, the line goes with them, as in all implementations of the
-// language.
+// Tags without output: if one is alone on a line, the line is removed, as in all implementations of the language.
 const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', 'comment']);
 
-/** Pieces between two rests. */
+/** Pieces between two yields. */
 const PIECES_PER_SLICE = 1000;
 
 /**
- * Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~`
- * asks for.
+ * Removes white space that only formats the source: lines with nothing but a block tag, and white space next to `~`.
  */
 function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
@@ -398,18 +388,18 @@ function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   });
 }
 
-/** How many blanks stand between the beginning of the line and its end; undefined when something else does. */
+/** Number of blanks at the end of a piece, if nothing else is on that line; else undefined. */
 function lineBefore(piece: Piece | undefined): number | undefined {
   if (piece === undefined) return 0;
   if (piece.kind !== 'text') return undefined;
   const { text } = piece;
   let at = text.length;
   while (at > 0 && isBlank(text[at - 1])) at--;
-  // A text that is blank from its beginning has a tag in front of it, or is the template's first.
+  // If the text is all blanks, it follows a tag, or is the start of the template.
   return at > 0 && text[at - 1] === '\n' ? text.length - at : undefined;
 }
 
-/** How many blanks stand up to the end of the line, the end included; undefined when something else does. */
+/** Number of blanks up to and including the line end; undefined if the line contains anything else. */
 function lineBehind(piece: Piece | undefined): number | undefined {
   if (piece === undefined) return 0;
   if (piece.kind !== 'text') return undefined;

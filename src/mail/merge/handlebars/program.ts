@@ -1,7 +1,7 @@
 import { filtered, formatDate } from '../merge.ts';
 import { type Maybe, type MergeValue, member, toText } from '../values.ts';
 
-/** A value in a tag, or how it is found. */
+/** A value in a tag, or how to compute it. */
 export type Expression =
   | { readonly kind: 'value'; readonly value: MergeValue }
   | Path
@@ -11,14 +11,14 @@ export type Expression =
 
 export interface Path {
   readonly kind: 'path';
-  /** How many `../` stand in front. */
+  /** Number of leading `../`. */
   readonly up: number;
-  /** Whether it begins with `@`: it names something of the loop, or the root. */
+  /** Whether it starts with `@`: a loop variable, or the root. */
   readonly data: boolean;
-  /** Whether it begins with `this` or a dot: it names nothing but a value of its surroundings. */
+  /** Whether it starts with `this` or a dot: it refers to the current value only. */
   readonly scoped: boolean;
   readonly parts: readonly string[];
-  /** What it is when no variable of that name is there: the helper may be called without a value. */
+  /** The helper of that name, called without arguments if there is no such variable. */
   readonly otherwise: Helper | undefined;
 }
 
@@ -26,14 +26,14 @@ export type Operator = 'and' | 'or' | '==' | '!=' | '<' | '<=' | '>' | '>=';
 
 export type Body = readonly Node[];
 
-/** A template that was read: everything in it can be done, with any variables. */
+/** A parsed template: valid with any variables. */
 export type Node =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'print'; readonly of: Expression; readonly escaped: boolean }
   | Choice
   | Loop;
 
-/** The first branch whose condition holds. */
+/** Shows the first branch whose condition holds. */
 interface Choice {
   readonly kind: 'choice';
   readonly branches: readonly Branch[];
@@ -47,22 +47,24 @@ export interface Branch {
 }
 
 /**
- * each: once for every value in it · with: once for it · section: one of the two, as the value is. `otherwise` when
- * there is nothing.
+ * each: once per item; with: once for the value; section: either, depending on the value. `otherwise` if the value is
+ * empty.
  */
 export interface Loop {
   readonly kind: 'each' | 'with' | 'section';
   readonly of: Expression;
-  /** Names that the value, and its place, have inside. */
+  /** Block parameters: the names of the value and of its key or index. */
   readonly names: readonly string[];
   readonly body: Body;
   readonly otherwise: Body;
 }
 
-/** What a helper may know beside its values. */
+/** What helpers can use besides their arguments. */
 export interface Surroundings {
   readonly now: Date;
-  /** The link that ends a subscription, leading on to the URL when one is said; only a real sending knows it. */
+  /**
+   * Returns the unsubscribe link, which leads on to the URL if there is one; only set when a message is really sent.
+   */
   readonly onUnsub?: ((url: string) => string) | undefined;
 }
 
@@ -73,7 +75,7 @@ export interface Helper {
   run(values: readonly Maybe[], surroundings: Surroundings): Maybe;
 }
 
-/** What `date` writes when no format is said (documented). */
+/** The default format of `date` (documented). */
 const USUAL_DATE = 'd/m/Y';
 
 const ofText = (change: (text: string) => string): Helper => ({
@@ -82,7 +84,7 @@ const ofText = (change: (text: string) => string): Helper => ({
   run: ([value]) => change(toText(value)),
 });
 
-/** All there are. */
+/** All supported helpers. */
 export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['upper', ofText((text) => filtered(text, 'upper'))],
   ['lower', ofText((text) => filtered(text, 'lower'))],
@@ -101,7 +103,7 @@ export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['lookup', { fewest: 2, most: 2, run: ([value, name]) => member(value, toText(name)) }],
 ]);
 
-/** Takes out what stands between < and >. In one pass: what is not closed is text. */
+/** Removes everything between < and >. In one pass; an unclosed < stays as text. */
 function stripTags(text: string): string {
   const parts: string[] = [];
   let done = 0;

@@ -17,28 +17,28 @@ import type { Body, Expression, Loop, Node, Operator, Path, Surroundings } from 
 
 interface RunOptions extends Surroundings {
   readonly variables: Variables;
-  /** Whether values are put in as HTML: `<` as `&lt;`. */
+  /** Whether values are escaped for HTML: `<` as `&lt;`. */
   readonly escapes: boolean;
   /** In characters. */
   readonly maxLength: number;
   readonly budget: Budget;
 }
 
-/** Steps of the budget between two rests. */
+/** Budget steps between two yields. */
 const SLICE = 5000;
 
-/** A body that is being run, and where. */
+/** The position in a body that is being run. */
 interface Cursor {
   readonly body: Body;
   readonly frame: Frame;
   at: number;
-  /** What comes after the body: the next turn of a loop. */
+  /** Returns what to run after the body: the next iteration of a loop. */
   readonly next: (() => Cursor | undefined) | undefined;
 }
 
 /**
- * Runs a template, in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` when it costs more than the
- * budget has. Blocks in blocks are a list here and no recursion, so that it can rest in the middle of any of them.
+ * Runs a template in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` if it exceeds the budget.
+ * Nested blocks are kept in a list instead of recursion, so that it can yield inside any of them.
  */
 export function* runningTemplate(body: Body, options: RunOptions): Steps<string> {
   const { budget, variables } = options;
@@ -65,7 +65,7 @@ export function* runningTemplate(body: Body, options: RunOptions): Steps<string>
 }
 
 interface Output {
-  /** Puts out what the node shows, or answers what is to be run for it. */
+  /** Outputs a node, or returns the body to run for it. */
   take(node: Node, frame: Frame): Cursor | undefined;
   finish(): string;
 }
@@ -125,10 +125,10 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
   return turn(0) ?? toCursor(otherwise, frame);
 }
 
-/** Characters that are looked at for one step. */
+/** Characters processed per step. */
 const CHARACTERS_PER_STEP = 50;
 
-/** What expressions say at some point of a template. */
+/** Creates the function that evaluates expressions. */
 function createEvaluate({
   variables,
   budget,
@@ -136,7 +136,7 @@ function createEvaluate({
   onUnsub,
 }: RunOptions): (expression: Expression, frame: Frame) => Maybe {
   const surroundings = { now, onUnsub };
-  /** What looks at all of a value costs what it is long. */
+  /** Charges the budget for the length of a value. */
   const weigh = (value: Maybe): Maybe => {
     if (typeof value === 'string') budget.spend(Math.ceil(value.length / CHARACTERS_PER_STEP));
     else if (isList(value))
@@ -173,8 +173,8 @@ function createEvaluate({
 }
 
 /**
- * Values come as texts more often than not, so texts that are numbers are compared as numbers, and 1 is the same as
- * "1". What is missing is the same as nothing, and neither smaller nor larger than anything.
+ * Compares two values. Values are often strings, so numeric texts are compared as numbers, and 1 equals "1". A missing
+ * value equals an empty one and is neither smaller nor larger than any other.
  */
 function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
   const [a, b] = [toText(left), toText(right)];
@@ -196,7 +196,7 @@ function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: 
   }
 }
 
-/** Where a loop is. */
+/** The current iteration of a loop. */
 interface Place {
   readonly index: number;
   readonly key: string | number;
@@ -204,7 +204,7 @@ interface Place {
   readonly last: boolean;
 }
 
-/** What names mean at one point of a template, and what they mean around it. */
+/** The scope at one point of a template. */
 interface Frame {
   readonly value: Maybe;
   readonly around: Frame | undefined;
@@ -214,12 +214,14 @@ interface Frame {
 
 const NOTHING: ReadonlyMap<string, Maybe> = new Map();
 
-/** Where a template begins: names are those of the variables. */
+/** The outermost scope: names refer to variables. */
 function toFrame({ all }: Variables): Frame {
   return { value: all, around: undefined, place: undefined, named: NOTHING };
 }
 
-/** Where names are those of a value; it and its place may have names themselves. */
+/**
+ * The scope inside a block: names refer to members of the value; block parameters name the value and its key or index.
+ */
 function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
   const named = new Map<string, Maybe>();
   if (name !== undefined) named.set(name, value);
@@ -227,7 +229,7 @@ function enter(around: Frame, value: Maybe, place: Place | undefined, [name, pla
   return { value, around, place, named: named.size > 0 ? named : NOTHING };
 }
 
-/** What a path leads to. */
+/** Resolves a path. */
 function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
   const [name = '', ...rest] = parts;
   if (data)
@@ -245,7 +247,7 @@ function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variab
   return follow(at?.value, parts, variables);
 }
 
-/** Names of variables count in any case, those inside of values as they are. */
+/** Names of variables are case-insensitive, names of members are not. */
 function follow(from: Maybe, [name, ...rest]: readonly string[], variables: Variables): Maybe {
   if (name === undefined) return from;
   return rest.reduce(member, from === variables.all ? variables.find(name) : member(from, name));
@@ -262,13 +264,13 @@ function placeOf(frame: Frame, up: number, name: string): Maybe {
 
 /** The variables of one recipient. */
 interface Variables {
-  /** All of them, under the names that they were given with. */
+  /** All variables, under the names as given. */
   readonly all: Struct;
-  /** Names count in any case, as they do in the other language. */
+  /** Case-insensitive, as in the mailchimp language. */
   find(name: string): Maybe;
 }
 
-/** Of two with one name, in any case, the last. */
+/** If a name is repeated, in any case, the last one wins. */
 export function toVariables(list: Iterable<{ readonly name: string; readonly content: MergeValue }>): Variables {
   const known = new Map<string, { readonly name: string; readonly content: MergeValue }>();
   for (const variable of list) known.set(variable.name.toLowerCase(), variable);
@@ -276,16 +278,17 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
   return frozen({ all, find: (name) => known.get(name.toLowerCase())?.content });
 }
 
-/** Work that a message may cost, for reading its templates and running them: some half a second at the worst. */
+/** Maximum work per message, for parsing and running its templates: about half a second at worst. */
 const MOST_STEPS = 1_000_000;
 
 /**
- * Work that is left. All texts of a message share one, so that many small ones cannot cost what one large one may not.
+ * The remaining work. All texts of a message share one budget, so that many small ones cannot cost more than one large
+ * one.
  */
 export interface Budget {
-  /** Throws `FaultyTemplate` when more is asked for than is left. */
+  /** Throws `FaultyTemplate` if less is left. */
   spend(steps: number): void;
-  /** How much was. */
+  /** Steps spent so far. */
   spent(): number;
 }
 

@@ -1,0 +1,84 @@
+import { expect } from 'chai';
+import type { Waiting } from '../../../src/queue/schedule/lane.ts';
+import { createSharedPosts } from '../../../src/webhooks/shared-posts.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { aDelivery, answered, refused, timedOut } from '../../support/delivery.ts';
+
+const KIB = 1024;
+
+const waiting = (more: Partial<Waiting> = {}, delivery: Partial<Waiting['delivery']> = {}): Waiting => ({
+  delivery: aDelivery('https://hooks.example/a', { size: KIB, ...delivery }),
+  attempts: 0,
+  budgetFrom: 0,
+  parked: false,
+  alone: false,
+  scheduled: false,
+  timed: false,
+  due: 0,
+  failedAt: Number.POSITIVE_INFINITY,
+  ...more,
+});
+
+describe('who shares a POST', () => {
+  const open = (events: number, batchBytes = 1024 * KIB) => {
+    const clock = createTestClock();
+    return { clock, shared: createSharedPosts({ batchBytes }, { batchEvents: () => events, clock }) };
+  };
+  const takes = (first: Waiting, next: Waiting) => open(10).shared.with(first)?.takes(next);
+
+  /** What goes alone, and why. */
+  const alone: Readonly<Record<string, Waiting>> = {
+    'has failed before': waiting({ attempts: 1 }),
+    'is parked': waiting({ parked: true }),
+    'could not be made ready with others': waiting({ alone: true }),
+    'is a batch of events': waiting({}, { kind: 'events', batch: { webhook: 'w', events: 3 } }),
+    'is of a size that is not known': waiting({}, { size: undefined }),
+    'is large': waiting({}, { size: 300 * KIB }),
+  };
+  for (const [why, one] of Object.entries(alone)) {
+    it(`is nothing that ${why}: nobody goes along with it, and it goes along with nobody`, () => {
+      expect(open(10).shared.with(one)).to.equal(undefined);
+      expect(takes(waiting(), one)).to.equal(false);
+    });
+  }
+
+  it('is fresh mail of one route', () => {
+    expect(takes(waiting(), waiting())).to.equal(true);
+    expect(takes(waiting(), waiting({}, { routeId: '1.2' }))).to.equal(false);
+  });
+
+  it('is as many as the route says, the first one counted', () => {
+    expect(open(10).shared.with(waiting())?.most).to.equal(9);
+    expect(open(1).shared.with(waiting())).to.equal(undefined);
+  });
+
+  it('is what has room: a byte of a message counts as four of JSON', () => {
+    const company = open(10, 16 * KIB).shared.with(waiting());
+    expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(true);
+    expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(false);
+    expect(company?.takes(waiting({}, { size: KIB }))).to.equal(true);
+    expect(company?.takes(waiting({}, { size: 1 }))).to.equal(false);
+  });
+
+  it('is nobody of a route for a minute after a shared POST was not taken', async () => {
+    for (const result of [answered(500), answered(413), timedOut]) {
+      const { clock, shared } = open(10);
+      shared.ended('1.1', result, false);
+      expect(shared.with(waiting())).to.equal(undefined);
+      expect(shared.with(waiting({}, { routeId: '1.2' }))).to.not.equal(undefined);
+      await clock.advance(60_000);
+      expect(shared.with(waiting())).to.not.equal(undefined);
+    }
+  });
+
+  it('is the same after one that was taken, and after one that found nobody there', () => {
+    for (const [result, delivered] of [
+      [answered(200), true],
+      [refused, false],
+    ] as const) {
+      const { shared } = open(10);
+      shared.ended('1.1', result, delivered);
+      expect(shared.with(waiting())).to.not.equal(undefined);
+    }
+  });
+});
