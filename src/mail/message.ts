@@ -224,6 +224,8 @@ const LONGEST_STRING = 256 * 1024;
 const PIECE = 64 * 1024;
 const LF = 0x0a;
 const EQUALS = 0x3d;
+const SPACE = 0x20;
+const TAB = 0x09;
 
 /** Decodes a text body; line ends become LF. */
 function decodeBody(text: EncodedText): Text {
@@ -262,15 +264,25 @@ function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buf
 }
 
 /**
- * The end of the piece that starts at `from`: after a line end, or in an overlong line, before an escape at the cut.
+ * The end of the piece that starts at `from`: after a line end, or in an overlong line where neither an escape nor
+ * blanks are cut, because blanks at the end of a piece would count as padding of a line (RFC 2045 section 6.7, rule 3).
  */
 function cutAt(bytes: Buffer, from: number): number {
   const least = from + PIECE;
   if (least >= bytes.length) return bytes.length;
   const newline = bytes.subarray(least, least + 3 * PIECE).indexOf(LF);
   if (newline !== -1) return least + newline + 1;
-  const escape = bytes.subarray(least - 2, least).indexOf(EQUALS);
-  return escape === -1 ? least : least - 2 + escape;
+  for (let cut = least; cut > least - PIECE / 2; cut--) {
+    const isInEscape = bytes.subarray(cut - 2, cut).includes(EQUALS);
+    if (!isInEscape && !isBlank(bytes[cut - 1])) return cut;
+  }
+  let cut = least;
+  while (isBlank(bytes[cut]) || isBlank(bytes[cut - 1])) cut++;
+  return cut;
+}
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === SPACE || byte === TAB;
 }
 
 function toLf(text: string): string {

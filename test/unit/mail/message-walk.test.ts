@@ -77,6 +77,7 @@ describe('the walk and the library', () => {
       'Gr=C3=BC=C3=\r\n=9Fe and \t\r\n=F0=9F=8E=89 more=20\r\n',
     ],
     ['endless quoted-printable', ['Content-Transfer-Encoding: quoted-printable'], 'Gr=C3=BC=C3=9Fe=F0=9F=8E=89'],
+    ['endless quoted-printable with blanks', ['Content-Transfer-Encoding: quoted-printable'], 'a \t=41=20\t '],
     [
       'latin1',
       ['Content-Type: text/html; charset=latin1', 'Content-Transfer-Encoding: quoted-printable'],

@@ -369,8 +369,8 @@ function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
     if (piece.kind === 'text') continue;
     const before = pieces[at - 1];
     const behind = pieces[at + 1];
-    const blanksBefore = STANDALONE.has(piece.kind) ? lineBefore(before) : undefined;
-    const blanksBehind = STANDALONE.has(piece.kind) ? lineBehind(behind) : undefined;
+    const blanksBefore = STANDALONE.has(piece.kind) ? lineBefore(before, at === 1) : undefined;
+    const blanksBehind = STANDALONE.has(piece.kind) ? lineBehind(behind, at === pieces.length - 2) : undefined;
     const alone = blanksBefore !== undefined && blanksBehind !== undefined;
     const ends = piece.trims.before && before?.kind === 'text' ? before.text.length - before.text.trimEnd().length : 0;
     const starts =
@@ -389,23 +389,24 @@ function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
 }
 
 /** Number of blanks at the end of a piece, if nothing else is on that line; else undefined. */
-function lineBefore(piece: Piece | undefined): number | undefined {
+function lineBefore(piece: Piece | undefined, isFirst: boolean): number | undefined {
   if (piece === undefined) return 0;
   if (piece.kind !== 'text') return undefined;
   const { text } = piece;
   let at = text.length;
   while (at > 0 && isBlank(text[at - 1])) at--;
-  // If the text is all blanks, it follows a tag, or is the start of the template.
-  return at > 0 && text[at - 1] === '\n' ? text.length - at : undefined;
+  // Text that is all blanks follows a tag, unless it is the start of the template.
+  return (at === 0 ? isFirst : text[at - 1] === '\n') ? text.length - at : undefined;
 }
 
 /** Number of blanks up to and including the line end; undefined if the line contains anything else. */
-function lineBehind(piece: Piece | undefined): number | undefined {
+function lineBehind(piece: Piece | undefined, isLast: boolean): number | undefined {
   if (piece === undefined) return 0;
   if (piece.kind !== 'text') return undefined;
   const { text } = piece;
   let at = 0;
   while (at < text.length && isBlank(text[at])) at++;
+  if (at === text.length) return isLast ? at : undefined;
   if (text.startsWith('\r\n', at)) return at + 2;
   return text[at] === '\n' ? at + 1 : undefined;
 }
