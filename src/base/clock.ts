@@ -1,16 +1,16 @@
 import { frozen } from './frozen.ts';
 
-/** Time as a part: tests hand in one that they move themselves. */
+/** The source of time and timers; tests pass one that they advance themselves. */
 export interface Clock {
   /** Wall time in milliseconds since 1970, for what is stored or shown. It may jump. */
   now(): number;
-  /** Milliseconds that only ever grow, for deadlines and intervals. */
+  /** Monotonic time in milliseconds, for deadlines and intervals. */
   monotonic(): number;
-  /** Runs `fn` once after `ms` milliseconds; the answer cancels it. */
+  /** Runs `fn` once after `ms` milliseconds; returns a function that cancels it. */
   after(ms: number, fn: () => void): () => void;
 }
 
-/** The clock of the machine. Its timers do not keep the process alive. */
+/** The system clock. Its timers do not keep the process alive. */
 export const systemClock: Clock = Object.freeze({
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -21,23 +21,21 @@ export const systemClock: Clock = Object.freeze({
   },
 });
 
-/** Prints a time as the API shows it: `YYYY-MM-DD HH:MM:SS` in UTC. */
+/** Formats a time as in the API: `YYYY-MM-DD HH:MM:SS` in UTC. */
 export function toTimestamp(date: Date): string {
   return date.toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/**
- * Clocks of hosts agree to within this, in milliseconds. A time from beyond it was written by a clock that was wrong.
- */
+/** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
 export const AGREE_MS = 60_000;
 
-/** Waiting that ends early when everything ends. */
+/** Waits that can all be ended early. */
 export interface Pauses {
   wait(ms: number): Promise<void>;
   end(): void;
 }
 
-/** Pauses on a clock. */
+/** Creates pauses; after `end`, every wait resolves immediately. */
 export function createPauses(clock: Clock): Pauses {
   const waiting = new Set<() => void>();
   let ended = false;

@@ -1,6 +1,6 @@
 /**
- * A part made of functions, which nobody can change from outside. Unlike with `Object.freeze`, TypeScript reads the
- * parameters of its functions from the interface that the part is returned as.
+ * Freezes a part. Unlike with `Object.freeze`, TypeScript infers the parameter types of its functions from the return
+ * type of the caller.
  */
 export function frozen<T extends object>(part: T): Readonly<T> {
   return Object.freeze(part);

@@ -6,7 +6,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** Text as HTML: it can stand in an element and in an attribute with quotes of either kind. */
+/** Escapes text for HTML, in elements and in attributes with quotes of either kind. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
 }

@@ -2,9 +2,9 @@ import { hash, randomBytes, randomFillSync } from 'node:crypto';
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
-/** Everything that is chosen at random comes from here, so that tests can choose it. */
+/** The source of all random values, so that tests can choose them. */
 export interface Ids {
-  /** A message id: 26 characters that sort by time (48 bits of time, 80 of chance; the form of a ULID). */
+  /** A message id: 26 characters that sort by time (48 bits of time, 80 random bits, as in a ULID). */
   message(): string;
   /** A key or token of 22 URL-safe characters, 128 random bits (an API key, an account id). */
   key(): string;
@@ -25,7 +25,7 @@ function crockford(value: number, length: number): string {
   return text;
 }
 
-/** Hands out random bytes from a block: asking the machine for ten bytes costs as much as asking for four thousand. */
+/** Returns random bytes from a buffered block: a request for ten bytes costs as much as one for four thousand. */
 function createPool(size = 4096): (count: number) => Buffer {
   const block = Buffer.alloc(size);
   let used = size;
@@ -39,7 +39,7 @@ function createPool(size = 4096): (count: number) => Buffer {
   };
 }
 
-/** Ids from the random source of the machine. */
+/** Creates ids from the system's random source. */
 export function createIds(clock: Clock): Ids {
   const random = createPool();
   return frozen({
@@ -48,7 +48,7 @@ export function createIds(clock: Clock): Ids {
       return crockford(clock.now(), 10) + crockford(chance.readUIntBE(0, 5), 8) + crockford(chance.readUIntBE(5, 5), 8);
     },
     key() {
-      // On a command line a leading dash would make it an option; one key in 64 is drawn again.
+      // A leading dash would make it an option on a command line; one key in 64 is drawn again.
       let key = '-';
       while (key.startsWith('-')) key = randomBytes(16).toString('base64url');
       return key;
@@ -60,8 +60,8 @@ export function createIds(clock: Clock): Ids {
 
 /**
  * The id of a delivery: the message id and a hash of (message, route, recipient).
- * It can be computed again after a crash and stays the same over all attempts and replays,
- * so a receiver can tell a repeat by it (`webhook-id`). It sorts as its message does.
+ * It can be recomputed after a crash and stays the same across attempts and replays, so receivers can use it to detect
+ * duplicates (`webhook-id`). It sorts like its message id.
  */
 export function deliveryId(messageId: string, routeId: string, recipient: string): string {
   const digest = hash('sha256', `${messageId}\0${routeId}\0${recipient}`, 'base64url');
@@ -69,8 +69,8 @@ export function deliveryId(messageId: string, routeId: string, recipient: string
 }
 
 /**
- * The id of a POST that several deliveries share, made of theirs: the same ones in the same order have the same id, also
- * when they go out again after a crash. It says how many they are.
+ * The id of a POST with several deliveries, with their number and a hash of their ids: the same deliveries in the same
+ * order have the same id, even if they are posted again after a crash.
  */
 export function sharedPostId(deliveryIds: readonly string[]): string {
   return `batch-${deliveryIds.length}-${hash('sha256', deliveryIds.join('\0'), 'base64url').slice(0, 20)}`;

@@ -2,8 +2,8 @@ import { writeSync } from 'node:fs';
 import { frozen } from './frozen.ts';
 
 /**
- * Every line of the log has one of these names in its first field, `event`.
- * The list is closed, so that an operator can write alerts against it (docs/operations.md).
+ * All log events: the first field of each line, `event`, is one of these.
+ * The list is closed, so that operators can base alerts on it (docs/operations.md).
  */
 export const EVENTS = [
   // the process
@@ -16,7 +16,7 @@ export const EVENTS = [
   'daemon.note',
   'daemon.clock',
   'daemon.fault',
-  // mail coming in
+  // inbound mail
   'smtp.listening',
   'smtp.session',
   'smtp.refused',
@@ -28,7 +28,7 @@ export const EVENTS = [
   'message.accepted',
   'message.refused',
   'message.parse_failed',
-  // mail that accounts send
+  // mail submitted by accounts
   'message.submitted',
   'message.unrecorded',
   'message.fault',
@@ -38,7 +38,7 @@ export const EVENTS = [
   'spool.full',
   'spool.room',
   'spool.purged',
-  // webhooks going out
+  // webhook deliveries
   'delivery.delivered',
   'delivery.deferred',
   'delivery.failed',
@@ -50,22 +50,22 @@ export const EVENTS = [
   'endpoint.resumed',
   'endpoint.unverified',
   'worker.ended',
-  // whose an inbound domain is
+  // ownership of inbound domains
   'domain.taken',
   'domain.reserved',
-  // events on their way from the store to the queue
+  // events moved from the store to the queue
   'event.unsent',
   'event.fault',
-  // mail that came back, opens and clicks
+  // returned mail, opens and clicks
   'return.handled',
   'visit.lost',
-  // keys that sign mail
+  // DKIM keys
   'dkim.rotated',
   // mail to the operator
   'postmaster.kept',
-  // reports that senders asked for
+  // reports requested by senders
   'report.lost',
-  // mail of our own
+  // notices: mail of our own
   'notice.sent',
   'notice.deferred',
   'notice.failed',
@@ -103,7 +103,7 @@ export const EVENTS = [
 export type EventName = (typeof EVENTS)[number];
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** The log: one call is one line, and one line is one thing that happened. */
+/** The log: each call writes one line, for one event. */
 export interface Log {
   info(event: EventName, fields?: Fields): void;
   warn(event: EventName, fields?: Fields): void;
@@ -116,9 +116,9 @@ type Level = (typeof LEVELS)[number];
 type WriteLine = (line: string) => void;
 
 /**
- * A log of JSON lines on standard output (or on `write`, for tests): `event`, `level`, `time`, then the fields. Nothing
- * below `level` is written; `silent` writes nothing at all. Lines are written within some milliseconds; warnings,
- * errors and what the process says of itself, at once.
+ * Creates a log of JSON lines on standard output (or `write`, for tests): `event`, `level`, `time`, then the fields.
+ * Levels below `level` are discarded; `silent` writes nothing at all. Lines are buffered for some milliseconds;
+ * warnings, errors and `daemon.*` events are written immediately.
  */
 export function createLog(level: string, write: WriteLine = createOutput()): Log {
   const timeOf = createStamp();
@@ -129,7 +129,7 @@ export function createLog(level: string, write: WriteLine = createOutput()): Log
   });
 }
 
-/** A function for each level; those below `level` do nothing. */
+/** Creates a function for each level; those below `level` do nothing. */
 function createLevels(level: string, line: (name: Level, event: EventName, fields: Fields) => void): Log {
   const at = (name: Level) => {
     if (!LEVELS.slice(0, LEVELS.indexOf(name) + 1).some((one) => one === level)) return () => {};
@@ -145,11 +145,11 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 /** Makes text from outside safe for a terminal: no control or bidi characters, at most 256 characters. */
 export function printable(text: string): string {
   const cut = text.length > LONGEST ? text.slice(0, LONGEST) + '…' : text;
-  if (PLAIN.test(cut)) return cut; // nearly all of it is, and this test is much the cheaper one
+  if (PLAIN.test(cut)) return cut; // the common case, and a much cheaper test
   return cut.replace(UNPRINTABLE, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
 }
 
-/** The fields of a line as they are written: no API keys, texts made printable, errors taken apart. */
+/** The fields of a line as written: without API keys, strings made printable, errors split into message and stack. */
 function* shown(fields: Fields): Generator<readonly [field: string, value: unknown]> {
   for (const field of Object.keys(fields)) {
     const value = fields[field];
@@ -168,10 +168,10 @@ function faultOf(error: Error): Fault {
   return { message: printable(error.message), stack: stack.map((line) => line.trim()) };
 }
 
-/** Text that JSON writes as it is; nearly every value is such a text, and to look costs less than to escape. */
+/** Text that needs no escaping in JSON; nearly all values match, and the test is cheaper than escaping. */
 const VERBATIM = /^[ !#-[\]-~]*$/;
 
-/** A log never throws: what JSON cannot say (a circle, a BigInt) is named as such. */
+/** Serializes a value; never throws: values that JSON cannot represent (a circle, a BigInt) are replaced by a note. */
 function toJson(value: unknown): string {
   if (typeof value === 'string' && VERBATIM.test(value)) return `"${value}"`;
   try {
@@ -181,7 +181,7 @@ function toJson(value: unknown): string {
   }
 }
 
-/** The time of a line; several lines of one millisecond share the making of it. */
+/** Creates a function that formats the current time, once per millisecond. */
 function createStamp(): () => string {
   let last = 0;
   let text = '';
@@ -193,7 +193,7 @@ function createStamp(): () => string {
   };
 }
 
-/** SGR parameters (ECMA-48): what stands out is what a person looks for. */
+/** SGR parameters (ECMA-48). */
 const COLOURS: Readonly<Record<Level | 'dim' | 'bold', string>> = {
   debug: '2',
   info: '32',
@@ -207,7 +207,7 @@ const EVENT_WIDTH = 22;
 /** Text that needs no quotes beside other fields. */
 const UNQUOTED = /^[^\s"=]+$/;
 
-/** The same lines for a person at a terminal: local time, level, event in words, and the fields as name=value. */
+/** Creates a log for terminals: local time, level, event in words, and the fields as name=value. */
 export function createTerminalLog(
   level: string,
   colour: boolean,
@@ -245,23 +245,23 @@ function timeOfDay(now: Date): string {
   return [now.getHours(), now.getMinutes(), now.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
 }
 
-/** What a person has to know of at once, and what may be the last line. */
+/** Lines that are written immediately: they matter now, or may be the last one. */
 const URGENT = /^\{"event":"daemon\.|"level":"(?:warn|error)"/;
-/** Enough for the lines of one busy turn of the loop; more is written at once. */
+/** Buffer size, enough for one busy turn of the event loop; a full buffer is written immediately. */
 const OUTPUT_BYTES = 8 * 1024;
-/** How long a line waits for others at most. */
+/** The longest time that a line is buffered, in milliseconds. */
 const OUTPUT_MS = 10;
-/** How often, and after how many milliseconds, a reader that is behind is tried again. */
+/** Number and interval (milliseconds) of retries while the reader is behind (EAGAIN). */
 const TRIES = 100;
 const TRY_MS = 10;
 
-/** Writes bytes and answers how many, or throws what the system says. */
+/** Writes bytes and returns how many were written, or throws the system error. */
 type Write = (bytes: Uint8Array) => number;
 
 /**
- * Lines on standard output, written every few milliseconds: a system call for every line cost 5% of the main thread
- * under load, one for every turn of the loop about 3%. Mail goes before its log: lines that cannot be written, because
- * nobody reads them any more or because their disk is full, are given up, and the next ones are tried anew.
+ * Creates a buffered writer to standard output: a system call per line cost 5% of the main thread under load, one per
+ * turn of the event loop about 3%. Mail takes precedence over its log: lines that cannot be written (closed pipe, full
+ * disk) are discarded, and later ones are tried again.
  */
 export function createOutput(
   write: Write = (bytes) => writeSync(1, bytes),
@@ -269,16 +269,16 @@ export function createOutput(
 ): WriteLine {
   let text = '';
   let waiting = false;
-  let torn = false;
-  const put = createPatience(write);
+  let truncated = false;
+  const put = createRetryingWrite(write);
 
   const flush = () => {
     waiting = false;
-    const bytes = Buffer.from(torn ? `\n${text}` : text);
+    const bytes = Buffer.from(truncated ? `\n${text}` : text);
     text = '';
     const written = put(bytes);
-    // A line that was cut must not run into the next.
-    if (written > 0) torn = written < bytes.byteLength && bytes[written - 1] !== 0x0a;
+    // A truncated line must not run into the next.
+    if (written > 0) truncated = written < bytes.byteLength && bytes[written - 1] !== 0x0a;
   };
   return (line) => {
     text += line;
@@ -289,14 +289,14 @@ export function createOutput(
 }
 
 /**
- * Writes all bytes it can and answers how many. A reader that is behind is waited for a second, and then not again
- * until it reads.
+ * Creates a function that writes as many bytes as it can and returns their number. It waits up to a second for a reader
+ * that is behind, and then not again until that has caught up.
  */
-function createPatience(write: Write): (bytes: Uint8Array) => number {
-  let patient = true;
+function createRetryingWrite(write: Write): (bytes: Uint8Array) => number {
+  let retrying = true;
   return (bytes) => {
     let at = 0;
-    let tries = patient ? TRIES : 1;
+    let tries = retrying ? TRIES : 1;
     while (at < bytes.byteLength && tries > 0) {
       try {
         at += write(bytes.subarray(at));
@@ -305,7 +305,7 @@ function createPatience(write: Write): (bytes: Uint8Array) => number {
         if (tries > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TRY_MS);
       }
     }
-    patient = at === bytes.byteLength;
+    retrying = at === bytes.byteLength;
     return at;
   };
 }

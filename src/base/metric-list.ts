@@ -1,34 +1,34 @@
-/** What a metric is: the name is its key in `METRICS`. */
+/** The declaration of a metric; its name is the key in `METRICS`. */
 export interface MetricDeclaration {
   readonly kind: 'counter' | 'gauge' | 'histogram';
   /** One sentence, with the unit where the name has none. */
   readonly help: string;
-  /** Each label with where its values come from. */
+  /** Each label, with the source of its values. */
   readonly labels?: Readonly<Record<string, string>>;
   /** Upper bounds, ascending. */
   readonly buckets?: readonly number[];
-  /** Counted in threads too: then every value that a label may have stands here. */
+  /** Set if threads count it too: all possible values of each label. */
   readonly threads?: Readonly<Record<string, readonly string[]>>;
 }
 
 const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
-// What `KINDS` in src/queue/delivery.ts says; docs/metrics.md has it written out.
+// Placeholders, filled in docs/metrics.md from `KINDS` in src/queue/delivery.ts.
 const CLASS = '{kinds}';
 const ENDPOINT = '{endpoints}';
 
-/** Milliseconds to half a minute, as posts and look-ups take. */
+/** Milliseconds to half a minute, for posts and lookups. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
-/** What a disk or a database takes. */
+/** For disk and database operations. */
 const SHORT = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
 const BYTES = [1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864];
 const FEW = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /**
- * Every metric of Postern. Names and labels are stable: dashboards and alerts are written against them. The list is
- * closed, and what is not in it cannot be counted; docs/metrics.md is written from it.
+ * All metrics of Postern. Names and labels are stable: dashboards and alerts depend on them. The list is closed, and
+ * docs/metrics.md is generated from it.
  */
 export const METRICS = {
-  // mail coming in
+  // inbound mail
   postern_smtp_sessions_total: { kind: 'counter', help: 'SMTP sessions opened.', labels: { listener: LISTENER } },
   postern_smtp_sessions_active: { kind: 'gauge', help: 'SMTP sessions open now.', labels: { listener: LISTENER } },
   postern_smtp_tls_sessions_total: {
@@ -43,7 +43,7 @@ export const METRICS = {
   },
   postern_smtp_threads_died_total: {
     kind: 'counter',
-    help: 'Threads with SMTP sessions that died; another one took the place of each.',
+    help: 'SMTP session threads that died and were replaced.',
   },
   postern_smtp_logins_total: {
     kind: 'counter',
@@ -57,7 +57,7 @@ export const METRICS = {
   },
   postern_accept_delay_seconds: {
     kind: 'histogram',
-    help: 'Back pressure: how long replies to accepted inbound messages were held back because more came in than was delivered; of those that were.',
+    help: 'Back pressure: delay of replies to accepted inbound messages, in seconds; only delayed replies are counted.',
     buckets: SECONDS,
   },
   postern_message_bytes: {
@@ -85,7 +85,7 @@ export const METRICS = {
   // the queue
   postern_spool_deliveries: {
     kind: 'gauge',
-    help: 'Deliveries in the queue of this host. In a very large queue, all states but waiting are recounted only now and then.',
+    help: 'Deliveries in the queue of this host. In a very large queue, states other than waiting are recounted less often.',
     labels: { state: 'waiting, delivered, dead, dropped' },
   },
   postern_spool_waiting: {
@@ -133,7 +133,7 @@ export const METRICS = {
   },
   postern_batched_deliveries_total: {
     kind: 'counter',
-    help: 'Deliveries attempted in a POST with others (batch_events of a route).',
+    help: 'Deliveries attempted in one POST with others (batch_events of a route).',
   },
   postern_attempts_in_flight: {
     kind: 'gauge',
@@ -147,11 +147,11 @@ export const METRICS = {
   },
   postern_deliveries_behind: {
     kind: 'gauge',
-    help: 'Inbound deliveries that wait for Postern itself to prepare them, and not for an endpoint.',
+    help: 'Inbound deliveries that are waiting for Postern to prepare them, not for an endpoint.',
   },
   postern_endpoint_places: {
     kind: 'gauge',
-    help: 'Attempts that may be on their way to endpoints at one time, as each has shown that it can take; of those with work lately, in total.',
+    help: 'Maximum concurrent attempts, summed over the endpoints with recent work; the limit of each adapts to its capacity.',
     labels: { endpoint: ENDPOINT },
   },
   postern_endpoints: {
@@ -160,7 +160,7 @@ export const METRICS = {
     labels: { endpoint: ENDPOINT, state: 'closed, open, half_open, paused' },
   },
 
-  // mail going out
+  // outbound mail
   postern_submissions_total: {
     kind: 'counter',
     help: 'Outbound messages accepted from accounts.',
@@ -273,5 +273,5 @@ export const METRICS = {
   },
 } as const satisfies Record<`postern_${string}`, MetricDeclaration>;
 
-/** A metric as the list has it, whatever its name. */
+/** All metrics, typed without their names. */
 export const DECLARED: readonly (readonly [name: string, declared: MetricDeclaration])[] = Object.entries(METRICS);

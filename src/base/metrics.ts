@@ -16,7 +16,7 @@ type LabelArguments<N extends Names> = (typeof METRICS)[N] extends { readonly la
 
 /** A number that only grows. */
 export interface Counter {
-  /** One more when no amount is said. */
+  /** Adds `amount`, by default 1. */
   add(amount?: number): void;
 }
 
@@ -25,27 +25,27 @@ export interface Histogram {
   observe(value: number): void;
 }
 
-/** What a gauge shows: one number, or one for each set of labels; undefined when nothing is known. */
+/** The value of a gauge: one number, or one for each label set; undefined if unknown. */
 export type Reading<N extends Names> = number | undefined | readonly (readonly [labels: Labels<N>, value: number])[];
 
 /**
- * The numbers of a part, for operators. A part asks for its counters and histograms once and keeps them: to add is then
- * as cheap as adding to a variable. Gauges are read when somebody looks.
+ * The metrics that parts update. A part creates its counters and histograms once and keeps them; adding is then as
+ * cheap as adding to a variable. Gauges are read at each scrape.
  *
- * A value of a label comes from a closed list, never from a client: no address, no URL, no name that a sender chose.
+ * Label values come from a closed list, never from a client: no address, no URL, no name chosen by a sender.
  */
 export interface Metrics {
   counter<N extends MetricName<'counter'>>(name: N, ...labels: LabelArguments<N>): Counter;
   histogram<N extends MetricName<'histogram'>>(name: N, ...labels: LabelArguments<N>): Histogram;
-  /** `read` is called at each scrape, under its deadline. Several may show the same gauge with labels of their own. */
+  /** `read` is called at each scrape, with its deadline. Several parts may report one gauge with different labels. */
   gauge<N extends MetricName<'gauge'>>(name: N, read: () => Reading<N> | Promise<Reading<N>>): void;
-  /** Memory that a thread of ours adds to (`createThreadMetrics`); what is in it counts with everything else. */
+  /** Allocates memory for the counts of a thread (`createThreadMetrics`); they are added to the others. */
   share(): SharedArrayBuffer;
 }
 
 const NOTHING: Counter & Histogram = Object.freeze({ add() {}, observe() {} });
 
-/** For parts whose numbers nobody looks at. */
+/** Metrics that are discarded. */
 export const NO_METRICS: Metrics = Object.freeze({
   counter: () => NOTHING,
   histogram: () => NOTHING,
@@ -53,15 +53,12 @@ export const NO_METRICS: Metrics = Object.freeze({
   share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
 });
 
-/**
- * How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for
- * what is above, one for the sum.
- */
+/** Number of cells per label set: a histogram has one per bucket, one for larger values, one for the sum. */
 export function widthOf({ buckets }: MetricDeclaration): number {
   return buckets ? buckets.length + 2 : 1;
 }
 
-/** A counter in the cell `at`. */
+/** A counter stored in the cell `at`. */
 export function counterIn(cells: Float64Array, at: number): Counter {
   return {
     add(amount = 1) {
@@ -70,7 +67,7 @@ export function counterIn(cells: Float64Array, at: number): Counter {
   };
 }
 
-/** A histogram in the cells from `at` on. */
+/** A histogram stored in the cells from `at` on. */
 export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]): Histogram {
   const { length } = buckets;
   return {
@@ -83,14 +80,14 @@ export function histogramIn(cells: Float64Array, at: number, buckets: readonly n
   };
 }
 
-/** Where in the memory of a thread a metric with these labels has its cells. */
+/** The first cell of a label set of a metric in the memory of a thread. */
 interface Place {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly at: number;
 }
 
-/** The same on both sides, because it follows from the declarations. */
+/** The layout of the shared memory. It is derived from the declarations, so both threads compute the same. */
 export function placesInThreads(): { readonly places: readonly Place[]; readonly cells: number } {
   const places: Place[] = [];
   let cells = 0;
@@ -113,7 +110,7 @@ function combinations(
   );
 }
 
-/** Tells sets of labels apart, in whatever order they were written. */
+/** A key for a label set that does not depend on the order of the labels. */
 export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
   return Object.keys(labels)
     .sort()
@@ -122,8 +119,8 @@ export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
 }
 
 /**
- * What a thread counts with: plain numbers in memory that it shares, so that no message carries them. What is not
- * declared for threads is not counted.
+ * Creates the metrics of a thread: plain numbers in shared memory, so that no messages are needed. Metrics that are not
+ * declared for threads are discarded.
  */
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);

@@ -4,44 +4,41 @@ import { frozen } from './frozen.ts';
 import { DECLARED, type METRICS, type MetricDeclaration } from './metric-list.ts';
 import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Reading, widthOf } from './metrics.ts';
 
-/** The numbers as Prometheus reads them. */
+/** The metrics in the Prometheus text format. */
 export interface Exposition {
   readonly contentType: string;
   /**
-   * Everything, as text. Never rejects, and never takes much longer than `SCRAPE_MS`: what cannot be read in time is
-   * left out and named.
+   * Returns all metrics as text. Never rejects, and never takes much longer than `SCRAPE_MS`: metrics that cannot be
+   * read in time are left out and listed in `postern_scrape_missing`.
    */
   text(): Promise<string>;
 }
 
-/** How long a scrape waits for a part. Prometheus gives up after 10 s as it comes. */
+/** How long a scrape waits for a gauge. The default scrape timeout of Prometheus is 10 s. */
 export const SCRAPE_MS = 2000;
-/**
- * Sets of labels of one metric. No list of values is nearly as long; it is the last guard against one that is not
- * closed.
- */
+/** Most label sets per metric. No closed list is nearly as long; this is a last guard against an open one. */
 const MOST_SETS = 2000;
 
 type AnyLabels = Readonly<Record<string, string>>;
 type Value = readonly [labels: AnyLabels, cells: Float64Array, at: number];
 type Reader = () => Reading<keyof typeof METRICS> | Promise<Reading<keyof typeof METRICS>>;
 
-/** One metric with its sets of labels. */
+/** One metric with its label sets. */
 interface Family {
   readonly name: string;
   readonly declared: MetricDeclaration;
   readonly sets: Map<string, Value>;
   readonly readers: Reader[];
-  /** What the gauge showed in this scrape. */
+  /** The values of the gauge in this scrape. */
   readings: (readonly [AnyLabels, number])[];
 }
 
 /**
- * The one file that knows prom-client. Its own counters look their labels up at every step, which costs a microsecond;
- * so numbers are kept in plain cells here and in the memory of our threads. At a scrape they are handed to prom-client
- * as it takes the numbers of cluster workers (`AggregatorRegistry.aggregate`): it adds up what has the same labels and
- * writes the text. `ofProcess`: with its figures of the process under their usual names, which watch the loop and the
- * garbage collector from then on.
+ * Creates the metrics of a process. Only this file uses prom-client. Its own counters look up their labels on each
+ * increment, which costs a microsecond, so values are kept in plain cells here and in memory shared with our threads.
+ * A scrape passes them to prom-client as if from cluster workers (`AggregatorRegistry.aggregate`), which adds up values
+ * with the same labels and writes the text. `ofProcess` adds prom-client's default metrics of the process, which
+ * observe the event loop and the garbage collector from then on.
  */
 export function createPrometheus(
   deps: { readonly clock: Clock },
@@ -97,7 +94,7 @@ export function createPrometheus(
       return memory;
     },
     contentType: ofProcess.contentType,
-    // Two that look at one time see the same.
+    // Concurrent scrapes share one result.
     text: () =>
       (running ??= scrape().finally(() => {
         running = undefined;
@@ -105,14 +102,14 @@ export function createPrometheus(
   });
 }
 
-/** A counter without labels is there from the start, as 0. */
+/** Creates the state of a metric. A counter without labels exists from the start, as 0. */
 function createFamily(name: string, declared: MetricDeclaration): Family {
   const sets = new Map<string, Value>();
   if (declared.kind === 'counter' && !declared.labels) sets.set(keyOf(), [{}, new Float64Array(widthOf(declared)), 0]);
   return { name, declared, sets, readers: [], readings: [] };
 }
 
-/** Reads every gauge anew; answers the names of those that could not be read. */
+/** Reads every gauge; returns the names of those that could not be read. */
 async function readGauges(families: readonly Family[], clock: Clock): Promise<string[]> {
   const missing: string[] = [];
   await Promise.all(
@@ -127,7 +124,7 @@ async function readGauges(families: readonly Family[], clock: Clock): Promise<st
   return missing;
 }
 
-/** The reading of a part, or `missing` when it failed or took too long. */
+/** Reads a gauge; resolves with `missing` if that fails or takes too long. */
 function inTime(read: Reader, clock: Clock): Promise<Awaited<ReturnType<Reader>> | 'missing'> {
   return new Promise((resolve) => {
     const cancel = clock.after(SCRAPE_MS, () => resolve('missing'));
@@ -143,7 +140,7 @@ function toReadings(reading: Awaited<ReturnType<typeof inTime>>): Family['readin
   return typeof reading === 'number' ? [[{}, reading]] : [...reading];
 }
 
-/** A metric in the form that `getMetricsAsJSON` of prom-client has. */
+/** A metric in the format of prom-client's `getMetricsAsJSON`. */
 function toJson({ name, declared, sets, readings }: Family, inThreads: Iterable<Value>) {
   const { kind, help, buckets = [] } = declared;
   const header = { name, help, type: kind, aggregator: kind === 'gauge' ? 'first' : 'sum' };
@@ -158,7 +155,7 @@ function toJson({ name, declared, sets, readings }: Family, inThreads: Iterable<
   };
 }
 
-/** The lines of a histogram: how many values are up to each bound, their sum and their number. */
+/** The lines of a histogram: the cumulative count of each bucket, the sum and the count. */
 function toLines(name: string, [labels, cells, at]: Value, buckets: readonly number[]) {
   let count = 0;
   const upTo = (i: number) => (count += cells[at + i] ?? 0);

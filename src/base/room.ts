@@ -3,42 +3,39 @@ import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
-/** Bytes of a disk: all, and those that we may still use. */
+/** Size and available space of a disk, in bytes. */
 interface Disk {
   readonly total: number;
   readonly free: number;
 }
 
-/** Free space that is left alone: the largest of the three. */
+/** The minimum free space: the largest of the three. */
 export interface RoomSettings {
   readonly minFreePercent: number;
   readonly minFreeBytes: number;
-  /** Three messages of this size are always left. */
+  /** Room for three messages of this size is always kept. */
   readonly maxMessageBytes: number;
 }
 
-/** Whether a disk has room for what is new. */
+/** Whether a disk has room for new data. */
 export interface Room {
   has(): boolean;
-  /** The disk as it was last seen. */
+  /** The result of the last check. */
   disk(): Disk | undefined;
-  /** Looks now, and once a second from then on. */
+  /** Checks now, and once a second from then on. */
   start(): Promise<void>;
   stop(): void;
 }
 
 const LOOK_MS = 1000;
 
-/** The disk that a folder is on. */
+/** Reads size and available space of the disk that holds a folder. */
 export async function lookAtDisk(folder: string): Promise<Disk> {
   const { blocks, bavail, bsize } = await statfs(folder);
   return { total: blocks * bsize, free: bavail * bsize };
 }
 
-/**
- * Watches free disk for the spool or the store; `look` asks the system. Each change is logged once, under the name of
- * whose it is.
- */
+/** Watches the free disk space of the spool or the store. Each change is logged once, as an event of `name`. */
 export function createRoom(
   name: 'spool' | 'store',
   settings: RoomSettings,
@@ -86,28 +83,28 @@ export function createRoom(
 }
 
 /**
- * Frees memory that is the chunk's alone and that nobody reads any more. The collector of garbage does not see how much
- * hangs on a chunk of a socket: it lets them pile up, and then marks the whole heap for every 64 MB of them.
+ * Frees the memory of a chunk that is no longer used, if the chunk is all of its buffer. The garbage collector does not
+ * count the external memory of socket chunks: it lets them pile up and then marks the whole heap for every 64 MB.
  */
 export function giveBack(chunk: Uint8Array): void {
   if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
 }
 
 /**
- * Frees the memory of bytes whose owner has no more use for them, unless they are a piece of a slab. They have no length
- * afterwards, and nothing can be made of them: who uses what is not his any more throws.
+ * Frees the memory of bytes that are no longer used, unless they are part of a slab. Their length is 0 afterwards, and
+ * creating a view of their buffer throws.
  */
 export function free(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);
 }
 
-/** The final dot of a message and a command or two behind it. */
+/** Enough for the final dot of a message and a command or two after it. */
 const MOST_SPARE = 1024;
 
 /**
- * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread
- * copies all of it, which may be a slab that is shared with others.
+ * Whether bytes make up nearly all of their buffer. Keeping a view keeps the whole buffer in memory, and posting one to
+ * a thread copies all of it; the buffer may be a slab that is shared with others.
  */
 export function isTight(bytes: Uint8Array): boolean {
   return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;

@@ -2,74 +2,62 @@ import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
 const MINUTE = 60_000;
-/** A difference between wall time and running time that is a jump and no drift. */
+/** A larger difference between wall time and running time is a jump, not drift. */
 const JUMP = MINUTE;
-// After a start or a jump the clock may still be set again (NTP), and an endpoint may need as long to come back as we
-// did.
+// After a start or a jump, NTP may still correct the clock, and endpoints may need as long to recover as we did.
 const UNSURE = 10 * MINUTE;
-/**
- * A clock that is this far from what the last process saw was set, or we were away for long: a person should know
- * which.
- */
+/** A larger difference from the time the last process saw means a wrong clock or a long downtime; it is logged. */
 const ODD = 24 * 60 * MINUTE;
-/** For so long such a clock must run before anything ends by it. */
+/** How long expiry is suspended after that. */
 const DOUBT = 60 * MINUTE;
-/** More than a host is stopped in the days that something waits. */
+/** More than the number of restarts and jumps during the days that a delivery may wait. */
 const MOST_SKIPS = 64;
 
-/** Time that the wall clock shows and in which we did not run: it jumped, or we were not there. */
+/** A forward jump of the wall clock, or a time in which the process did not run. */
 interface Skip {
-  /** What has an older wall time was there before it. */
+  /** The wall time before it: it applies to everything older. */
   readonly at: number;
   readonly by: number;
 }
 
-/** What a start has to know of the process before it. */
+/** What one process saves for the next. */
 export interface TimeMemory {
-  /** The wall time, when it was last believed. */
+  /** The wall time when it was last trusted. */
   readonly seen: number;
   readonly skips: readonly Skip[];
 }
 
-/** How long deliveries have been tried, whatever the wall clock does meanwhile. */
+/** The age of deliveries, corrected for jumps of the wall clock. */
 export interface RunningTime {
-  /**
-   * Milliseconds since `from` (milliseconds since 1970), without the time that the clock jumped over and long pauses
-   * between two processes.
-   */
+  /** Milliseconds since `from` (milliseconds since 1970), without clock jumps and long pauses between two processes. */
   age(from: number): number;
   /**
-   * Whether ten minutes have passed since the start and since the last jump, and the clock is not in doubt: before that
-   * nothing is given up for its age.
+   * Whether ten minutes have passed since the start and the last jump, and the clock is not in doubt. Until then,
+   * nothing is given up because of its age.
    */
   sure(): boolean;
-  /**
-   * False for an hour after a start whose clock is more than a day from what was last seen: nothing is forgotten by it.
-   */
+  /** False for an hour after a start at which the clock differed by more than a day; nothing is purged until then. */
   believed(): boolean;
-  /** How far the clock was from what was last seen when we started, in milliseconds; 0 when that gives no doubt. */
+  /** The difference of the clock from the last time seen, at the start, in milliseconds; 0 if at most a day. */
   readonly odd: number;
-  /**
-   * What to keep for the next start; undefined while the clock is not to be relied on, when what was kept before stays.
-   */
+  /** What to save for the next start; undefined while the clock is not trusted (keep the previous value then). */
   memory(): TimeMemory | undefined;
 }
 
 /**
- * Watches the wall clock against the one that only grows. A clock that jumps three days ahead (or a machine that slept
- * for three days) must not use up the time of everything that waits, so jumps forward are taken out of the age of what
- * was there before, and so is the time between two processes, which nobody can tell from a clock that is wrong at the
- * start. A jump back takes off what jumps forward added; beyond that it makes ages shorter: then things are tried
- * longer, and nothing is lost.
+ * Compares the wall clock with the monotonic clock. A clock that jumps three days ahead (or a machine that slept for
+ * three days) must not make waiting deliveries expire, so forward jumps are subtracted from the age of everything
+ * older. So is the time between two processes, which cannot be told from a wrong clock at the start. A backward jump
+ * first cancels forward jumps; beyond that, ages become shorter: deliveries are tried longer, and nothing is lost.
  */
 export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime {
   let wall = clock.now();
   let steady = clock.monotonic();
   let unsureUntil = steady + UNSURE;
-  const away = kept ? wall - kept.seen : 0;
-  const odd = Math.abs(away) > ODD ? away : 0;
-  // All that is there was there before.
-  let skips = kept ? withJump(kept.skips, wall, Math.abs(away) > UNSURE ? away : 0) : [];
+  const gap = kept ? wall - kept.seen : 0;
+  const odd = Math.abs(gap) > ODD ? gap : 0;
+  // At the start, every delivery is older than the pause.
+  let skips = kept ? withJump(kept.skips, wall, Math.abs(gap) > UNSURE ? gap : 0) : [];
   const doubtUntil = odd === 0 ? Number.NEGATIVE_INFINITY : steady + DOUBT;
 
   function look(): void {
@@ -102,7 +90,7 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime 
   });
 }
 
-/** The skips after the clock jumped; what it goes back is taken off the newest ones. */
+/** Adds a jump to the skips; a backward jump is subtracted from the newest ones. */
 function withJump(skips: readonly Skip[], at: number, by: number): readonly Skip[] {
   if (by > 0) return [...skips, { at, by }].slice(-MOST_SKIPS);
   const newest = skips.at(-1);
@@ -112,7 +100,7 @@ function withJump(skips: readonly Skip[], at: number, by: number): readonly Skip
   return rest > 0 ? [...before, { at: newest.at, by: rest }] : withJump(before, at, rest);
 }
 
-/** Reads what was kept; undefined when it makes no sense. */
+/** Parses a saved `TimeMemory`; undefined if it is malformed. */
 export function readTimeMemory(text: string): TimeMemory | undefined {
   try {
     const kept: unknown = JSON.parse(text);

@@ -1,33 +1,30 @@
 import { z } from 'zod';
 
-/** What a person reads when a required text is there but empty. */
+/** The error text for a required value that is missing or empty. */
 export const PLEASE_ENTER = 'Please enter a value';
 
-/** A text of at least one and at most `max` characters. */
+/** A string of 1 to `max` characters. */
 export function text(max: number) {
   return z.string().min(1, PLEASE_ENTER).max(max);
 }
 
-/** A parameter that may be left out. Null never gets this far: it means absent, and is taken away before. */
+/** An optional parameter. Null means absent and is removed before validation. */
 export function optional<S extends z.ZodType>(schema: S) {
   return z.optional(schema);
 }
 
-/** Nanoseconds and an offset. */
+/** Enough for nanoseconds and an offset. */
 const LONGEST_TIME = 40;
 const TIMESTAMP = /^(\d{4}-\d\d-\d\d)(?:[ Tt](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:[Zz]|([+-])(\d\d):?(\d\d))?)?$/;
 
-/**
- * A time in UTC: `YYYY-MM-DD HH:MM:SS`, or the date alone for its first second; also as RFC 3339 has it, with an offset
- * from UTC.
- */
+/** A time in UTC: `YYYY-MM-DD HH:MM:SS`, or a date alone for its first second; also RFC 3339 with an offset. */
 export const timestamp = z
   .string()
   .max(LONGEST_TIME)
   .transform((value, context) => {
     const [, date, time = '00:00:00', sign = '+', hours = '00', minutes = '00'] = TIMESTAMP.exec(value) ?? [];
     const parsed = new Date(`${date}T${time}Z`);
-    // A Date rolls 30 February over to March: what was meant is unknown then.
+    // Date turns 30 February into a day in March; reject such dates.
     const exists =
       !Number.isNaN(parsed.getTime()) &&
       parsed.toISOString().startsWith(`${date}T${time}`) &&
@@ -35,22 +32,22 @@ export const timestamp = z
       Number(minutes) < 60;
     const offset = (Number(hours) * 60 + Number(minutes)) * MINUTE_MS;
     const moment = new Date(parsed.getTime() + (sign === '-' ? offset : -offset));
-    // The calendar has years of four digits, in UTC as well.
+    // Years must have four digits, in UTC as well.
     if (exists && moment.getUTCFullYear() >= 0 && moment.getUTCFullYear() <= 9999) return moment;
     context.addIssue({ code: 'custom', message: 'Please enter a time as YYYY-MM-DD HH:MM:SS in UTC' });
     return z.NEVER;
   });
 
 const MINUTE_MS = 60_000;
-/** What Go and .NET write for a time that nobody set. */
+/** The zero time of Go and .NET. */
 const UNSET = Date.parse('0001-01-01T00:00:00Z');
 
-/** Whether a time stands for none. */
+/** Whether a time means "not set". */
 export function isUnset(time: Date): boolean {
   return time.getTime() === UNSET;
 }
 
-/** A `timestamp` that may be left out. */
+/** An optional `timestamp`. */
 export const optionalTime = z.optional(timestamp.transform((time) => (isUnset(time) ? undefined : time)));
 
 const NOUNS: Readonly<Record<string, string>> = {
@@ -66,9 +63,7 @@ function unit(origin: string): string {
   return origin === 'string' ? ' characters' : origin === 'array' ? ' items' : '';
 }
 
-/**
- * Words for what zod found, for people who have never heard of zod. Texts that a schema brings along win over these.
- */
+/** The error text for a zod issue, readable without knowing zod. Texts defined in a schema take precedence. */
 export function words(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined) return PLEASE_ENTER;
   switch (issue.code) {

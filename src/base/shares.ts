@@ -1,16 +1,11 @@
 import { frozen } from './frozen.ts';
-/**
- * What keeps one client from having what is there for all: how much of a thing each may hold, and how slowly it may
- * send.
- */
+/** Limits that keep one client from exhausting a shared resource: how much it may hold, and how slowly it may send. */
 
-/** Something of which there is so much in all, and so much for each who asks. */
+/** A resource with a total limit and a limit per client. */
 export interface Shares {
-  /**
-   * Takes that much for `who`, or nothing: `own-share` when it has too much already, `all` when nobody can have more.
-   */
+  /** Takes `amount` for the client `who`, or nothing if it exceeds its own limit (`own-share`) or the total (`all`). */
   take(who: string, amount: number): 'taken' | 'own-share' | 'all';
-  /** Gives back what was taken. */
+  /** Returns an amount that was taken. */
   give(who: string, amount: number): void;
 }
 
@@ -29,21 +24,21 @@ export function createShares(limits: { readonly all: number; readonly each: numb
     give(who, amount) {
       const left = (held.get(who) ?? 0) - amount;
       if (left > 0) held.set(who, left);
-      else held.delete(who); // nobody is remembered who holds nothing
+      else held.delete(who);
       inAll -= amount;
     },
   });
 }
 
-/** The slowest that something may arrive: bytes a second, over any `seconds`. */
+/** The minimum rate of incoming data, in bytes per second averaged over `seconds`. */
 interface Floor {
   readonly rate: number;
   readonly seconds: number;
 }
 
 /**
- * Looks once a second how much has come. `totals` is what was there at each of the last seconds, the newest last, and
- * is kept by this function. Seconds in which we did not look (the event loop was busy) are not held against the sender.
+ * Whether data arrives below the minimum rate; to be called once a second. `totals` has the totals of the last seconds,
+ * newest last, and is updated here. Seconds without a call (the event loop was busy) do not count against the sender.
  */
 export function isTooSlow(totals: number[], total: number, { rate, seconds }: Floor): boolean {
   totals.push(total);

@@ -1,14 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 
-/** Runs what has the same name one after the other, in the order it came. */
+/** Runs work with the same name sequentially, in the order of the calls. */
 export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
 /**
- * For rows that many would rewrite at once. The store decides who wins; of those in one process, nobody has to lose
- * first. Without it, n calls would take n² rounds.
+ * Serializes concurrent updates of a row within this process, which would otherwise conflict in the store and take n²
+ * attempts for n calls.
  *
- * What fails holds nobody up: those that waited for it run all the same, or else (`fail`) fail with it. That is for
- * callers who would only wait for the same deadline in turn while the store is away.
+ * After a failure, the work behind it runs anyway (`run`) or fails with it (`fail`). `fail` is for callers that would
+ * each wait for the same timeout in turn while the store is unavailable.
  */
 export function createTurns(behindFailure: 'run' | 'fail'): Turns {
   const last = new Map<string, Promise<unknown>>();
@@ -23,10 +23,10 @@ export function createTurns(behindFailure: 'run' | 'fail'): Turns {
   };
 }
 
-/** Runs one thing after another. */
+/** Runs work sequentially. */
 type Turn = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** One turn for all; what fails holds nobody up. */
+/** Creates a single sequence; a failure does not affect the work behind it. */
 export function createTurn(): Turn {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {
@@ -36,15 +36,15 @@ export function createTurn(): Turn {
   };
 }
 
-/** Work in steps of about a millisecond, and what comes of it. */
+/** Work in steps of about a millisecond, and its result. */
 export type Steps<T> = Generator<void, T>;
 
-/** Takes all steps at once: on a thread that nothing else waits for. */
+/** Runs all steps without a break, for threads that nothing else waits for. */
 export function toEnd<T>(steps: Steps<T>): T {
   for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
 }
 
-/** Takes the steps one by one, and lets other work go on in between. */
+/** Runs the steps one by one and yields to the event loop in between. */
 export async function inSlices<T>(steps: Steps<T>): Promise<T> {
   for (let step = steps.next(); ; step = steps.next()) {
     if (step.done) return step.value;
@@ -52,13 +52,10 @@ export async function inSlices<T>(steps: Steps<T>): Promise<T> {
   }
 }
 
-/** So many look-ups or writes of one call side by side: a thousand recipients must not crowd out everybody else's. */
+/** Concurrent lookups or writes per call: a thousand recipients must not crowd out other calls. */
 const SIDE_BY_SIDE = 16;
 
-/**
- * Runs `work` for every item, a bounded number at a time, and answers the results in the order of the items. The first
- * failure ends it.
- */
+/** Runs `work` for every item, 16 at a time, and returns the results in order. Rejects at the first failure. */
 export async function atOnce<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   for (let at = 0; at < items.length; at += SIDE_BY_SIDE)

@@ -1,2 +1,2 @@
-/** The version of Postern, as it calls itself. */
+/** The version of Postern. */
 export const VERSION = '0.1.0';

@@ -1,4 +1,4 @@
-/** What we use of the global that Node's types leave out. */
+/** The parts that we use of a global that Node's types lack. */
 declare namespace WebAssembly {
   class Module {
     constructor(bytes: Uint8Array);

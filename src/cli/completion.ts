@@ -211,7 +211,7 @@ function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly s
   ];
 }
 
-/** Options whose value is of this kind (`FILE`), or else any value without a list. */
+/** Options whose value is of this kind (`FILE`); if undefined, options with any other value, without a list. */
 function valued(tree: readonly Head[], kind: string | undefined): readonly string[] {
   const found = allLeaves(tree)
     .flatMap(({ options }) => options)

@@ -200,7 +200,7 @@ async function goOn(
   return EXIT.ok;
 }
 
-/** A queue in memory; `next` waits at most so many milliseconds. */
+/** A queue in memory; `next` waits at most `ms` milliseconds. */
 function queue<T>() {
   const items: T[] = [];
   let wake = () => {};

@@ -125,7 +125,7 @@ export const dkimRotate: Command = {
   notes:
     'Publish the record shown and keep the old one. A running daemon looks for the new record every five minutes and\n' +
     'uses the key once the TTL of the record has passed. Keep the old record for a week after that.\n' +
-    'Two selectors take turns.\n\n  postern dkim rotate example.com',
+    'Keys alternate between two selectors.\n\n  postern dkim rotate example.com',
   async run(call, io) {
     const domain = theDomain(call);
     if ((domain === undefined) !== call.flag('all')) throw new UsageError('give a DOMAIN or --all');
@@ -165,7 +165,7 @@ async function rotate(domains: readonly string[], parts: Parts): Promise<number>
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
   const which = shown.length === 1 ? 'this record' : 'these records';
-  const text = () => `Publish ${which} and keep the old:\n\n${shown.map(toText).join('\n')}`;
+  const text = () => `Publish ${which} in addition to the existing ones:\n\n${shown.map(toText).join('\n')}`;
   if (shown.length > 0 || call.format !== 'text') call.print(shown, text);
   return resting > 0 ? EXIT.failed : EXIT.ok;
 }

@@ -44,7 +44,7 @@ const CHECKS: readonly Check[] = [
 
 export const doctor: Command = {
   name: 'doctor',
-  summary: 'Checks everything that a mail host needs and says how to fix what is wrong. Exits 1 if it finds a fault.',
+  summary: 'Checks everything that a mail host needs and explains how to fix problems. Exits 1 if it finds a fault.',
   options: {
     reach: {
       type: 'string',

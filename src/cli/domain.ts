@@ -183,7 +183,7 @@ export const routeAdd: Command = {
     'batch-events': {
       type: 'string',
       value: 'COUNT',
-      help: 'the most messages that share a POST when several wait (default 1)',
+      help: 'maximum number of waiting messages per POST (default: 1)',
     },
   },
   summary:

@@ -18,7 +18,7 @@ const quiet: Log = createLog('silent');
 
 const queueDir = (settings: Settings) => join(settings.data_dir, 'spool');
 
-/** Lends this host's queue to `use`. A running daemon notices changes within a second. */
+/** Opens this host's queue while `use` runs. A running daemon notices changes within a second. */
 export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Promise<T>): Promise<T> {
   const dir = queueDir(settings);
   mustHaveQueue(dir);
@@ -33,7 +33,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   }
 }
 
-/** Lends the store to `use`. */
+/** Opens the store while `use` runs. */
 export async function withStore<T>(settings: Settings, use: (store: Store) => Promise<T>): Promise<T> {
   mustBeOurs(settings.data_dir);
   mkdirSync(settings.data_dir, { recursive: true, mode: 0o750 });
@@ -46,7 +46,7 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
 }
 
 /**
- * Lends the API's operations to `use`, so that an operator's changes follow the same rules as those of an account.
+ * Calls `use` with the API's operations, so that an operator's changes follow the same rules as those of an account.
  * A running daemon notices changes within `inbound.refresh_ms`.
  */
 export async function withOperations<T>(settings: Settings, use: (run: Daemon['run']) => Promise<T>): Promise<T> {

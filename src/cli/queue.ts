@@ -17,7 +17,7 @@ import {
 import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
 
-/** Options that say which deliveries are meant; shared with `replay`. */
+/** Options that select deliveries; shared with `replay`. */
 const selecting = {
   route: { type: 'string', value: 'ID', help: 'only this route' },
   kind: {
@@ -44,7 +44,7 @@ function toKinds(texts: readonly string[]): readonly DeliveryKind[] | undefined 
   });
 }
 
-/** Reads a time of the command line as milliseconds since 1970. */
+/** Parses a time from the command line as milliseconds since 1970. */
 function toTime(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const iso = text.trim().replace(' ', 'T');
@@ -53,7 +53,7 @@ function toTime(name: string, text: string | undefined): number | undefined {
   return time;
 }
 
-/** Reads which deliveries are meant: ids as words, the rest as options. */
+/** Parses the selection of deliveries: ids as arguments, the rest as options. */
 function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
   const route = call.text('route');
   return {
@@ -70,7 +70,7 @@ function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selec
   };
 }
 
-/** Refuses a change that names nothing: everything is meant only when `--all` says so. */
+/** Throws `UsageError` if nothing is selected; changing all deliveries requires `--all`. */
 function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
@@ -124,12 +124,12 @@ function deliveryTable(rows: readonly QueuedDelivery[]): string {
   );
 }
 
-/** The recipient of a message, or what is in a batch. */
+/** The recipient of a message, or the contents of a batch. */
 function whatFor({ recipient, batch }: QueuedDelivery): string {
   return batch ? `${batch.events} ${batch.events === 1 ? 'event' : 'events'} of webhook ${batch.webhook}` : recipient;
 }
 
-/** A webhook URL may carry secrets: lists show its host alone. */
+/** A webhook URL may contain secrets, so lists show only its host. */
 function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url;
 }
@@ -137,7 +137,7 @@ function hostOf(url: string): string {
 export const queueList: Command = {
   name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists the deliveries of this host, newest first: by default those that wait or were given up.',
+  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting or dead.',
   options: {
     ...selecting,
     state: {
@@ -229,27 +229,24 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
   call.print([{ ...toShown(delivery), attempts_made: story }], () => `${facts.join('\n')}\n\n${table}`);
 }
 
-/** How often a change of many deliveries says how far it is. */
-const TELL_EVERY_MS = 1000;
+/** Interval of progress messages. */
+const PROGRESS_EVERY_MS = 1000;
 
 interface Change {
   readonly name: string;
   readonly summary: string;
   readonly notes?: string;
   readonly options?: NonNullable<Command['options']>;
-  /** Stands before the count in the answer. */
+  /** Printed before the count. */
   readonly done: string;
-  /** The same for what a dry run would have done. */
+  /** The same for a dry run. */
   readonly wouldDo: string;
-  /** What is changed: the selection of the command line, narrowed to what the change may touch. */
+  /** Narrows the selection of the command line to the deliveries that may be changed. */
   narrow(selection: Selection, call: Invocation): readonly Selection[];
   change(spool: Spool, selection: Selection, now: number, progress: Progress): Promise<number>;
 }
 
-/**
- * A command that changes the deliveries its words and options name; exit 1 when ids were given and none was there to
- * change.
- */
+/** Creates a command that changes the selected deliveries. It exits 1 if ids were given and none could be changed. */
 function changing({ name, summary, notes, options, done, wouldDo, narrow, change }: Change): Command {
   return {
     name,
@@ -294,13 +291,13 @@ async function countAll(spool: Spool, selections: readonly Selection[]): Promise
   return sum;
 }
 
-/** Says on standard error how far it is; a change that is over with its first step says nothing. */
+/** Reports progress on standard error; prints nothing if the change completes in one step. */
 function createProgress(io: Io, name: string, total: number): Progress {
-  let toldAt = -Infinity;
+  let reportedAt = -Infinity;
   return (count) => {
     const now = systemClock.monotonic();
-    if (count >= total || now - toldAt < TELL_EVERY_MS) return;
-    toldAt = now;
+    if (count >= total || now - reportedAt < PROGRESS_EVERY_MS) return;
+    reportedAt = now;
     io.err(`${name}: ${count} of ${total}\n`);
   };
 }
@@ -342,16 +339,16 @@ export const replay = changing({
     'Delivers dead letters again; with --delivered, or by id, also delivered messages that are still kept. Ids stay the same.',
   options: { delivered: { type: 'boolean', help: 'also delivered messages' } },
   notes:
-    'Mail that an account sent goes out again only by id or with --kind outbound, and delivered mail of the kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
-  done: 'Waiting again:',
-  wouldDo: 'Would wait again:',
+    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+  done: 'Requeued',
+  wouldDo: 'Would requeue',
   narrow(selection, call) {
     const withDelivered = call.flag('delivered') || call.words.length > 0;
     const ended = ['dead', 'dropped'] as const;
     const states = withDelivered ? ([...ended, 'delivered'] as const) : ended;
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
-    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so. So does
-    // what was delivered of the operator's own mail, such as a report to a sender.
+    // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
+    // mail of the operator, such as a report to a sender.
     return [
       { ...selection, kinds: kindsOf('route', 'webhook'), states },
       { ...selection, kinds: kindsOf('operator'), states: ended },

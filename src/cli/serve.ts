@@ -56,7 +56,7 @@ export const serve: Command = {
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
-    // Before we say that we are ready: a manager may reload at once, and a SIGHUP without a handler ends the process.
+    // Before `ready`: a service manager may reload immediately, and SIGHUP without a handler ends the process.
     const stopped = untilStopped(io, isManaged(io, supervision.socket) ? reload : undefined);
     announce();
     await notifier.ready('Accepting mail');
@@ -67,7 +67,7 @@ export const serve: Command = {
   },
 };
 
-/** A start with much to do (a file of an older version, a long queue) must not be taken for one that hangs. */
+/** Extends the start timeout: a slow start (migration of an old file, a long queue) must not look like a hang. */
 function extendStart(notifier: Notifier): () => void {
   let cancel = systemClock.after(EXTEND_EVERY_S * 1000, again);
   function again(): void {

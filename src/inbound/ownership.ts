@@ -13,8 +13,8 @@ import type { Routing } from './types.ts';
 
 export interface OwnershipSettings {
   /**
-   * What makes a domain an account's: `first`, that it came first; `txt`, a TXT record. `auto` is `first` while there
-   * is one account, and `txt` for what is added once there are two.
+   * What gives a domain to an account: `first`, adding it first; `txt`, a TXT record. `auto` is `first` while there is
+   * one account, and `txt` for domains added once there are two.
    */
   readonly ownership: 'auto' | 'first' | 'txt';
 }
@@ -34,32 +34,29 @@ interface Proof {
   readonly value: string;
 }
 
-/** A domain that was to be added: the account's row, new or as it was, or why it cannot have one. */
+/** The result of adding a domain: the account's row, new or existing, or why it was refused. */
 type Adding = { readonly row: InboundDomainRow; readonly isNew: boolean } | { readonly refused: Reserved | 'taken' };
 
 /** Which account an inbound domain belongs to. Names are lower-case A-labels. */
 export interface Ownership {
   /**
-   * Adds a domain to an account, or a claim to it where a proof is asked for. `domain` is the name as it was written.
+   * Adds a domain to an account, or a claim to it if a proof is required. `domain` is the name as the user wrote it.
    */
   add(account: string, name: string, domain: string): Promise<Adding>;
-  /** The row that the account has of a domain, be it a claim or not. */
+  /** The account's row of a domain, whether it is a claim or not. */
   find(account: string, name: string): Promise<InboundDomainRow | undefined>;
-  /**
-   * Looks for the proof of a row, acts on it, and answers the row as it is then; undefined when it was deleted
-   * meanwhile.
-   */
+  /** Looks up the proof of a row, applies the result and returns the new row; undefined if it was deleted meanwhile. */
   settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined>;
-  /** Removes what the account has of a domain. */
+  /** Removes the account's row and claim of a domain, and returns what was removed. */
   remove(account: string, name: string): Promise<InboundDomainRow | undefined>;
-  /** Warns of domains that were added before they were reserved; they stay, because mail to them may be wanted. */
+  /** Logs domains that were added before their names were reserved. They stay, because mail to them may be wanted. */
   warn(): Promise<void>;
 }
 
 /**
- * A name below the domain, so that it meets no other record and can be handed to somebody by itself
- * (draft-ietf-dnsop-domain-verification-techniques). The value belongs to one account and one domain, and needs not be
- * secret.
+ * The TXT record that proves a domain. Its name is below the domain, so that it does not collide with other records and
+ * can be delegated (draft-ietf-dnsop-domain-verification-techniques). The value is specific to one account and one
+ * domain and need not be secret.
  */
 export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): Proof {
   const name = nameOf({ id });
@@ -68,9 +65,10 @@ export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'
 }
 
 /**
- * Decides who has an inbound domain. A proof takes it from an account whose own record is not there at that moment,
- * whether it was ever seen or not: only who has the DNS can bring that about, and a domain that is sold goes to its new
- * owner. The account that loses it keeps a claim with its routes, which come back into force with its record.
+ * Decides which account has an inbound domain. An account that proves a domain takes it from one whose own record is
+ * not published at that moment, even if that record was never seen: only the owner of the DNS zone can do this, and a
+ * domain that is sold goes to its new owner. The account that loses it keeps a claim with its routes, which take effect
+ * again once its record is back.
  */
 export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps): Ownership {
   const { store, routing, resolver, names, clock, log } = deps;
@@ -99,7 +97,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
       if (!isClaim(row)) await routing.changed(name);
       return { row, isNew: true };
     }
-    const present = await find(account, name); // it was asked for twice at once
+    const present = await find(account, name); // a concurrent call may have added it
     return present ? { row: present, isNew: false } : { refused: 'taken' };
   }
 
@@ -109,7 +107,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     const texts = answer.kind === 'records' ? answer.records : [];
     const proven = texts.includes(proofOf(row).value);
     if (!isClaim(row)) return proven && !row.verifiedAt ? verified(row) : find(row.account, name);
-    // What became one of ours by new settings must not come into force.
+    // A name that new settings have reserved must not come into force.
     const mayHave = names.whyReserved(name) === undefined && (proven || !(await needsProof()));
     return mayHave ? enforce(row, proven, texts) : find(row.account, name);
   }
@@ -118,7 +116,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     return inboundDomains.change({ id, account }, { verifiedAt: now() });
   }
 
-  /** Makes a claim the domain's row. Comes to an end: it goes round only where another account was faster. */
+  /** Turns a claim into the domain's row. Repeats only after losing a race with another change. */
   async function enforce(
     claim: InboundDomainRow,
     proven: boolean,
@@ -131,11 +129,11 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
       const row = { id: name, ...own };
       const isFree = (await inboundDomains.insert(row)) === 'inserted';
       const owner = isFree ? undefined : await inboundDomains.one({ id: name });
-      if (!isFree && !owner) continue; // it was deleted in between
+      if (!isFree && !owner) continue; // deleted meanwhile
       if (owner && owner.account !== account) {
         if (!proven || texts.includes(proofOf(owner).value)) break;
         if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
-        // Cut off here, the domain is gone from the loser's list until he adds it again; his routes are kept.
+        // After a crash here, the previous owner has no claim until he adds the domain again; his routes are kept.
         await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
         log.warn('domain.taken', { domain: name, account, from: owner.account });
       }
@@ -158,7 +156,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
         if (reserved !== undefined) log.warn('domain.reserved', { domain: row.id, account: row.account, reserved });
       }
     } catch (error) {
-      if (!(error instanceof StoreAway)) throw error; // the store says itself that it is away
+      if (!(error instanceof StoreAway)) throw error; // the store logs its own outages
     }
   }
 
@@ -166,7 +164,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
 }
 
 export interface RetestInboundSettings {
-  /** The names that an MX may have to be ours. */
+  /** The MX host names that point to this service. */
   readonly mxHosts: readonly string[];
 }
 
@@ -182,19 +180,19 @@ const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
 /**
- * Looks up the MX records of the inbound domains that nobody looked at for an hour, the longest ago first, and the
- * proofs of claims.
+ * Task: checks the MX records of inbound domains that were not checked for an hour, oldest check first, and the proofs
+ * of claims.
  */
 export function retestInboundDomainsTask(
   { mxHosts }: RetestInboundSettings,
   { store, resolver, ownership, clock }: RetestInboundDeps,
 ): Task {
-  /** True when the domain turned valid or invalid, or was proven. */
+  /** Returns true if the domain became valid or invalid, or was proven. */
   async function retest(row: InboundDomainRow): Promise<boolean> {
     const found = await checkMx(resolver, nameOf(row), mxHosts);
-    // Also when the DNS was mute, so that domains without an answer do not keep the others waiting.
+    // `testedAt` is updated even if the DNS failed, so that unresolvable domains do not delay the others.
     const validMx = found === 'unknown' ? row.validMx : found.valid;
-    // Only where nobody looked meanwhile: who asked just now has seen the newer records.
+    // Written only if nobody checked meanwhile: a later check has newer records.
     const written = await store.inboundDomains.change(
       { id: row.id, account: row.account, testedAt: row.testedAt },
       { validMx, testedAt: new Date(clock.now()) },

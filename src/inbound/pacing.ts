@@ -6,9 +6,9 @@ import type { Delivery } from '../queue/delivery.ts';
 import type { Backlog } from '../queue/schedule/backlog.ts';
 
 export interface PacingSettings {
-  /** Replies wait when more deliveries than this wait for us; 0: they never do. */
+  /** Replies are delayed while more deliveries than this are waiting for us; 0 disables delays. */
   readonly above: number;
-  /** The longest that a reply waits, in milliseconds. */
+  /** The longest delay, in milliseconds. */
   readonly longestMs: number;
 }
 
@@ -19,23 +19,23 @@ interface PacingDeps {
   readonly metrics: Metrics;
 }
 
-/** Slows down who sends more than this host can deliver. */
+/** Slows down senders while more mail arrives than this host can deliver. */
 export interface Pacing {
-  /** The reply to an accepted message may leave; undefined: at once. */
+  /** Resolves when the reply to an accepted message may be sent; undefined: immediately. */
   turn(deliveries: readonly Pick<Delivery, 'account' | 'url'>[]): Promise<void> | undefined;
-  /** Lets all go that wait. */
+  /** Ends all delays. */
   stop(): void;
 }
 
-/** The delay is the longest at this many times `above`. */
+/** The delay reaches its maximum at this many times `above`. */
 const FULL = 21;
-/** A log line when replies begin to wait, and one when none has waited for so long. */
+/** Logged when delays begin, and again when no reply was delayed for this many milliseconds. */
 const SAY_EVERY = 60_000;
 
 /**
- * Holds back the replies to accepted messages, each the longer the more deliveries wait for us: senders have so many
- * connections, and each of them waits for its reply, so mail comes in as fast as it goes out. The delay is proportional
- * to what is too much, so that it settles, and short enough for any client (RFC 5321 section 4.5.3.2.6: ten minutes).
+ * Delays the replies to accepted messages, in proportion to the deliveries above the limit, so that the rate settles:
+ * senders have a limited number of connections, and each waits for its reply, so mail comes in as fast as it goes out.
+ * The delay is short enough for any client (RFC 5321 section 4.5.3.2.6: ten minutes).
  */
 export function createPacing({ above, longestMs }: PacingSettings, deps: PacingDeps): Pacing {
   const { backlog, clock, log, metrics } = deps;
@@ -61,7 +61,7 @@ export function createPacing({ above, longestMs }: PacingSettings, deps: PacingD
     slowed.last = now;
   }
 
-  /** Says that it is over once no reply had to wait for as long as that. */
+  /** Logs the end once no reply was delayed for `SAY_EVERY`. */
   function look(): void {
     if (!slowed) return;
     const rest = slowed.last + SAY_EVERY - clock.monotonic();

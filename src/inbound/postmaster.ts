@@ -4,42 +4,38 @@ import { POSTMASTER_URL } from '../mail/return-address.ts';
 import type { Lookup } from './types.ts';
 
 interface PostmasterSettings {
-  /**
-   * Names of ours, which no account has, as A-labels: the host name, the return domain, other hosts that share the
-   * work.
-   */
+  /** Our own names, which belong to no account, as A-labels: host name, return domain, other hosts of the cluster. */
   readonly names: readonly string[];
-  /** Where the operator reads such mail (`smtp.postmaster`); empty: it waits on the queue. */
+  /** The operator's address (`smtp.postmaster`); if empty, such mail is kept on the queue. */
   readonly address: string;
 }
 
-/** Whose mail to a postmaster is. */
+/** Decides who receives mail to postmaster. */
 export interface Postmaster {
-  /** `found`: what the mailbox would be without this. */
+  /** `found` is the lookup result without postmaster handling. */
   lookup(mailbox: string, domain: string, found: Lookup): Lookup;
 }
 
 /** The account of deliveries to the postmaster. No account has this id. */
 export const POSTMASTER = 'postmaster';
 
-const TAKEN: Lookup = {
+const TO_OPERATOR: Lookup = {
   kind: 'matched',
   match: { kind: 'return', task: 'forward', account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
 };
 
 /**
- * A server must take mail for the postmaster of each domain that it serves (RFC 5321 section 4.5.1). At names of ours
- * that is the operator. At the domain of an account it is whoever its routes name, and the operator when they name
- * nobody. A route for one of our names, which an older version let in, counts as long as the operator has not said
- * where he reads his mail.
+ * A server must accept mail to the postmaster of each domain that it serves (RFC 5321 section 4.5.1). For our own names
+ * it goes to the operator. For the domain of an account it follows the account's routes, or goes to the operator if
+ * none matches. A route for one of our own names, which older versions allowed, is used until `smtp.postmaster` is set.
  */
 export function createPostmaster({ names, address }: PostmasterSettings): Postmaster {
   const ours = new Set<string | undefined>(names);
   return frozen({
     lookup(mailbox, domain, found): Lookup {
       if (mailbox.toLowerCase() !== 'postmaster') return found;
-      if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TAKEN : found;
-      return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TAKEN;
+      if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TO_OPERATOR : found;
+      return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TO_OPERATOR;
     },
   });
 }

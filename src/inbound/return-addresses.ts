@@ -11,29 +11,30 @@ import type { Lookup, ReturnAddresses } from './types.ts';
 interface ReturnAddressSettings {
   /** Domain of reverse-paths and of addresses for unsubscribing, lower-case A-labels. */
   readonly returnDomain: string;
-  /** How often new accounts are looked for, in milliseconds. */
+  /** How often new accounts are loaded, in milliseconds. */
   readonly refreshMs: number;
 }
 
 interface ReturnAddressDeps {
   readonly store: Pick<Store, 'accounts'>;
-  /** What our tokens are signed with; rejects with `StoreAway` while it cannot be read. */
+  /** The key that signs our tokens; rejects with `StoreAway` while it cannot be read. */
   readonly secret: () => Promise<string>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** The account of mail that names none before it is read: reports to fbl@ and abuse@. No account has the empty id. */
+/** For mail whose account is known only once it is parsed: reports to fbl@ and abuse@. No account has the empty id. */
 const NOBODY = '';
-/** What a mailbox looks like that may name a message. */
+/** The form of mailboxes that name a message. */
 const MAY_BE_OURS = /^(?:unsub-)?[0-9a-z]{1,8}-[0-9a-f]{32}-[0-9a-v]{16}$/i;
-/** Accounts that are read at a time. */
+/** Accounts read at a time. */
 const PAGE = 500;
 
 /**
- * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Some are at another
- * domain, which their message has for itself; the token says at which. Which account stands behind a number is kept in
- * memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
+ * Creates the lookup for mailboxes of the return domain. They cannot be guessed, and each names a message of an
+ * account. Some are at another domain that their message uses as its return domain; the token covers it. The account
+ * of each number is kept in memory, as routes are; numbers are assigned in order, so only those above the highest known
+ * one are read.
  */
 export function createReturnAddresses(
   settings: ReturnAddressSettings,
@@ -57,7 +58,7 @@ export function createReturnAddresses(
     }
   }
 
-  /** An account whose row came after that of a higher number. */
+  /** Loads an account whose row was written after that of a higher number. */
   async function loadOne(number: number): Promise<void> {
     const row = await store.accounts.one({ number });
     if (row) accounts.set(number, row.id);
@@ -65,7 +66,7 @@ export function createReturnAddresses(
 
   const quietly = (reading: Promise<void>) =>
     reading.catch((error: unknown) => {
-      // The store says itself, once, that it is away; anything else is a fault of ours.
+      // The store logs its own outages; anything else is a bug.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'return addresses', error });
     });
 
@@ -80,7 +81,7 @@ export function createReturnAddresses(
     if (named.kind === 'complaints') return matched(NOBODY);
     const account = accounts.get(named.account);
     if (account !== undefined) return matched(account);
-    // We signed it, so there is such an account: not known is not the same as not there.
+    // We signed the address, so the account exists; it is only not loaded yet.
     void quietly(loadOne(named.account));
     return { kind: 'unknown' };
   }
@@ -92,7 +93,7 @@ export function createReturnAddresses(
       if (ascii === undefined || (!isOwn && !MAY_BE_OURS.test(mailbox))) return undefined;
       if (secret === undefined) return { kind: 'unknown' };
       const found = find(mailbox, secret, isOwn ? '' : ascii);
-      // What only looks like one of ours at another domain is a matter of routes.
+      // At other domains, an address that only looks like ours is left to the routes.
       return isOwn || found.kind !== 'no-route' ? found : undefined;
     },
     start: () => watch(),

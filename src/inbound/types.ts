@@ -1,42 +1,42 @@
 import type { Envelope } from '../mail/envelope.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 
-/** What an address hit, a route or a mailbox of ours: what each delivery that comes of it says. */
+/** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
 export type Match = Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'>;
 
 /**
- * matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store
- * is away and we never saw it (451).
+ * matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: not in
+ * memory, and the store is unavailable (451).
  */
 export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
 
-/** Where a route leads to, and how many messages may share a POST there. */
+/** The URL of a route, and how many messages may share a POST to it. */
 export interface RouteTarget {
   readonly url: string;
   readonly batchEvents: number;
 }
 
-/** Which route an address hits; answered from memory, kept fresh from the store. */
+/** Finds the route of an address in memory, which is refreshed from the store. */
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
-  /** A route of the domain; undefined when there is none of that id, or the table was never read. */
+  /** A route of the domain; undefined if there is no such route, or the table was never read. */
   routeOf(routeId: string, domain: string): RouteTarget | undefined;
-  /** The account that an inbound domain belongs to, as far as the table knows. */
+  /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
-  /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */
+  /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */
   changed(domain: string): Promise<void>;
   /** Whether the table was ever read. */
   ready(): boolean;
 }
 
-/** Which mailboxes there are that mail comes back to; answered from memory. */
+/** Finds the mailboxes that receive returned mail, in memory. */
 export interface ReturnAddresses {
   /**
-   * `matched` with the kind `return`, `no-route` for a mailbox that we did not make; undefined: another domain, and no
-   * mailbox of ours.
+   * `matched` with the kind `return`; `no-route` for a mailbox of ours that we did not issue; undefined for any other
+   * mailbox at another domain.
    */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
@@ -47,7 +47,7 @@ export interface RoutedRecipient {
   readonly match: Match;
 }
 
-/** Where the message came in, for our Received line. */
+/** How the message arrived, for our Received field. */
 export interface Arrival {
   readonly envelope: Envelope;
   /** "ESMTP", "ESMTPS", "UTF8SMTPS" (RFC 3848, RFC 6531), or "HTTP" for send-raw. */
@@ -58,20 +58,20 @@ export type AcceptResult =
   | { readonly outcome: 'accepted'; readonly messageId: string }
   | { readonly outcome: 'full' | 'fault' };
 
-/** The only way onto the spool, for SMTP and for send-raw. */
+/** Writes inbound messages to the spool, for SMTP and for send-raw. */
 export interface Acceptance {
-  /** A new message: its id and the place its bytes go to. */
+  /** Starts a new message: its id, and the writer for its bytes. */
   begin(): { readonly messageId: string; readonly body: BodyWriter };
-  /** Answers after the sync, and later when more comes in than goes out (pacing.ts). */
+  /** Resolves after the sync, or later while more comes in than goes out (pacing.ts). */
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
 }
 
-/** The keys that sign posts to an endpoint, the present one first; two while a rotation lasts. */
+/** The keys that sign posts to an endpoint, the current one first; two during a rotation. */
 export interface SigningKeys {
-  /** Makes the key on first use. `undefined`: the store is away and it was never seen. */
+  /** Creates the key on first use. `undefined` if the store is unavailable and the key is not in memory. */
   keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
-  /** A new key; the old one signs too for 24 hours. Answers the new one. */
+  /** Creates and returns a new key; the old one is used as well for 24 hours. */
   rotate(account: string, url: string): Promise<string>;
-  /** What is posted to one URL goes to another from now on: the other gets the key, unless it has one of its own. */
+  /** Copies the key of one URL to the URL that replaces it, unless that has a key of its own. */
   carryOver(account: string, from: string, to: string): Promise<void>;
 }

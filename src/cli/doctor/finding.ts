@@ -56,7 +56,7 @@ export const fault = (check: string, seen: string, advice: string): Finding => (
 });
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
-/** Whether every SMTP listener is on loopback: a machine for trying things out, unknown to the outside. */
+/** Whether every SMTP listener is on loopback: a test machine that is not reachable from outside. */
 export function isLocal({ smtp, submission }: Settings): boolean {
   return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(({ host }) => isLoopback(host));
 }

@@ -86,7 +86,7 @@ async function mailHost(
   return address === undefined ? undefined : { name, address };
 }
 
-/** Where to reach a listener from this machine: one on all addresses by loopback, of IPv4 where IPv6 is off. */
+/** The addresses to try for a listener from this machine: loopback for a wildcard, IPv4 in case IPv6 is disabled. */
 function reachable(host: string): readonly [string, ...string[]] {
   return host === '0.0.0.0' ? ['127.0.0.1'] : host === '::' ? ['::1', '127.0.0.1'] : [host];
 }
@@ -97,7 +97,7 @@ async function firstOf([host, ...others]: readonly [string, ...string[]], port: 
   return line instanceof Error && next !== undefined ? firstLine(next, port) : line;
 }
 
-/** The greeting of a server; we send nothing but QUIT. */
+/** Reads the greeting of a server, and sends only QUIT. */
 function firstLine(host: string, port: number): Promise<string | Error> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });
@@ -121,7 +121,7 @@ function firstLine(host: string, port: number): Promise<string | Error> {
 }
 
 const DAY_MS = 24 * 3_600_000;
-/** Certbot renews from 30 days before the end; with fewer days left than this, renewal does not work. */
+/** Certbot renews 30 days before expiry; with fewer days left than this, renewal is not working. */
 const SOON_DAYS = 14;
 
 /** The SMTP certificate is valid, covers our name and matches its key. */
@@ -184,12 +184,12 @@ function inForce(cert: X509Certificate, now: number): Finding {
   return ok('certificate', `valid for ${days} days`);
 }
 
-/** What a handshake costs is mostly the signature with the key (decision 0032). */
+/** Most of the cost of a TLS handshake is the signature with this key (decision 0032). */
 function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: details } }: X509Certificate): Finding {
   if (type !== 'rsa') return ok('certificate key', type === 'ec' ? `ECDSA, ${details?.namedCurve}` : String(type));
   return ok(
     'certificate key',
-    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host takes more TLS sessions (certbot renew --key-type ecdsa --force-renewal)`,
+    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host can handle more TLS sessions (certbot renew --key-type ecdsa --force-renewal)`,
   );
 }
 

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { parseServer, systemServers } from '../../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
-/** Files that show that a time service runs or has set the clock. */
+/** Files that exist if a time service is running or has set the clock. */
 const TIME_SERVICES: readonly (readonly [path: string, words: string])[] = [
   ['run/systemd/timesync/synchronized', 'synchronized by systemd-timesyncd'],
   ['run/chrony/chronyd.pid', 'synchronized by chrony'],
@@ -229,7 +229,7 @@ export const readiness: Check = {
       return [
         answer.ok
           ? ok('daemon', `${url}: ready`)
-          : fault('daemon', `${url}: ${text}`, 'Look into each part that is not "ok".'),
+          : fault('daemon', `${url}: ${text}`, 'Check each part that is not "ok".'),
       ];
     } catch {
       return [

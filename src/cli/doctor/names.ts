@@ -114,7 +114,7 @@ export const postmaster: Check = {
   },
 };
 
-/** The most domains of each kind that are checked: there may be 100,000, and the daily tests cover the rest. */
+/** Most domains of each kind that are checked: there may be 100,000, and the daily tests cover the rest. */
 const MOST = 500;
 /** Domains checked at one time, to spare the resolver. */
 const AT_ONCE = 20;

@@ -20,7 +20,7 @@ export class CallRefused extends Error {
   }
 }
 
-/** No answer, or one that does not come from such an API. */
+/** The server did not respond, or the response is not from such an API. */
 export class Unreachable extends Error {
   override readonly name = 'Unreachable';
 }

@@ -56,7 +56,7 @@ const rejectRecord = z.object({ email: z.string(), reason: text, detail: text, s
 const senderDomainRecord = z.object({ domain: z.string() });
 const webhookRecord = z.object({ url: z.string(), description: text, events: texts });
 const inboundDomainRecord = z.object({ domain: z.string() });
-/** Postern knows `batch_events`, Mandrill does not. */
+/** `batch_events` exists only in Postern. */
 const routeRecord = z.object({ pattern: z.string(), url: z.string(), batch_events: z.int().optional() });
 
 async function list<T>(

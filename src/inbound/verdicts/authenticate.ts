@@ -17,19 +17,19 @@ import {
 import { createBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
-// The parts instead of the whole: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we never want.
+// Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
 
 export interface AuthenticatorSettings {
-  /** What one message may ask of the DNS, and the milliseconds for all of it. */
+  /** DNS queries per message, and the time for all of them in milliseconds. */
   readonly questionsPerMessage: number;
   readonly budgetMs: number;
-  /** Our name, for the SPF macro that wants to know who checks. */
+  /** Our host name, for the SPF macro `%{r}` (the host that performs the check). */
   readonly hostname: string;
 }
 
 /**
- * Takes the verdicts of one message. Nothing that a message or the DNS does makes it throw. DMARC is about the author
- * that `authorOfMessage` finds, who is the one that the payload shows.
+ * Computes the verdicts of one message. Never rejects because of a message or the DNS. DMARC is checked for the author
+ * that `authorOfMessage` finds, which is the one in the payload.
  */
 export interface Authenticator {
   authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts>;
@@ -46,20 +46,20 @@ interface Sender {
   readonly domain: string | undefined;
 }
 
-/** A mailbox name without anything that needs a second look. */
+/** A local part of ordinary characters only. */
 const PLAIN_MAILBOX = /^[\w.+=-]{1,64}(?=@[^@]+$)/;
 const NO_DMARC = { policy: null, aligned: false } as const;
 
 /**
- * SPF, DKIM, DMARC and ARC, each on its share of one DNS budget: half the questions for SPF, a quarter for keys, the
- * rest for DMARC.
+ * Creates a part that checks SPF, DKIM, DMARC and ARC on one DNS budget: half of the queries for SPF, a quarter for
+ * keys, the rest for DMARC.
  */
 export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const readSignatures = createSignatureReader(clock);
   const senders = createRecall<Sender>(clock);
   const policies = createRecall<Verdicts['dmarc']>(clock);
-  // The library's type of a resolver knows nothing of MX records.
+  // mailauth's resolver type lacks MX records.
   const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver;
   return frozen({
     async authenticate(source, envelope): Promise<Verdicts> {
@@ -67,7 +67,7 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
-        readMessage(source, envelope, (...said) => readSignatures(...said, ask(share(4)))),
+        readMessage(source, envelope, (...input) => readSignatures(...input, ask(share(4)))),
       ]);
       const checked = (note: Life['note']) => checkAuthor(sender, signed, ask(budget, note));
       const dmarc = await recalled(policies, policyKey(sender, signed), checked);
@@ -76,18 +76,18 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
   });
 }
 
-/** What the message itself says, under whatever headers others put in front of it. */
+/** What the message itself claims: its author and signatures. */
 interface MessageClaims extends Signatures {
-  /** Undefined when the message could not be read. */
+  /** Undefined if the message could not be read. */
   readonly author: Author | undefined;
 }
 
 const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
 
 type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
-type SignaturesOf = (...said: SignatureInput) => ReturnType<ReadSignatures>;
+type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
-/** The author first: no signature has a say in who that is. */
+/** Reads the author first; signatures do not influence who that is. */
 async function readMessage(
   source: RawSource,
   { mailFrom }: Envelope,
@@ -98,33 +98,33 @@ async function readMessage(
     const named = authorOfMessage(start, mailFrom);
     if (isHeadless(start)) return { ...UNSIGNED, author: named };
     const section = parseHeaderSection(start);
-    const author = agreed(named, section);
+    const author = checkFromFields(named, section);
     return { ...(await signaturesOf(section, source, author.domains)), author };
   } catch {
     return { ...UNSIGNED, author: undefined };
   }
 }
 
-/** Who finds a From field where another reader finds none does not know what a signature covers. */
-function agreed(author: Author, { fields, whole }: HeaderSection): Author {
+/** Makes the author uncertain unless both parsers find the same number of From fields: it is unclear what is signed. */
+function checkFromFields(author: Author, { fields, whole }: HeaderSection): Author {
   const count = fields.reduce((sum, { name }) => (name === 'from' ? sum + 1 : sum), 0);
   return whole && count === author.fields ? author : { ...author, certain: false };
 }
 
-/** Everything that SPF looks at. A plain mailbox name counts only in macros, and who uses those is not remembered. */
+/** All inputs of SPF. A plain local part matters only in macros, and results with macros are not cached. */
 function senderKey({ mailFrom, client }: Envelope): string {
   return [client.address, client.helo, mailFrom.replace(PLAIN_MAILBOX, '').toLowerCase()].join('\0');
 }
 
-/** Everything that DMARC looks at. */
+/** All inputs of DMARC. */
 function policyKey(sender: Sender, { author, sound, unknown }: MessageClaims): string {
   const { domains, certain, fields } = author ?? {};
   return JSON.stringify([domains, certain, fields, sender.verdict.result, sender.domain, sound, unknown]);
 }
 
 /**
- * SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). Without an address or a name there is
- * nothing to check.
+ * Checks SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). The result is `none` without a
+ * client address, or without both names.
  */
 async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNSResolver): Promise<Sender> {
   const { address, helo } = client;
@@ -139,9 +139,9 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
 }
 
 /**
- * DMARC of the author. Where it is not certain who that is nothing passes: of all the domains that the author may be
- * from the strictest failure counts (RFC 7489 section 6.6.1), else it is an error of the message, or `none` where there
- * is no From field at all.
+ * Checks DMARC of the author. If the author is uncertain, nothing passes: the strictest failure of all possible author
+ * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, or `none` if
+ * there is no From field at all.
  */
 async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Verdicts['dmarc']> {
   const { author } = signed;
@@ -151,8 +151,8 @@ async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolv
   const [first] = verdicts;
   if (author.certain && first) return first;
   const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
-  const away = verdicts.find(({ result }) => result === 'temperror');
-  return failed[0] ?? away ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
+  const temporary = verdicts.find(({ result }) => result === 'temperror');
+  return failed[0] ?? temporary ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
 }
 
 const STRICTNESS = [null, 'none', 'quarantine', 'reject'];
@@ -161,7 +161,7 @@ function strictness({ policy }: Verdicts['dmarc']): number {
   return STRICTNESS.indexOf(policy);
 }
 
-/** DMARC of one domain. What the DNS kept from us may have aligned, and is then no failure. */
+/** Checks DMARC of one domain. A failure is `temperror` if a check that failed in the DNS might have aligned. */
 async function checkDomain(
   domain: string,
   sender: Sender,
@@ -195,7 +195,7 @@ async function checkDomain(
   }
 }
 
-/** Consumers compare these texts, so they stay as they are: the explanations of pyspf, which wrote the field first. */
+/** Clients compare these texts, so they must not change: they are the explanations of pyspf, which defined them. */
 const DETAILS: Readonly<Record<SpfResult, string>> = {
   pass: 'sender SPF authorized',
   fail: 'SPF fail - not authorized',
@@ -206,12 +206,12 @@ const DETAILS: Readonly<Record<SpfResult, string>> = {
   permerror: 'permanent error in processing',
 };
 
-/** The SPF verdict of a result word, with its fixed text. */
+/** The SPF verdict of a result, with its fixed text. */
 export function spfVerdict(result: SpfResult): Verdicts['spf'] {
   return { result, detail: DETAILS[result] };
 }
 
-/** Reads a result word; one that RFC 7208 section 2.6 does not know is an error that will not go away. */
+/** Parses an SPF result; one that is not in RFC 7208 section 2.6 becomes `permerror`. */
 export function readSpfResult(word: string): SpfResult {
   switch (word) {
     case 'pass':

@@ -3,13 +3,13 @@ import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, type ExpiringMemory } from '../../base/memory.ts';
 import type { Answer, Budget, MxRecord, Resolver } from '../../dns/types.ts';
 
-// What verdicts ask of the DNS: in the library's manner, within a budget, and remembered for as long as the answers
-// hold.
+// DNS lookups for verdicts: with the interface that mailauth expects, within a budget, and cached for as long as the
+// answers are valid.
 
-/** A question in the manner of node:dns: an array, or a rejection with a code. */
+/** A lookup with the interface of node:dns: resolves with an array, or rejects with an error code. */
 export type LookUp = (name: string, type: string) => Promise<unknown[]>;
 
-/** The code of a question that the budget did not allow. */
+/** The error code of a query that exceeded the budget. */
 export const BUDGET_CODE = 'EBUDGET';
 const CODES = {
   timeout: 'ETIMEOUT',
@@ -20,12 +20,12 @@ const CODES = {
   unreachable: 'ECONNREFUSED',
 } as const;
 
-/** Whether a code says that a question was not answered, and may be another time. */
+/** Whether a code stands for a temporary failure. */
 export function isFailureCode(code: string): boolean {
   return Object.values<string>(CODES).includes(code);
 }
 
-/** Our resolver in the manner of node:dns, which is what mailauth expects. `note` hears of every answer. */
+/** Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. */
 export function createLookUp(
   resolver: Resolver,
   budget: Budget,
@@ -59,10 +59,7 @@ function recordsOf<T>(answer: Answer<T>): readonly T[] {
   );
 }
 
-/**
- * An absent record is no fault of the program: its stack would tell nothing, and is half of what it costs (12 us per
- * message).
- */
+/** An error without a stack: absent records are not bugs, and the stack is half of the cost (12 us per message). */
 function codedError(code: string): Error {
   const limit = Error.stackTraceLimit;
   Error.stackTraceLimit = 0;
@@ -72,8 +69,8 @@ function codedError(code: string): Error {
 }
 
 /**
- * What one piece of work may spend on the DNS: so many questions, and so many milliseconds from now for all of them.
- * A question that is answered from the cache counts too: what is refused must not depend on who asked before.
+ * Creates a DNS budget: at most `questions` queries, all within `ms` milliseconds from now. Queries answered from the
+ * cache count too, so that the result does not depend on earlier lookups.
  */
 export function createBudget(questions: number, ms: number, clock: Clock): Budget {
   const end = clock.monotonic() + ms;
@@ -85,8 +82,8 @@ export function createBudget(questions: number, ms: number, clock: Clock): Budge
 }
 
 /**
- * A part of a budget, so that one piece of the work cannot spend what another one needs: a sender who makes SPF
- * expensive must not get rid of the DMARC of the name in From.
+ * Limits a check to a share of a budget, so that it cannot use up what another one needs: a sender with an expensive
+ * SPF record must not be able to prevent the DMARC check of the From domain.
  */
 export function createShare(budget: Budget, questions: number, ms: number, clock: Clock): Budget {
   const own = createBudget(questions, ms, clock);
@@ -96,24 +93,21 @@ export function createShare(budget: Budget, questions: number, ms: number, clock
   });
 }
 
-/** How long something may be believed that was made of DNS answers. */
+/** How long a result that is derived from DNS answers is valid. */
 export interface Life {
-  /** Hears of every answer that went into it. */
+  /** Takes each answer that the result is derived from. */
   note(answer: Answer<unknown>): void;
-  /** Milliseconds, 0 when it may not be kept. */
+  /** Milliseconds; 0 if the result must not be cached. */
   ms(): number;
 }
 
 const LONGEST_MS = 300_000;
-/** An absence comes without its TTL (RFC 2308); who publishes a record now should not have to wait for long. */
+/** The resolver does not report the TTL of negative answers (RFC 2308); a record published now should soon be seen. */
 const ABSENCE_MS = 10_000;
-/** SPF macros: what such a record says may depend on every letter of the envelope (RFC 7208 section 7). */
+/** SPF macros: the result of such a record may depend on the whole envelope (RFC 7208 section 7). */
 const MACRO = /%[{_%-]/;
 
-/**
- * As long as the shortest of the answers holds, at most five minutes; not at all after a failure or where a macro was
- * seen.
- */
+/** The shortest TTL of the answers, at most five minutes; 0 after a failure or if a record contains a macro. */
 function createLife(): Life {
   let ms = LONGEST_MS;
   return frozen({
@@ -130,20 +124,17 @@ function lifeOf(answer: Answer<unknown>): number {
   return answer.records.some((record) => typeof record === 'string' && MACRO.test(record)) ? 0 : answer.ttl * 1000;
 }
 
-/** Senders, authors and policies kept in mind, of each; some hundred bytes apiece. */
+/** Most entries in each cache (of senders, of policies); an entry takes a few hundred bytes. */
 const MOST = 5000;
-/** Longer keys are not worth their room, and somebody may have made them long on purpose. */
+/** Longer keys are not cached: they waste memory and may be long on purpose. */
 const LONGEST_KEY = 1024;
 
-/** Verdicts that would come out the same again: a mail host hears most from those it has just heard from. */
+/** Creates a cache of verdicts: most mail comes from hosts that have sent some recently. */
 export function createRecall<V>(clock: Clock): ExpiringMemory<V> {
   return createExpiringMemory<V>({ most: MOST }, clock);
 }
 
-/**
- * What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of
- * hold.
- */
+/** Returns the cached value of a key, or makes it and caches it for as long as the DNS answers behind it are valid. */
 export async function recalled<V>(
   memory: ExpiringMemory<V>,
   key: string,

@@ -1,7 +1,7 @@
-// Parts of mailauth that come without types: what inbound/verdicts/signatures.ts uses of them, and no more.
+// Types of the mailauth functions that inbound/verdicts/signatures.ts uses and mailauth does not declare.
 
 declare module 'mailauth/lib/tools.js' {
-  /** Reads the DKIM key in the TXT records of a name. Rejects with what is wrong with it. */
+  /** Reads the DKIM key in the TXT records of a name. Rejects if it is missing or unusable. */
   export function getPublicKey<K>(
     type: string,
     name: string,
@@ -9,6 +9,6 @@ declare module 'mailauth/lib/tools.js' {
     resolver: (name: string) => Promise<unknown>,
     options: object,
   ): Promise<K>;
-  /** A domain name without characters outside ASCII. */
+  /** Converts a domain name to A-labels. */
   export function toALabel(name: string): string;
 }

@@ -17,19 +17,19 @@ import {
 } from './dkim/verify.ts';
 import type { LookUp } from './lookups.ts';
 
-// The parts instead of the whole, as in authenticate.ts.
+// Submodules of mailauth only, as in authenticate.ts.
 
-/** What the signatures of a message say. */
+/** The results of all signatures of a message. */
 export interface Signatures {
   readonly dkim: Verdicts['dkim'];
   readonly arc: Verdicts['arc'];
-  /** The d= of those that vouch for the message. */
+  /** The d= of the DKIM signatures that verified. */
   readonly sound: readonly string[];
-  /** The d= of those that the DNS kept us from checking. */
+  /** The d= of the DKIM signatures that could not be checked because of a DNS failure. */
   readonly unknown: readonly string[];
 }
 
-/** Reads the signatures of one message. Rejects only when its bytes cannot be read. */
+/** Checks the signatures of one message. Rejects only if its bytes cannot be read. */
 export type ReadSignatures = (
   section: HeaderSection,
   source: RawSource,
@@ -37,9 +37,9 @@ export type ReadSignatures = (
   dns: DNSResolver,
 ) => Promise<Signatures>;
 
-/** As KumoMTA; a message with more of them wants to keep us busy. Each costs a look-up and a verification. */
+/** Most signatures checked per message, as in KumoMTA. Each costs a lookup and a verification. */
 const MOST_SIGNATURES = 10;
-/** Fields that are read to find those; reading one costs nothing but time. */
+/** Most DKIM-Signature fields parsed to find those. */
 const MOST_FIELDS = 100;
 const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
@@ -49,15 +49,12 @@ interface Candidate {
   readonly signature: Signature;
 }
 
-/**
- * What reads the signatures of messages, DKIM and ARC. `authors`: domains of the author, whose signatures are looked at
- * first.
- */
+/** Creates a checker of DKIM and ARC signatures. Signatures of the domains in `authors` are checked first. */
 export function createSignatureReader(clock: Clock): ReadSignatures {
   const keysOf = createPublicKeys(getPublicKey<PublicKey>, toALabel);
   return async (section, source, authors, dns) => {
     const fields = section.fields.filter((field) => field.name === 'dkim-signature');
-    const dkim = section.whole ? lookedAt(section, fields, authors) : [];
+    const dkim = section.whole ? selectSignatures(section, fields, authors) : [];
     const chain = readChain(section.whole ? section : { ...section, fields: [] });
     const signatures = [...dkim.map(({ signature }) => signature), ...chain.readings.filter(isUsable)];
     const keys = keysOf(dns);
@@ -79,11 +76,11 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
 }
 
 /**
- * The signatures that are checked, in this order: those that may be the author's first, and of these and of the others
- * the lowest first. Whoever handles a message adds his fields in front, so the lowest is the oldest; nothing that is
- * put in front of a message can keep its own signature from being looked at, or use up what it may ask of the DNS.
+ * Selects and orders the signatures to check: those that may be the author's first, and in each group the lowest field
+ * first. Every handler prepends its fields, so the lowest is the oldest: signatures that are prepended to a message
+ * cannot displace its own, or use up the DNS budget before it.
  */
-function lookedAt({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
+function selectSignatures({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
   const found: Candidate[] = [];
   for (const field of fields.slice(-MOST_FIELDS).toReversed()) {
     if (field.end - field.start > LONGEST_SIGNATURE) continue;
@@ -95,21 +92,19 @@ function lookedAt({ text }: HeaderSection, fields: readonly Field[], authors: re
   return [...found.filter(isOwn), ...found.filter((one) => !isOwn(one))].slice(0, MOST_SIGNATURES);
 }
 
-/** Names that may align have these two labels in common at least (RFC 9989 section 4.10.2). */
+/** The last two labels: aligned names have at least these in common (RFC 9989 section 4.10.2). */
 function parentOf(domain: string): string {
   return domain.split('.').slice(-2).join('.');
 }
 
-// The parts instead of the whole, as in authenticate.ts.
-
-/** The ARC sets of a message (RFC 8617), their form looked at and their signatures yet to be checked. */
+/** The ARC sets of a message (RFC 8617), parsed but not yet verified. */
 interface Chain {
-  /** `none` without sets, `fail` when they are no chain. */
+  /** `none` if there are no sets, `fail` if they do not form a chain. */
   readonly state: 'none' | 'fail' | 'whole';
   readonly sets: ARCChainEntry[];
-  /** Where the newest ARC-Message-Signature stands. */
+  /** The field of the newest ARC-Message-Signature. */
   readonly field: Field | undefined;
-  /** How it may be read: without c= there are two opinions on what it stands for. */
+  /** Its possible readings: implementations disagree on the default of c=. */
   readonly readings: readonly (Signature | Unusable)[];
 }
 
@@ -120,7 +115,7 @@ interface ChainDeps {
   readonly minBitLength: number;
 }
 
-/** What a header needs for fifty sets, the most there may be (RFC 8617 section 4.2.1), of reasonable length. */
+/** Limits for fifty ARC sets, the maximum (RFC 8617 section 4.2.1), of reasonable length. */
 const MOST_ARC_FIELDS = 150;
 const LONGEST_FIELD = 16_384;
 const ARC_FIELD = /^arc-(?:seal|message-signature|authentication-results)$/;
@@ -128,10 +123,7 @@ const ARC_FIELD = /^arc-(?:seal|message-signature|authentication-results)$/;
 const NONE: Chain = { state: 'none', sets: [], field: undefined, readings: [] };
 const BROKEN: Chain = { ...NONE, state: 'fail' };
 
-/**
- * Finds the sets of a message. The library says whether they are a chain; its opinion on how a signature is written
- * counts no less.
- */
+/** Finds the ARC sets of a message. mailauth decides whether they form a chain, and also validates their syntax. */
 function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Chain {
   const found = fields.filter(({ name }) => ARC_FIELD.test(name));
   if (found.length === 0) return NONE;
@@ -141,7 +133,7 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
   try {
     const sets = getARChain({ parsed: rows }, { strict: true });
     const newest = sets === false ? undefined : sets.at(-1)?.['arc-message-signature'];
-    // No two are the same: a set that is there twice is no chain.
+    // The lines are unique: duplicate sets do not form a chain.
     const field = rows.find(({ line }) => String(line) === String(newest?.original))?.field;
     if (sets === false || field === undefined) return BROKEN;
     return { state: 'whole', sets, field, readings: readingsOf(text, field) };
@@ -151,21 +143,21 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
 }
 
 /**
- * Without c= it is simple/simple, as for DKIM (RFC 8617 section 4.1.2), but the drafts had relaxed/relaxed, and so have
- * dkimpy, which many lists seal with, and the public test suite (`ams_fields_c_na`). A signature that verifies in
- * either way is one.
+ * The possible readings of an ARC-Message-Signature; it is enough if one of them verifies. The default of c= is
+ * simple/simple, as for DKIM (RFC 8617 section 4.1.2), but it was relaxed/relaxed in the drafts and still is in dkimpy,
+ * which many mailing lists use, and in the public test suite (`ams_fields_c_na`).
  */
 function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)[] {
   const value = text.slice(text.indexOf(':', start) + 1, end);
   const simple = parseSignature(value, { of: 'arc', forms: ['simple', 'simple'] });
   const relaxed = parseSignature(value, { of: 'arc', forms: ['relaxed', 'relaxed'] });
-  const said = !isUsable(simple) || !isUsable(relaxed) || simple.bodyForm === relaxed.bodyForm; // by c=, for both
-  return said ? [simple] : [simple, relaxed];
+  const same = !isUsable(simple) || !isUsable(relaxed) || simple.bodyForm === relaxed.bodyForm; // c= is present
+  return same ? [simple] : [simple, relaxed];
 }
 
 /**
- * What the chain is worth: the newest signature over the message and every seal have to verify (RFC 8617 section 5.2).
- * All failures are permanent.
+ * Verifies a chain: the newest ARC-Message-Signature and every ARC-Seal must verify (RFC 8617 section 5.2). All
+ * failures are permanent.
  */
 async function checkChain(
   { state, sets, field, readings }: Chain,
@@ -183,16 +175,16 @@ async function checkChain(
   }
 }
 
-/** What the verifier wants to know of a key; it takes the key itself as PEM or as an object. */
+/** A DKIM key as the verifier needs it; `publicKey` is PEM or a key object. */
 export interface PublicKey {
   readonly publicKey: string | KeyObject;
   /** "rsa" or "ed25519". */
   readonly keyType?: string;
-  /** Those of t=. */
+  /** The flags in t=. */
   readonly flags?: readonly string[];
 }
 
-/** Reads the key in the TXT records that the look-up finds for a name; rejects when there is none that may be used. */
+/** Reads the key from the TXT records that `lookUp` finds for a name; rejects if there is no usable key. */
 export type ReadKey = (
   type: string,
   name: string,
@@ -201,7 +193,7 @@ export type ReadKey = (
   options: object,
 ) => Promise<PublicKey>;
 
-/** The keys of one message, in the form that the verifier asks for them: each name is looked up once. */
+/** The keys for one message, with the interface that the verifier expects. Each name is looked up once. */
 export interface MessageKeys {
   readonly resolver: LookUp;
   get(type: string, name: string, minBitLength: number, options: object): Promise<PublicKey>;
@@ -211,9 +203,8 @@ const MOST_KEYS = 1000;
 const LONGEST_RECORD = 2048; // a key of 8192 bits has 1400 characters; together they are 2 MB
 
 /**
- * Keeps keys that were read, by the text of their record, so that the DNS alone says how long a key is valid. Reading
- * one costs 200 us, and checking a signature takes 50 us with the key as an object, 100 us with it as PEM. Faults are
- * not kept.
+ * Caches parsed keys by the text of their record, so that only the DNS decides how long a key is valid. Parsing a key
+ * costs 200 us; checking a signature takes 50 us with a key object and 100 us with PEM. Errors are not cached.
  */
 export function createPublicKeys(read: ReadKey, toALabel: (name: string) => string): (lookUp: LookUp) => MessageKeys {
   const known = createMemory<PublicKey>({ most: MOST_KEYS });
@@ -241,7 +232,7 @@ export function createPublicKeys(read: ReadKey, toALabel: (name: string) => stri
         const before = asked.get(question);
         if (before !== undefined) return before;
         const key = find(type, name, minBitLength, options);
-        key.catch(() => undefined); // who waits for it hears of it
+        key.catch(() => undefined); // callers handle the rejection
         asked.set(question, key);
         return key;
       },

@@ -20,7 +20,7 @@ describe('a change of many deliveries on the command line', () => {
     expect(dropped.json()).to.deep.equal([{ count: 1200, dry_run: false }]);
     expect(dropped.err).to.match(/^queue drop: \d+ of 1200\n/);
     const replayed = await postern(['replay', '--all'], env);
-    expect(replayed).to.include({ code: 0, out: 'Waiting again: 1200 deliveries.\n' });
+    expect(replayed).to.include({ code: 0, out: 'Requeued 1200 deliveries.\n' });
     expect(replayed.err).to.match(/^replay: \d+ of 1200\n/);
     expect((await postern(['queue', 'retry', '--recipient', 'box-0-0@in.test'], env)).err, 'one step').to.equal('');
   });

@@ -106,7 +106,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await dry('replay', '--all')).to.deep.equal([{ count: 0, dry_run: true }]);
     expect((await list()).map((row) => [row.id, row.state])).to.deep.equal(before.map((row) => [row.id, row.state]));
     await postern(['queue', 'drop', id], env);
-    expect((await postern(['replay', '--all', '--dry-run'], env)).out).to.equal('Would wait again: 1 delivery.\n');
+    expect((await postern(['replay', '--all', '--dry-run'], env)).out).to.equal('Would requeue 1 delivery.\n');
     expect(await list('--state', 'dropped')).to.have.length(1);
   });
 

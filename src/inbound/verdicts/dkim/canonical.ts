@@ -3,18 +3,18 @@ import { frozen } from '../../../base/frozen.ts';
 import type { Field, HeaderSection } from '../../../mail/header-section.ts';
 import type { Form, Signature } from './verify.ts';
 
-/** The hash of a body that is handed over in pieces. */
+/** Hashes a body that arrives in pieces. */
 interface BodyHash {
   update(piece: Uint8Array): void;
   /** Ends the computation. */
   digest(): HashedBody;
 }
 
-/** A body in one of its forms. */
+/** A canonicalized body. */
 export interface HashedBody {
-  /** SHA-256 of as many octets as were asked for. */
+  /** SHA-256 of the requested number of octets. */
   readonly hash: Buffer;
-  /** How many octets there are. */
+  /** Length of the whole canonicalized body in octets. */
   readonly length: number;
 }
 
@@ -25,8 +25,8 @@ const SPACE = 0x20;
 const ROOM = 16 * 1024;
 
 /**
- * The hash of the first `most` octets of a body that is in memory. Most bodies stand there as they are hashed, but for
- * empty lines at their end.
+ * Hashes the first `most` octets of a body that is in memory. Most bodies are already in canonical form, except for
+ * empty lines at the end, and are hashed in place.
  */
 export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedBody {
   const length = lengthAsItIs(form, body);
@@ -38,7 +38,7 @@ export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedB
   return running.digest();
 }
 
-/** How much of a body is hashed when nothing in it is to be changed; undefined when something is. */
+/** How many octets of a body are hashed if it is already in canonical form; undefined if it is not. */
 function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
   let end = body.length;
   while (end >= 2 && body[end - 1] === LF && body[end - 2] === CR) end -= 2;
@@ -57,11 +57,11 @@ function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
   return end + 2;
 }
 
-/** One pass, for bodies of any size. A bare LF ends a line, a bare CR is text like any other. */
+/** Creates a single-pass hash for bodies of any size. A bare LF ends a line; a bare CR is ordinary text. */
 export function createBodyHash(form: Form, most = Infinity): BodyHash {
   const relaxed = form === 'relaxed';
   const { put, putAll, digest } = createWriter(most);
-  // Line ends and white space are held back until it is known what follows them.
+  // Line ends and white space are held back until the next character is known.
   let lines = 0;
   let space = false;
   let cr = false;
@@ -105,7 +105,7 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
     },
     digest(): HashedBody {
       if (cr) release();
-      // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC
+      // Empty lines at the end are ignored. A body ends with CRLF, and so does an empty one in the simple form (RFC
       // 6376 section 3.4.3).
       if (!empty || !relaxed) {
         put(CR);
@@ -116,7 +116,7 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
   });
 }
 
-/** Where the stretch ends, with text at both of its ends, that is hashed as it stands; `at` when there is none. */
+/** The end of the run of bytes from `at` that is hashed unchanged and starts and ends with text; `at` if none. */
 function endOfText(relaxed: boolean, piece: Uint8Array, at: number): number {
   if ((piece[at] ?? 0) <= SPACE) return at;
   let end = at;
@@ -166,9 +166,9 @@ function createWriter(most: number) {
   };
 }
 
-/** What signatures are made over, of the fields of one message. */
+/** The header octets that signatures cover, for one message. */
 interface SignedHeader {
-  /** The octets that the signature in `field` was made over (RFC 6376 section 3.7). */
+  /** The header octets covered by the signature in `field` (RFC 6376 section 3.7). */
   octets(field: Field, signature: Pick<Signature, 'headerForm' | 'names'>): Buffer;
 }
 
@@ -188,8 +188,8 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
       const own = toForm(text, field, headerForm);
       let all = '';
       for (const name of names) {
-        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2). No
-        // signature covers itself among the others (section 3.5, h=).
+        // Fields of the same name are taken from the bottom up; a missing one is the null string (section 5.4.2). h=
+        // never refers to the signature itself (section 3.5).
         const others = left.get(name) ?? othersThan(field, byName.get(name) ?? []);
         left.set(name, others);
         const { value: signed, done } = others.next();
@@ -207,7 +207,7 @@ function othersThan(field: Field, fields: readonly Field[]): Iterator<Field> {
     .values();
 }
 
-/** A field without its line end (section 3.4.1 and 3.4.2). */
+/** A field in canonical form, without its final CRLF (sections 3.4.1 and 3.4.2). */
 function toForm(text: string, { name, start, end }: Field, form: Form): string {
   const written = text.slice(start, end).replace(BARE_LINE_FEED, '\r\n');
   const line = written.endsWith('\r\n') ? written.slice(0, -2) : written;
@@ -218,7 +218,7 @@ function toForm(text: string, { name, start, end }: Field, form: Form): string {
   return `${name}:${even.slice(from, Math.max(from, even.length - (even.endsWith(' ') ? 1 : 0)))}`;
 }
 
-/** A signature covers its own field with b= empty; the tag list has no faults, so there is one b. */
+/** Empties b=, as a signature covers its own field. The tag list was validated, so there is exactly one b=. */
 function withoutSignature(line: string): string {
   const colon = line.indexOf(':') + 1;
   const pieces = line.slice(colon).split(';');

@@ -7,19 +7,16 @@ import { BUDGET_CODE, isFailureCode } from '../lookups.ts';
 import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
 
-/** What came of one signature, in the words of RFC 8601 section 2.7.1. */
+/** The result of one signature, as in RFC 8601 section 2.7.1. */
 interface SignatureResult {
   readonly result: 'pass' | 'fail' | 'neutral' | 'policy' | 'temperror';
-  /** Why, for who looks into it; a code where the DNS had a part in it. */
+  /** The reason, for debugging; an error code if the key lookup failed. */
   readonly comment?: string;
 }
 
-/**
- * Checks the signatures of one message, each for itself: whatever is wrong with one, and whatever it makes us throw,
- * says nothing of the others.
- */
+/** Checks the signatures of one message independently: an invalid one, or one that makes us throw, affects no other. */
 export interface SignatureChecker {
-  /** `field` is where the signature stands. */
+  /** `field` is the header field that contains the signature. */
   check(field: Field, signature: Signature | Unusable): Promise<SignatureResult>;
 }
 
@@ -29,12 +26,12 @@ interface Deps {
   readonly now: number;
 }
 
-/** Whether a field may be a signature at all. */
+/** Whether a field parsed as a signature that can be checked. */
 export function isUsable(read: Signature | Unusable): read is Signature {
   return !('result' in read);
 }
 
-/** Reads the body once, for all the signatures that will be checked. Rejects when it cannot be read. */
+/** Creates a checker. Reads the body once for all `signatures`; rejects if it cannot be read. */
 export async function createSignatureChecker(
   section: HeaderSection,
   source: RawSource,
@@ -57,7 +54,7 @@ export async function createSignatureChecker(
   });
 }
 
-/** Each form and length once, however many signatures there are. */
+/** Hashes the body once for each canonical form and length, however many signatures there are. */
 async function hashBodies(
   signatures: readonly Signature[],
   source: RawSource,
@@ -92,14 +89,13 @@ async function checkSignature(
   if (signature.below && key.flags?.includes('s')) return { result: 'neutral', comment: 'domain mismatch' };
   if (!isSignature(signature, octets(), key.publicKey)) return { result: 'fail', comment: 'bad signature' };
   if (expires !== undefined && expires < now) return { result: 'neutral', comment: 'expired' };
-  // A tail that l= leaves unsigned anybody may have added (section 8.2), and what is not there nobody can have signed
-  // (section 3.5).
+  // Anyone may have added the part of the body after l= (section 8.2), and l= must not exceed the body (section 3.5).
   const covered = length === undefined || length === body.length;
   if (!covered) return { result: 'policy', comment: 'l= is not the length of the body' };
   return { result: 'pass' };
 }
 
-/** What the DNS kept from us it may tell us later; whatever else is wrong with a key is so for good. */
+/** Looks up a public key. DNS failures are temporary; any other problem with a key is permanent. */
 async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Promise<PublicKey | SignatureResult> {
   try {
     return await keys.get('DKIM', name, minBitLength, { strict: true, hashAlgo: 'sha256' });
@@ -110,9 +106,7 @@ async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Pro
   }
 }
 
-/**
- * Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more.
- */
+/** Whether the key could not be looked up because of a DNS failure, other than an exhausted DNS budget. */
 export function isUnknown({ result, comment }: SignatureResult): boolean {
   return result === 'temperror' && comment !== BUDGET_CODE;
 }
@@ -127,7 +121,7 @@ function isSignature({ keyType, signature }: Signature, octets: Buffer, key: Pub
   }
 }
 
-/** What a DKIM-Signature field (RFC 6376 section 3.5) or an ARC-Message-Signature (RFC 8617 section 4.1.2) says. */
+/** A parsed DKIM-Signature (RFC 6376 section 3.5) or ARC-Message-Signature (RFC 8617 section 4.1.2). */
 export interface Signature {
   readonly keyType: 'rsa' | 'ed25519';
   readonly headerForm: Form;
@@ -140,21 +134,21 @@ export interface Signature {
   /** h=, in lower case. */
   readonly names: readonly string[];
   readonly bodyHash: Buffer;
-  /** l=: how many octets of the body are signed; all of them when it is undefined. */
+  /** l=: how many octets of the body are signed; all of them if undefined. */
   readonly length: number | undefined;
   readonly signature: Buffer;
   /** Milliseconds since 1970. */
   readonly expires: number | undefined;
 }
 
-/** Why a field is no signature that anybody may count on. */
+/** Why a field cannot be used as a signature. */
 export interface Unusable {
-  /** `policy`: it may be one, but of a kind that no longer proves anything. */
+  /** `policy`: the signature uses an algorithm that is no longer accepted. */
   readonly result: 'neutral' | 'policy';
   readonly comment: string;
 }
 
-/** The two ways to make what is hashed of what is read (RFC 6376 section 3.4). */
+/** The canonicalization algorithms (RFC 6376 section 3.4). */
 export type Form = 'simple' | 'relaxed';
 
 type SignatureHead = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<SignatureKind, 'of'>;
@@ -180,8 +174,8 @@ const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
   ['relaxed/simple', ['relaxed', 'simple']],
   ['relaxed/relaxed', ['relaxed', 'relaxed']],
 ]);
-// RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the
-// DNS has no objection.
+// RFC 6376 allows letters, digits and hyphens; underscores are common in selectors and signing domains, and the DNS
+// allows them.
 const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
 const SELECTOR = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`);
 const LONGEST_NAME = 253;
@@ -197,9 +191,9 @@ const SYNTAX: Unusable = { result: 'neutral', comment: 'signature syntax error' 
 const neutral = (comment: string): Unusable => ({ result: 'neutral', comment });
 
 /**
- * Reads the value of a signature field, bytes as latin1. Verifiers have to be meticulous about its form, and to ignore
- * it as a whole when it is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves
- * nothing.
+ * Parses the value of a signature field, whose bytes are read as latin1. Verifiers have to be strict about the syntax
+ * and ignore the whole field if it is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently
+ * proves nothing.
  */
 export function parseSignature(
   value: string,
@@ -220,14 +214,13 @@ export function parseSignature(
   if (!methods.includes('dns/txt')) return neutral('unsupported query method');
   const names = toNames(tags.get('h') ?? '', of);
   if (names === undefined) return SYNTAX;
-  // A signature that leaves From out says nothing about the author (section 6.1.1). An ARC chain says nothing about him
-  // in any case.
+  // A signature must cover From (section 6.1.1). Only in an ARC-Message-Signature may h= be empty.
   if (names.length > 0 && !names.includes('from')) return neutral('From field not signed');
-  return finished(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
+  return parseRest(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
 }
 
-/** What is left to be read: the values that a syntax has to be held against. */
-function finished(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureHead): Signature | Unusable {
+/** Parses and validates the remaining tags: d, s, t, x, l, bh, b and i. */
+function parseRest(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureHead): Signature | Unusable {
   const domain = toDomain(tags.get('d') ?? '');
   const selector = toSelector(tags.get('s') ?? '');
   const times = readTimes(tags.get('t'), tags.get('x'));
@@ -242,7 +235,7 @@ function finished(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureH
   return { ...read, domain, selector, bodyHash, signature, length, ...times, ...identity };
 }
 
-/** A tag list (RFC 6376 section 3.2); undefined for what is none: the one fault of a list makes all of it invalid. */
+/** Parses a tag list (RFC 6376 section 3.2). Returns undefined on any error: one error invalidates the whole list. */
 function parseTags(text: string): ReadonlyMap<string, string> | undefined {
   if (FOREIGN.test(text)) return undefined;
   const tags = new Map<string, string>();
@@ -257,7 +250,7 @@ function parseTags(text: string): ReadonlyMap<string, string> | undefined {
   return tags;
 }
 
-/** h=: it must not be empty, but of an ARC-Message-Signature, which then covers the body and itself. */
+/** Parses h=. It may be empty only in an ARC-Message-Signature, which then covers the body and itself. */
 function toNames(text: string, of: SignatureKind['of']): string[] | undefined {
   if (text === '') return of === 'arc' ? [] : undefined;
   const names = text
@@ -267,14 +260,14 @@ function toNames(text: string, of: SignatureKind['of']): string[] | undefined {
   return names.every((name) => FIELD_NAME.test(name)) ? names : undefined;
 }
 
-function readTimes(made: string | undefined, over: string | undefined): Pick<Signature, 'expires'> | undefined {
-  if (made !== undefined && !SECONDS.test(made)) return undefined;
-  if (over === undefined) return { expires: undefined };
-  if (!SECONDS.test(over) || (made !== undefined && Number(over) <= Number(made))) return undefined;
-  return { expires: Number(over) * 1000 };
+function readTimes(signed: string | undefined, expires: string | undefined): Pick<Signature, 'expires'> | undefined {
+  if (signed !== undefined && !SECONDS.test(signed)) return undefined;
+  if (expires === undefined) return { expires: undefined };
+  if (!SECONDS.test(expires) || (signed !== undefined && Number(expires) <= Number(signed))) return undefined;
+  return { expires: Number(expires) * 1000 };
 }
 
-/** i= must lie within d= (RFC 6376 section 3.5). */
+/** Parses i=, which must be within d= (RFC 6376 section 3.5). */
 function readIdentity(text: string | undefined, domain: string): Pick<Signature, 'below'> | undefined {
   if (text === undefined) return { below: false };
   const identity = utf8(unquoted(text));
@@ -284,7 +277,7 @@ function readIdentity(text: string | undefined, domain: string): Pick<Signature,
   return own === domain ? { below: false } : own.endsWith(`.${domain}`) ? { below: true } : undefined;
 }
 
-/** dkim-quoted-printable (section 2.11), in which white space is none. */
+/** Decodes dkim-quoted-printable (section 2.11), ignoring white space. */
 function unquoted(text: string): string {
   const decoded = (_: string, hex: string): string => String.fromCharCode(Number.parseInt(hex, 16));
   return text.replace(/[ \t\r\n]+/g, '').replace(/=([0-9A-F]{2})/g, decoded);
@@ -300,13 +293,13 @@ function toSelector(text: string): string | undefined {
   return name !== undefined && name.length <= LONGEST_NAME && SELECTOR.test(name) ? name : undefined;
 }
 
-/** Names may be written in UTF-8 (RFC 8616); what is none of it stays as it is and is then no name. */
+/** Names may be in UTF-8 (RFC 8616). Other bytes are returned unchanged and are rejected as names later. */
 function utf8(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
   return isUtf8(bytes) ? bytes.toString('utf8') : latin1;
 }
 
-/** A base64 value, in which white space is none. */
+/** Decodes base64, ignoring white space. */
 function toBytes(text: string): Buffer | undefined {
   const base64 = /\s/.test(text) ? text.replace(/[ \t\r\n]+/g, '') : text;
   return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined;
