@@ -101,7 +101,7 @@ export const keyList: Command = {
       const owner = await theAccount(store, call);
       const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
       const shown = rows.map((row) => ({
-        id: row.id.slice(0, 12),
+        id: row.id.slice(0, SHOWN_ID),
         starts_with: row.hint,
         label: row.label,
         created_at: toTimestamp(row.createdAt),
@@ -118,6 +118,9 @@ export const keyList: Command = {
   },
 };
 
+/** Characters of a key's id that are shown, and that name it. */
+const SHOWN_ID = 12;
+
 export const keyRevoke: Command = {
   name: 'key revoke',
   args: 'KEY | ID',
@@ -125,17 +128,19 @@ export const keyRevoke: Command = {
   options: { account: accountOption },
   async run(call) {
     const wanted = call.words[0];
-    if (wanted === undefined) throw new UsageError('missing argument: KEY or ID (postern key list shows the ids)');
+    if (!wanted) throw new UsageError('missing argument: KEY or ID (postern key list shows the ids)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
       const hits = (await store.keys.many({ account: owner.id })).filter(
-        ({ id, hint }) => id.startsWith(wanted) || (wanted.startsWith(hint) && id.startsWith(keyHash(wanted))),
+        ({ id, hint }) =>
+          (wanted.length >= SHOWN_ID && id.startsWith(wanted)) ||
+          (wanted.startsWith(hint) && id.startsWith(keyHash(wanted))),
       );
       // An interrupted revocation may have left two rows for one key.
       const [hit, ...more] = new Map(hits.map((row) => [row.id.slice(0, HASH_LENGTH), row])).values();
       if (!hit || more.length > 0) throw new UsageError(hit ? 'several keys match that id' : 'no such key');
       await revokeKey(store, hit.id.slice(0, HASH_LENGTH), parts);
-      call.print([{ id: hit.id.slice(0, 12), revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
+      call.print([{ id: hit.id.slice(0, SHOWN_ID), revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
       return EXIT.ok;
     });
   },
