@@ -6,7 +6,7 @@ export interface Bounce {
   readonly bgtools_code: number;
 }
 
-/** The codes of the bounce classifier (BoogieTools) that the public ancestor of the API used. */
+/** The codes of the bounce classifier (BoogieTools) that Mandrill used. */
 const CODES = {
   bad_mailbox: 10,
   general: 20,

@@ -2,7 +2,7 @@ import http from 'node:http';
 import https from 'node:https';
 import { createRequire } from 'node:module';
 
-// The official Node client of the public ancestor, unchanged but for where it sends to. It is CommonJS without types.
+// The official Node client of Mandrill, unchanged but for where it sends to. It is CommonJS without types.
 const require = createRequire(import.meta.url);
 
 /**

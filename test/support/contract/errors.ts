@@ -1,6 +1,6 @@
 /**
- * Every error of the documented interface: its code there, or the public ancestor's where the document has none, the
- * HTTP status that says whose fault it is, and what it says, in the ancestor's words where they are known.
+ * Every error of the documented interface: its code there, or Mandrill's where the document has none, the
+ * HTTP status that says whose fault it is, and what it says, in Mandrill's words where they are known.
  */
 export const ERRORS = {
   Invalid_Tag_Name: { code: 1, status: 400, says: /^no such tag ".+"$/ },

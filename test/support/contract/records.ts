@@ -77,7 +77,7 @@ export const hour: Struct = {
 };
 
 export const tagHour: Struct = { struct: { ...hour.struct, unsubs: 'integer' } };
-export const tagHourOfAll: Struct = { ...tagHour, beyond: { tag: 'the public ancestor says whose hour it is' } };
+export const tagHourOfAll: Struct = { ...tagHour, beyond: { tag: 'Mandrill says whose hour it is' } };
 
 export const exportJob: Struct = {
   struct: {

@@ -275,7 +275,7 @@ describe('the checks of a custom reverse DNS', () => {
     expect(await checkPtr(resolver, '2001:db8::1', 'mail.example.com')).to.deep.equal({ valid: true, error: null });
   });
 
-  it('say what is wrong in the words of the ancestor', async () => {
+  it('say what is wrong in the words of Mandrill', async () => {
     expect(await checkA(resolver, 'mail128.example.com', '192.0.2.1')).to.deep.equal({
       valid: false,
       error: 'mail128.example.com does not exist',

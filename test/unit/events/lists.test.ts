@@ -64,7 +64,7 @@ for (const driver of drivers) {
     const suppressed = (email = 'ann@example.com', subaccount: string | null = null) =>
       lists.suppression(ME, email, subaccount, new Date(clock.now()));
 
-    it('put an address on the rejection list, with the event that consumers of the ancestor read', async () => {
+    it('put an address on the rejection list, with the event that consumers of Mandrill read', async () => {
       expect(
         await lists.reject(
           entry({
@@ -100,7 +100,7 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('write an entry by hand as the ancestor does: no end, nobody, no subaccount', async () => {
+    it('write an entry by hand as Mandrill does: no end, nobody, no subaccount', async () => {
       await lists.reject(entry());
       expect(bodies()[0]).to.deep.include({
         reject: {

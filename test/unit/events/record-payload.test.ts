@@ -129,7 +129,7 @@ describe('what webhooks are told of an event', () => {
   afterEach(() => store.close());
 
   for (const { kind, state, detail = {}, msg, event = {} } of ROWS) {
-    it(`is, for ${kind}, what consumers of the public ancestor read`, async () => {
+    it(`is, for ${kind}, what consumers of Mandrill read`, async () => {
       await world.recorder.record(newEvent(kind, { detail }));
       const [
         {
