@@ -226,6 +226,7 @@ const LF = 0x0a;
 const EQUALS = 0x3d;
 const SPACE = 0x20;
 const TAB = 0x09;
+const HYPHEN = 0x2d;
 
 /** Decodes a text body; line ends become LF. */
 function decodeBody(text: EncodedText): Text {
@@ -266,6 +267,7 @@ function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buf
 /**
  * The end of the piece that starts at `from`: after a line end, or in an overlong line where neither an escape nor
  * blanks are cut, because blanks at the end of a piece would count as padding of a line (RFC 2045 section 6.7, rule 3).
+ * Nor before a hyphen: at the start of a piece of UTF-7, iconv-lite takes the end of a base64 run for a plus.
  */
 function cutAt(bytes: Buffer, from: number): number {
   const least = from + PIECE;
@@ -274,7 +276,7 @@ function cutAt(bytes: Buffer, from: number): number {
   if (newline !== -1) return least + newline + 1;
   for (let cut = least; cut > least - PIECE / 2; cut--) {
     const isInEscape = bytes.subarray(cut - 2, cut).includes(EQUALS);
-    if (!isInEscape && !isBlank(bytes[cut - 1])) return cut;
+    if (!isInEscape && !isBlank(bytes[cut - 1]) && bytes[cut] !== HYPHEN) return cut;
   }
   let cut = least;
   while (isBlank(bytes[cut]) || isBlank(bytes[cut - 1])) cut++;
