@@ -16,27 +16,27 @@ export interface BatchingSettings {
   readonly waitMs: number;
 }
 
-/** How long after a fault the next try is made. */
+/** Milliseconds until the retry after a fault. */
 const AGAIN_MS = 5000;
 
-/** What is pending for one webhook, as far as main knows: more may be counted than there is, never less. */
+/** The events pending for one webhook, as counted by the main thread: never too few, sometimes too many. */
 interface Queue {
   events: number;
   bytes: number;
-  /** When the oldest came, in milliseconds that only grow. */
+  /** When the oldest arrived, in milliseconds of the monotonic clock. */
   since: number;
-  /** A batch is being made. */
+  /** A batch is being created. */
   busy: boolean;
-  /** As many batches as may be are open: nothing happens until one of them ends. */
+  /** The limit of open batches is reached: the next is created when one of them ends. */
   blocked: boolean;
-  /** One of them ended while the answer that there are too many was on its way. */
+  /** A batch ended before the reply that the limit is reached arrived. */
   ended: boolean;
   cancel: () => void;
 }
 
 /**
- * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough.
- * What is pending is known by the spool; what is kept here only says when to ask.
+ * Makes pending events into a batch when there are enough, or when the oldest has waited long enough. The spool holds
+ * the events; the state here only decides when to ask it.
  */
 export function createBatching(
   settings: BatchingSettings,
@@ -82,8 +82,8 @@ export function createBatching(
   }
 
   /**
-   * What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no
-   * event.
+   * Events that arrived while the batch was created may be counted twice, here and in `left`: this costs one extra
+   * request, never an event.
    */
   function take(queue: Queue, { blocked, left }: FreezeOutcome): void {
     queue.blocked = blocked && !queue.ended;
@@ -92,7 +92,7 @@ export function createBatching(
     queue.bytes += left.bytes;
   }
 
-  /** No wrong wall clock makes an event wait longer than others. */
+  /** Converts to the monotonic clock, so that a wrong wall clock cannot delay an event. */
   function steady(since: number): number {
     return clock.monotonic() - Math.max(0, clock.now() - since);
   }
@@ -113,7 +113,7 @@ export function createBatching(
     queue.bytes += more.bytes;
   }
 
-  /** Everything anew: at the start, and when the queue was changed by hand. */
+  /** Reloads everything: at startup, and after a manual change to the queue. */
   async function learn(): Promise<void> {
     try {
       for (const { webhook, pending } of await events.pending(limits.events)) {
@@ -139,19 +139,19 @@ export function createBatching(
     async stop() {
       stopped = true;
       for (const { cancel } of queues.values()) cancel();
-      // A batch in the making is not waited for: on a full disk it is made when there is room, or ends with the spool.
+      // Do not wait for a batch in progress: on a full disk it waits for space, or ends with the spool.
     },
   });
 }
 
 interface Tallies extends Service {
-  /** Everything that was counted so far is in the store. */
+  /** Whether all counts so far are in the store. */
   idle(): boolean;
 }
 
 /**
- * Brings what this host's spool has counted for each webhook into the store. The numbers are absolute and the row is
- * this spool's own: to write them once more, after a crash or while the store comes and goes, changes nothing.
+ * Writes this host's counts for each webhook to the store. The numbers are absolute and each spool has its own row, so
+ * writing them again, after a crash or a store outage, is harmless.
  */
 export function createTallies(deps: {
   spool: Pick<Spool, 'events'>;
@@ -176,7 +176,7 @@ export function createTallies(deps: {
     if (!stopped && !busy && waiting.size > 0) writing = write();
   }
 
-  /** One after the other, so that no older number comes after a newer one. */
+  /** Writes one at a time, so that an older number never overwrites a newer one. */
   async function write(): Promise<void> {
     busy = true;
     cancel();
@@ -199,7 +199,7 @@ export function createTallies(deps: {
   async function writeOne(tally: HookTally): Promise<void> {
     const { id, ...row } = toRow(tally);
     if (await store.webhookTallies.change({ id }, row)) return;
-    // Nobody would ever remove the row of a webhook that was deleted meanwhile.
+    // The row of a webhook deleted meanwhile would never be removed.
     if (await store.webhooks.one({ id: row.webhook })) await store.webhookTallies.insert({ id, ...row });
   }
 
@@ -252,8 +252,8 @@ interface TendBatchesDeps {
 }
 
 /**
- * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed
- * its URL, or this one was cut off in between. And gives up events that have waited too long to become a batch.
+ * Compares the webhooks in this host's spool with the store: another host may have deleted a webhook or changed its
+ * URL, or this host may have crashed halfway. Also expires events that waited too long to become a batch.
  */
 export function tendBatchesTask(
   settings: { readonly retryHours: number },

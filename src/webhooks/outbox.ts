@@ -16,16 +16,16 @@ import {
 } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 
-/** How long the webhooks of an account are remembered: another host's change of them is noticed by then. */
+/** Milliseconds for which an account's webhooks are cached: the delay until another host's change is seen. */
 const FRESH_MS = 1000;
 
-/** An outbox that can be told that webhooks changed. */
+/** An outbox whose cached webhooks can be invalidated. */
 export interface WebhookOutbox extends Outbox {
-  /** The webhooks of the account changed: whatever is published from now on goes by what the store has now. */
+  /** Drops the account's cached webhooks: later events go to the webhooks that the store has then. */
   forget(account: string): void;
 }
 
-/** Puts events onto the spool for every webhook of the account that asked for them. */
+/** Spools events for every webhook of the account that subscribes to them. */
 export function createOutbox(deps: {
   store: Pick<Store, 'webhooks'>;
   spool: Pick<Spool, 'events'>;
@@ -54,7 +54,7 @@ function wants(named: readonly HookEvent[], event: HookEvent): boolean {
   return (named.length === 0 ? DEFAULT_EVENTS : named).includes(event);
 }
 
-/** Younger rows are still in the hands of who wrote them. Milliseconds. */
+/** Milliseconds. Newer rows may still be in use by their writer. */
 const GRACE_MS = 30_000;
 const PAGE = 500;
 
@@ -68,22 +68,20 @@ interface SweepDeps {
   readonly clock: Clock;
 }
 
-/** When rows came to carry what is looked for. */
+/** When the events were added to the rows. */
 type Since = { readonly lt: Date } | { readonly gt: Date };
 
 /** A collection whose rows may carry events. */
 interface Carriers<R> {
   waiting(since: Since): Promise<R[]>;
-  /**
-   * The spool has the events of the row. Undefined: somebody changed the row since, and it is looked at again later.
-   */
+  /** Marks the row's events as spooled. Undefined if the row has changed since: it is checked again later. */
   settle(row: R): Promise<R | undefined>;
 }
 
 /**
- * Publishes what rows still carry: what a crash, or a spool that could not be written, left between the row and the
- * spool. Answers how many rows. Safe beside whoever wrote them: the spool takes an event once, and a row that changed
- * meanwhile is left alone. Throws what the store and the spool throw.
+ * Publishes events still in rows after a crash or a failed spool write, and returns the number of rows. Safe while the
+ * writer of a row is still running: the spool accepts an event once, and a row that changed meanwhile is skipped.
+ * Throws what the store and the spool throw.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
   async function sweep<R extends CarrierRow>(
@@ -145,7 +143,7 @@ function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
   };
 }
 
-/** Finds rows that still carry events long after they should, and publishes those. */
+/** Publishes events that were left in their rows. */
 export function sweepOutboxTask(deps: { readonly sweep: (ending?: AbortSignal) => Promise<number> }): Task {
   return {
     async run(ending) {

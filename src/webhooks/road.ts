@@ -16,19 +16,16 @@ import type { Store } from '../store/store.ts';
 import { createSharedPosts } from './shared-posts.ts';
 import type { Poster, Rendered, Renderer, RenderPart } from './types.ts';
 
-// The road of the kinds `inbound` and `events`: a message or a batch of events, as a signed POST.
+// The road for deliveries of the kinds `inbound` and `events`: posts a message or a batch of events, signed.
 
-/**
- * How long a delivery is put off for which the store could not be asked: a store that is back should not be waited for
- * much longer.
- */
+/** Milliseconds until a delivery is retried if the store was unavailable; short, so that it resumes soon after. */
 const WITHOUT_STORE = 10_000;
 
 export interface WebhookRoadSettings
   extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
-  /** How long a delivery is tried. */
+  /** How long a delivery is retried. */
   readonly retryHours: number;
-  /** The most bytes of JSON in a POST of several events. */
+  /** Maximum bytes of JSON in a POST of several events. */
   readonly batchBytes: number;
 }
 
@@ -54,9 +51,9 @@ interface Mail extends RenderPart {
   readonly delivery: Delivery;
 }
 
-/** A POST with all that it holds. */
+/** A POST and its contents. */
 interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
-  /** Its id, when several share it. */
+  /** The id of the POST if several messages share it. */
   readonly batch: string | undefined;
   readonly parts: readonly (Mail & Pick<Rendered, 'verdicts' | 'parseError'>)[];
 }
@@ -65,10 +62,10 @@ const TURNED_BACK = { kind: 'turned back' } as const;
 
 const ALONE = { kind: 'turned back', alone: true } as const;
 
-/** What came of deliveries. */
+/** The outcome of each delivery. */
 type Outcomes = ReadonlyMap<Waiting, Carried>;
 
-/** The same for all of them. */
+/** The same outcome for all. */
 const each = (mail: readonly Mail[], carried: Carried): Outcomes =>
   new Map(mail.map(({ waiting }) => [waiting, carried]));
 
@@ -80,7 +77,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   const countVerdicts = createVerdictMeters(deps.metrics);
   const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
-  /** One attempt, for one delivery or for several of one route. What came of each, in their order. */
+  /** Makes one attempt for one delivery, or for several of one route; returns their outcomes in order. */
   async function attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
     const [first] = all;
     if (!first) return [];
@@ -95,7 +92,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return found.map((one) => ('message' in one ? (carried.get(one.waiting) ?? ALONE) : one));
   }
 
-  /** The message of a delivery, or what is to become of it without one. */
+  /** Finds the message of a delivery, or returns the outcome if there is none. */
   async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail | Carried> {
     const { delivery, parked } = waiting;
     const found = await spool.message(delivery.messageId, delivery.id);
@@ -103,12 +100,12 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
       return { kind: 'gone' };
     }
-    // A post is made in memory where several share it.
+    // A shared POST is built in memory.
     if (shared && found.body.kind === 'blob') return ALONE;
     return { waiting, delivery, ...found };
   }
 
-  /** What came of those that were in the POST. */
+  /** Posts the messages and returns the outcomes of those that were in the POST. */
   async function carry(mail: readonly Mail[], gate: Gate, engine: Engine): Promise<Outcomes> {
     const [first] = mail;
     if (!first) return new Map();
@@ -121,14 +118,14 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     try {
       return await post(first, rendered, gate, engine);
     } finally {
-      // A file that cannot be removed is no reason to say anything else of the attempt.
+      // Failing to remove the file does not change the outcome of the attempt.
       await renderer
         .discard(rendered.body)
         ?.catch((error: unknown) => log.error('delivery.fault', { delivery: first.delivery.id, error }));
     }
   }
 
-  /** Nothing when several break the parser together. Of several, those whose verdicts take long are left out. */
+  /** Undefined if a shared POST broke the parser. A shared POST omits messages whose verdicts take long. */
   async function render(
     first: Mail,
     mail: readonly Mail[],
@@ -145,7 +142,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return { ...shared, batch: parts.length > 1 ? shared.id : undefined, parts };
   }
 
-  /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
+  /** Applies a change made on another host to all queued deliveries of this webhook or route. */
   async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<Carried> {
     if (destination.kind === 'nowhere' && batch) await spool.events.forget(batch.webhook, clock.now());
     if (destination.kind === 'there')
@@ -184,7 +181,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     });
   }
 
-  /** Writes what came of a delivery, with verdicts that were just taken, and tells the sender who asked to be told. */
+  /** Records the outcome of a delivery, with new verdicts, and sends the DSN if the sender requested one. */
   async function note(
     { delivery, message, verdicts }: RenderedMail['parts'][number],
     { settlement, outcome }: Settled,
@@ -197,8 +194,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   }
 
   /**
-   * A stranger's reverse-path is told of only what he proved to be his: whoever asked for reports could have us write
-   * to anybody else (RFC 3834 section 2).
+   * Reports to the reverse-path only if SPF passed: a forged one would make us send mail to third parties
+   * (RFC 3834 section 2).
    */
   async function tell(
     message: Message,
@@ -232,14 +229,14 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
 }
 
 /**
- * While a rotation lasts there are two keys and room for one in X-Mandrill-Signature: odd attempts use the present one,
- * even ones the previous, so that a consumer that has not changed over yet gets its mail at the second try.
+ * During a rotation there are two keys, but X-Mandrill-Signature holds one signature: odd attempts use the current key,
+ * even ones the previous, so that a consumer with the old key accepts the second attempt.
  */
 function inTurn(keys: readonly string[], attempts: number): readonly string[] {
   return keys.length > 1 && attempts % 2 === 1 ? [...keys].reverse() : keys;
 }
 
-/** Counts verdicts that were just taken. */
+/** Counts new verdicts. */
 function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {
   const of = (method: string, ...results: readonly string[]) => {
     const count = (result: string) => metrics.counter('postern_authentication_results_total', { method, result });
@@ -262,15 +259,15 @@ function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {
 }
 
 /**
- * Where a delivery goes now. here: to its URL, as the queue has it · there: to another · nowhere: its webhook was
- * deleted · unknown: the store is away, and nothing is known of it.
+ * Where a delivery goes now. here: to its queued URL · there: to another URL · nowhere: its webhook was deleted ·
+ * unknown: the store is unavailable and nothing is cached.
  */
 type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonly kind: 'there'; readonly url: string };
 
-/** Whether posts still go where the queue of this host has them go: another host may have been told otherwise. */
+/** Checks whether the queued URL is still current: another host may have changed it. */
 export interface Destinations {
   of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
-  /** How many messages of its route may share a POST. */
+  /** How many messages of this route may share a POST. */
   batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
 }
 
@@ -280,15 +277,15 @@ interface DestinationDeps {
   readonly clock: Clock;
 }
 
-/** How long a webhook is believed to be there, at its URL. */
+/** Milliseconds for which the URL of a webhook is cached. */
 const FRESH_MS = 5000;
 
 const HERE = { kind: 'here' } as const;
 const UNKNOWN = { kind: 'unknown' } as const;
 
 /**
- * Asked before every attempt. A webhook that was deleted gets nothing more. A route that was deleted has its mail all
- * the same: we took it for that URL.
+ * Checks the destination before every attempt. A deleted webhook gets nothing more. Mail of a deleted route is still
+ * delivered, because we accepted it for that URL.
  */
 export function createDestinations({ store, routing, clock }: DestinationDeps): Destinations {
   const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });
@@ -297,7 +294,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     const believed = await webhooks.of(webhook);
     if (believed === undefined) return UNKNOWN;
     if (believed === url) return HERE;
-    // The queue may know better than what is believed: a call to this host changes both, one after the other.
+    // The queue may be newer than the cache: an API call on this host updates both, one after the other.
     const now = await webhooks.now(webhook);
     return now === null ? { kind: 'nowhere' } : toThere(url, now);
   }
@@ -325,7 +322,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
   });
 }
 
-/** The domain of an address, as it was written. */
+/** The domain of an address, as written. */
 const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
 const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

@@ -6,11 +6,11 @@ import type { Company } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
-/** How many bytes of JSON a byte of a message becomes at most: raw, as base64 of that, parsed, and its attachments. */
+/** Maximum bytes of JSON per byte of a message: raw, base64 of raw, parsed, and attachments. */
 const JSON_PER_BYTE = 4;
-/** After a POST of several messages that was not taken, those of its route are posted singly for so long. */
+/** Milliseconds for which a route's messages are posted singly after a shared POST was not accepted. */
 const SINGLY_MS = 60_000;
-/** Routes of which that is remembered. */
+/** Maximum number of routes posted singly. */
 const MOST_ROUTES = 10_000;
 
 interface SharedPostsDeps {
@@ -19,15 +19,15 @@ interface SharedPostsDeps {
   readonly clock: Clock;
 }
 
-/** Which messages share a POST: fresh ones of one route that wait, as many as the route says, up to a size. */
+/** Decides which messages share a POST: new ones of one route, up to the route's number and a size. */
 interface SharedPosts {
-  /** Who goes along with `first`; undefined: it goes alone. */
+  /** The messages that share a POST with `first`; undefined: it is posted alone. */
   with(first: Waiting): Company | undefined;
-  /** What came of a POST that several messages of a route shared. */
+  /** Records the result of a POST that several messages of a route shared. */
   ended(routeId: string, result: AttemptResult, delivered: boolean): void;
 }
 
-/** `batchBytes`: the most bytes of JSON in a POST of several events. */
+/** `batchBytes`: maximum bytes of JSON in a POST of several events. */
 export function createSharedPosts({ batchBytes }: { readonly batchBytes: number }, deps: SharedPostsDeps): SharedPosts {
   const { batchEvents, clock } = deps;
   const singly = createExpiringMemory<true>({ most: MOST_ROUTES }, clock);
@@ -50,17 +50,17 @@ export function createSharedPosts({ batchBytes }: { readonly batchBytes: number 
       };
     },
     ended(routeId, result, delivered) {
-      // That nobody could be connected to has nothing to do with what was posted.
+      // A failed connection was not caused by the content.
       const heard = result.kind === 'answered' || result.connected;
       if (!delivered && heard) singly.set(routeId, true, SINGLY_MS);
     },
   });
 }
 
-/** One that has failed may be what made it fail, and one that is parked most likely is. */
+/** A message that has failed may itself be the cause, and a parked one most likely is. */
 function isFresh({ delivery, attempts, parked, alone }: Waiting): boolean {
   return delivery.kind === 'inbound' && attempts === 0 && !parked && !alone;
 }
 
-/** Of an unknown size: as large as can be. */
+/** An unknown size counts as infinite. */
 const sizeOf = ({ delivery }: Waiting): number => delivery.size ?? Number.POSITIVE_INFINITY;

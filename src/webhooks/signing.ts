@@ -7,7 +7,7 @@ import { createBeliefs } from '../store/beliefs.ts';
 import { type SigningKeyRow, signingKeyId } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 
-/** A signature that is computed while the bytes are written. */
+/** A signature computed while the bytes are written. */
 interface RunningSignature {
   update(bytes: Uint8Array): void;
   /** The text of the signature header. Ends the computation. */
@@ -16,7 +16,7 @@ interface RunningSignature {
 
 /**
  * The value of X-Mandrill-Signature for a form: base64 of HMAC-SHA1 over the URL exactly as configured,
- * then name and decoded value of every parameter, sorted by name, with nothing in between.
+ * then the name and decoded value of every parameter, sorted by name, without separators.
  */
 export function mandrillSignature(key: string, url: string, params: Readonly<Record<string, string>>): string {
   const hmac = createHmac('sha1', key).update(url);
@@ -24,7 +24,7 @@ export function mandrillSignature(key: string, url: string, params: Readonly<Rec
   return hmac.digest('base64');
 }
 
-/** As `mandrillSignature`, for a form of one parameter whose decoded value (UTF-8) is handed over in pieces. */
+/** As `mandrillSignature`, for a form of one parameter whose decoded value (UTF-8) arrives in pieces. */
 export function runningMandrillSignature(key: string, url: string, name: string): RunningSignature {
   const hmac = createHmac('sha1', key).update(url).update(name);
   return {
@@ -50,7 +50,7 @@ export function standardSignature(
   return signature.digest();
 }
 
-/** As `standardSignature`, for a body that is handed over in pieces. */
+/** As `standardSignature`, for a body that arrives in pieces. */
 export function runningStandardSignature(
   keys: readonly string[],
   id: string,
@@ -65,17 +65,17 @@ export function runningStandardSignature(
   };
 }
 
-/** A signing key in the form that Standard Webhooks libraries take: `whsec_` and the base64 of its bytes. */
+/** A signing key in the form that Standard Webhooks libraries expect: `whsec_` and the base64 of its bytes. */
 export function toSigningSecret(key: string): string {
   return `whsec_${Buffer.from(key, 'utf8').toString('base64')}`;
 }
 
 const ROTATION_MS = 24 * 3600_000;
-/** How long a key is used without looking at the store: another host's rotation is noticed by then. */
+/** Milliseconds for which a key is cached: the delay until another host's rotation is seen. */
 const FRESH_MS = 10_000;
 /**
- * The keys that sign posts. A key belongs to an account and a URL, because that is what consumers of the public
- * ancestor see: two routes to one URL have one key. While the store is away the last known keys go on signing.
+ * The keys that sign posts. A key belongs to an account and a URL, as consumers of the public ancestor expect: two
+ * routes to one URL share a key. While the store is unavailable, the last known keys are used.
  */
 export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
   const { store, clock, ids } = deps;
@@ -95,7 +95,7 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       createdAt: new Date(clock.now()),
     };
     if ((await store.signingKeys.insert(row)) === 'inserted') return row;
-    return read(account, url); // another process was first: its key counts
+    return read(account, url); // another process was first: use its key
   }
 
   return frozen({
@@ -109,7 +109,7 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
     async rotate(account, url) {
       const { id, key } = await read(account, url);
       const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
-      // Only from the key we saw: two rotations at once must not lose the key that consumers hold.
+      // Only from the key we read: concurrent rotations must not lose the key that consumers have.
       const changed = await store.signingKeys.change({ id, key }, patch);
       const row = changed ?? (await read(account, url));
       known.keep(nameOf(account, url), row);
@@ -126,13 +126,13 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
         previousUntil,
         createdAt: new Date(clock.now()),
       };
-      // There already: a webhook or a route with that URL signs with its own key, which its consumer holds.
+      // If it exists, a webhook or route with that URL keeps signing with the key that its consumer has.
       if ((await store.signingKeys.insert(row)) === 'inserted') known.keep(nameOf(account, to), row);
     },
   });
 }
 
-/** As good as the id of the row, without its hash, which is for the store. */
+/** A cache key, equivalent to the row id without its hash. */
 function nameOf(account: string, url: string): string {
   return `${account}\0${url}`;
 }

@@ -2,31 +2,31 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
-/** The bytes of a POST, in memory or in a file. `discard` removes the file, and makes room for other large ones. */
+/** The bytes of a POST, in memory or in a file. `discard` removes the file and frees its share of the limit. */
 export type PostBody =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
   | { readonly kind: 'file'; readonly path: string; readonly size: number };
 
-/** A message made into a signed POST. */
+/** A message rendered as a signed POST. */
 export interface Rendered {
   readonly body: PostBody;
   /** Content-Type and signatures; not Host or Content-Length. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Taken now if the message had none yet. Those of a batch of events mean nothing. */
+  /** Computed now if the message had none. Meaningless for a batch of events. */
   readonly verdicts: Verdicts;
-  /** Why the message is delivered raw, null when it was parsed. */
+  /** Why the message is delivered raw; null if it was parsed. */
   readonly parseError: string | null;
 }
 
-/** Several messages made into one signed POST. */
+/** Several messages rendered as one signed POST. */
 export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
   /** The id of the POST: that of the delivery, or one for all of them (base/ids.ts). */
   readonly id: string;
-  /** What was found of each, in their order; undefined: it is not in the POST, because its verdicts take long. */
+  /** The findings for each, in order; undefined: left out of the POST because its verdicts take long. */
   readonly parts: readonly (Pick<Rendered, 'verdicts' | 'parseError'> | undefined)[];
 }
 
-/** What a POST is signed with, beside its id. */
+/** What a POST is signed with, besides its id. */
 interface PostSigning {
   /** Signing keys, the one for X-Mandrill-Signature first. */
   readonly keys: readonly string[];
@@ -56,19 +56,19 @@ export interface SharedRenderJob extends PostSigning {
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
 export interface Renderer {
   /**
-   * Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. A
-   * body in memory is given away: it is freed when nothing is made of it any more.
+   * Renders any message; one that cannot be parsed is rendered raw. Throws only when the disk or the process fails.
+   * Takes ownership of a body in memory and frees it after its last use.
    */
   render(job: RenderJob): Promise<Rendered>;
-  /** Answers nothing when one of them breaks the parser: nobody knows which, so each is to be rendered alone. Bodies are given away. */
+  /** Undefined if one breaks the parser: which one is unknown, so render each alone. Takes ownership of bodies. */
   renderShared(job: SharedRenderJob): Promise<RenderedShared | undefined>;
-  /** Answers nothing when there was nothing to do. */
+  /** Undefined if there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
 }
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {
-  /** A body in memory is given away: it is freed as soon as the system has it. */
+  /** Takes ownership of a body in memory, and frees it once the system has it. */
   post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
   /** As `post`, without a body (webhookexists asks HEAD first). */
   head(url: string): Promise<AttemptResult>;
