@@ -77,8 +77,14 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(info.response).to.match(/^250 /);
   }
 
-  function arrival(before: number): Promise<Understood> {
-    return until('anymail to take the message', () => consumer.messages[before], PATIENT_MS);
+  /** The message, once its answer is noted too: a consumer that is stopped before that gets the message again. */
+  async function arrival(before: number): Promise<Understood> {
+    const message = await until('anymail to take the message', () => consumer.messages[before], PATIENT_MS);
+    await until('its answer to be noted', async () => {
+      const deliveries: { state: string }[] = await postern.api('/inbound/deliveries', { route });
+      return deliveries.every(({ state }) => state === 'delivered');
+    });
+    return message;
   }
 
   it('takes a plain message: envelope, addresses, subject, text', async () => {
