@@ -225,7 +225,7 @@ interface Known {
   waiting(): Readonly<Record<EndpointKind, number>>;
   hasRoom(): boolean;
   disk(): { readonly total: number; readonly free: number } | undefined;
-  /** Since when the oldest delivery waits, milliseconds since 1970; null if none does. */
+  /** When the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): Promise<number | null>;
   /** Ended deliveries by state, and how many milliseconds the reader took to count them. */
   ended(): Promise<Ended>;

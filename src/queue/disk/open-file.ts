@@ -224,7 +224,7 @@ function createEndpoints(db: DatabaseSync): Endpoints {
       return changed;
     },
     rollback() {
-      // keyOf finds those that existed before again
+      // those that existed before are read again by keyOf
       for (const { key, account, url } of fresh.values()) names.remove(key, account, url);
       shifts = new Map();
       fresh = new Map();

@@ -42,7 +42,7 @@ export interface Queries extends MessageQueries, ReportQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
-  /** Returns since when the oldest delivery waits, milliseconds since 1970; null if none does. */
+  /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): number | null;
   /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
   lastTime(): LastTime;

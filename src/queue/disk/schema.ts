@@ -79,7 +79,7 @@ const REPORTS = `
 CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
 `;
 
-/** Since when each waiting delivery waits, for monitoring: costs half a microsecond per delivery. */
+/** Index of the start times of waiting deliveries, for monitoring: costs half a microsecond per delivery. */
 const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
 
 /**
@@ -220,12 +220,12 @@ export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
 /** The input of a delivery's checksum before there were kinds, and still for inbound mail. */
 const SUMMED = `id || ' ' || message || ' ' || route || ' ' || pattern || ' ' || recipient`;
 
-/** Whether a queue file has an older version. */
+/** Whether a queue file is of an older version. */
 export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
 
-/** Whether a queue file has a version without kinds. */
+/** Whether a queue file is of a version without kinds. */
 export function lacksKinds(db: DatabaseSync): boolean {
   return versionOf(db) < WITH_KINDS;
 }
