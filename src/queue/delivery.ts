@@ -27,9 +27,9 @@ interface KindFacts {
   /** A description for the help and the docs. */
   readonly about: string;
   /**
-   * Who owns these deliveries. route: the route in `routeId`; its account may list and replay them · sender: mail of an
-   * account, replayed only when named or selected by kind · operator: a replay of everything includes them if dead, but
-   * not if delivered.
+   * Who owns these deliveries. route: the route in `routeId`; its account may list and replay them · webhook: the
+   * webhook of the batch · sender: mail of an account, replayed only when named or selected by kind · operator: a replay
+   * of everything includes them if dead, but not if delivered.
    */
   readonly owner: 'route' | 'webhook' | 'sender' | 'operator';
   /** The type of their endpoints in metrics. Messages and events for one URL share its endpoint. */
@@ -294,7 +294,7 @@ export interface Spool {
   /** Ends waiting and dead deliveries without delivering them. Returns how many. */
   drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /**
-   * Returns ended deliveries (dead, delivered, dropped) to waiting, due now, with a new budget and the same id. Returns
+   * Makes ended deliveries (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Returns
    * how many.
    */
   replay(selection: Selection, now: number, progress?: Progress): Promise<number>;

@@ -69,7 +69,7 @@ const PARKED_GAP = 6 * HOUR;
 // Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad response proves
 // nothing.
 const PARK_AFTER = 4;
-// The longest Retry-After that is honoured.
+// The maximum for Retry-After; a longer one is cut to this.
 const LONGEST_RETRY_AFTER = 6 * HOUR;
 
 interface Budget {
