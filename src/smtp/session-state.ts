@@ -35,7 +35,7 @@ export interface SessionState {
   readonly extended: boolean;
   /** The TLS version; null without TLS. */
   readonly tls: string | null;
-  /** Undefined until the client logs in; always on listeners without login. */
+  /** Undefined until the client logs in, and on listeners without login. */
   readonly login: Login | undefined;
   readonly transaction: Transaction | undefined;
   readonly badRecipients: number;

@@ -20,7 +20,7 @@ export const WRONG_KEY_MS = 1500;
 /** The session ends at this many wrong keys. */
 const MAX_FAILED_LOGINS = 5;
 /**
- * How long a login is valid before its key is looked up again, in milliseconds. The lookup may use data a second old
+ * How long a login is trusted before its key is looked up again, in milliseconds. The lookup may use data a second old
  * (store/rows/accounts.ts).
  */
 const FRESH_MS = 1000;
