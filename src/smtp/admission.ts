@@ -6,29 +6,29 @@ import type { ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 import type { Meters } from './session-log.ts';
 
-/** Who may come in: counts the sessions of a listener, on whichever threads they are. */
+/** Admits clients: counts the sessions of a listener across all threads. */
 export interface Admission {
   open(): void;
   close(): void;
-  /** Takes a place among all sessions and, unless a proxy has yet to name the client, one of its address. */
+  /** Takes a place in the total and, unless a proxy has yet to name the client, in the count of its address. */
   enter(client: string, behindProxy: boolean): Entry | Promise<Entry>;
 }
 
-/** A place, or why there is none. */
+/** A place, or a refusal. */
 export type Entry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: Place };
 
 /** The place of one session. */
 export interface Place {
-  /** The proxy has named the client. A refusal gives the place back. */
+  /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
-  /** Gives the place back; may be called again. */
+  /** Releases the place; may be called again. */
   leave(): void;
 }
 
-/** `Admission` on the thread that counts, which answers at once. */
+/** `Admission` on the main thread, which answers synchronously. */
 export interface Counting extends Admission {
   enter(client: string, behindProxy: boolean): CountedEntry;
-  /** Notes that a client is turned away for another reason. */
+  /** Counts and logs a client that is rejected for another reason. */
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
@@ -44,7 +44,7 @@ interface AdmissionParts {
   readonly meters: Pick<Meters, 'refused'>;
 }
 
-/** Clients turned away are logged once in this time; the rest goes to debug. */
+/** One rejected client per interval is logged at level info, the others at debug. */
 const QUIET_MS = 1_000;
 
 export function createAdmission(
@@ -99,9 +99,9 @@ export function createAdmission(
   });
 }
 
-/** Counts sessions, in all and by address. */
+/** Counts sessions, in total and by address. */
 interface Caps {
-  /** Takes a place, or answers why there is none. */
+  /** Takes a place, or returns a refusal. */
   enter(): Reply | undefined;
   leave(): void;
   /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
@@ -136,10 +136,10 @@ function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSession
 }
 
 const PROBE_MS = 100;
-/** How long the loop must lag before new sessions are put off: a single long pause is no overload. */
+/** How long the event loop must lag before new sessions are rejected: a single long pause is no overload. */
 const PATIENCE_MS = 1000;
 
-/** Watches how late timers come, which is how late everything comes. */
+/** Measures the lag of the event loop by how late timers fire. */
 export interface LagProbe {
   start(): void;
   stop(): void;

@@ -5,37 +5,36 @@ import type { Counter, Metrics } from '../base/metrics.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
-/** What is logged and counted of one session. */
+/** The log lines and metrics of one session. */
 interface SessionLog {
   /**
-   * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
-   * line.
+   * Counts a refusal and logs it, at level debug after the first few. `command` is the refused command as sent;
+   * `parties` are fields of the log line.
    */
   refused(reply: Reply, command: string, parties: Parties): void;
   accepted(messageId: string, recipients: number, size: number): void;
-  /** Writes the one line about the whole session. */
+  /** Writes the log line that summarizes the session. */
   end(reason: string, durationMs: number): void;
 }
 
-/** Whose mail was refused, as far as the session has said: an operator looks for these. */
+/** The envelope of refused mail, as far as it is known; operators search the log by it. */
 export interface Parties {
   /** The reverse-path; empty for the null sender. */
   readonly mail_from: string | undefined;
-  /** The recipient that was refused, or all of them when the message was. */
+  /** The refused recipient, or all recipients if the message was refused. */
   readonly recipient: string | undefined;
-  /** Id of the account that the mail was for, or that handed it over. */
+  /** Id of the account that the mail was for, or that submitted it. */
   readonly account: string | undefined;
 }
 
-/** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
+/** Refusals per session that are logged at level info; an address harvester must not fill the disk. */
 const MAX_LOGGED = 5;
 /**
- * Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few
- * of them.
+ * Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few of them.
  */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
-/** The log of a session that opens now. */
+/** Counts a new session, and creates its log. */
 export function createSessionLog(
   address: string,
   state: SessionState,
@@ -48,7 +47,7 @@ export function createSessionLog(
     refused(reply, command, parties) {
       refusals++;
       meters.refused(reply);
-      // fail2ban's filter reads wrong keys up to the reply; they have no parties.
+      // The fail2ban filter matches lines about wrong keys up to the reply; they have no parties.
       const fields = {
         client: address,
         helo: state.helo,
@@ -81,8 +80,8 @@ export function createSessionLog(
 }
 
 /**
- * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as
- * commands, and AUTH carries a password.
+ * Returns MAIL and RCPT in full, other commands as their verb: a client that ignores the reply to DATA sends its
+ * message as commands, and AUTH carries a password.
  */
 function loggable(command: string): string {
   if (/^(?:MAIL|RCPT) /i.test(command)) return command;
@@ -92,19 +91,19 @@ function loggable(command: string): string {
   );
 }
 
-/** What is counted of all sessions of a listener. */
+/** The metrics of all sessions of a listener. */
 export interface Meters {
   opened(): void;
   closed(): void;
   secured(version: string | null): void;
   refused(reply: Reply): void;
-  /** The certificate in use from now on, PEM; undefined: none. */
+  /** Sets the certificate in use, PEM; undefined: none. */
   certificate(pem: string | undefined): void;
 }
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
 
-/** Counts for a listener; `listener` is the value of its label. */
+/** Creates the metrics of a listener; `listener` is the value of the label. */
 export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
   const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
   const byVersion = new Map<string, Counter>(
@@ -121,7 +120,7 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
   metrics.gauge('postern_tls_certificate_not_after_timestamp_seconds', () =>
     notAfter === undefined ? [] : [[{ listener }, notAfter]],
   );
-  // The one refusal that is made when it is said, because it names something.
+  // Refusals made for one message (`unknownThing`, `faultyTemplate`) share a counter, with the code of the first.
   let unknownThing: Counter | undefined;
   return frozen({
     opened() {
@@ -147,7 +146,7 @@ function expiryOf(pem: string): number {
   return new X509Certificate(pem).validToDate.getTime() / 1000;
 }
 
-/** `noMailbox` as Prometheus writes names. */
+/** Converts `noMailbox` to `no_mailbox`, as Prometheus names are written. */
 function toWords(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
