@@ -273,7 +273,7 @@ function why(error: AttemptError, target: Verdict): string {
   return `${error} at ${places.join(', ')}`;
 }
 
-/** Undefined if HEAD was answered 200; else the result that decides: of HEAD if it could not connect, or of the POST. */
+/** Undefined if HEAD was answered 200. Otherwise the result of the HEAD if it could not connect, else of the POST. */
 async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Promise<AttemptResult | undefined> {
   const head = await poster.head(url);
   if (head.kind === 'answered' && head.status === 200) return undefined;

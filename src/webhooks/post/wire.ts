@@ -156,7 +156,7 @@ const ANSWER_CHARACTERS = 512;
 
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** The start of a response as text for the history, without control or bidi characters, each line end as a space. */
+/** The start of a response as text for the history: no control or bidi characters, white space as single spaces. */
 export function toAnswerText(chunks: readonly Uint8Array[]): string {
   if (chunks.length === 0) return '';
   // A character has at most four bytes.
@@ -266,8 +266,8 @@ interface Group<C> {
 const KEEP_IN_ALL = 512;
 
 /**
- * Keeps at most `keep` idle connections per origin. `opener` is called once per origin and set of checked addresses; the
- * function it returns opens connections to these addresses only.
+ * Keeps at most `keep` idle connections per origin. `opener` is called once per origin and set of checked addresses;
+ * the function it returns opens connections to these addresses only.
  */
 export function createConnections<C extends Connection>(
   keep: number,
