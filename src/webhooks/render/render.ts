@@ -149,7 +149,7 @@ function toFindings(event: Inbound | undefined): RenderedShared['parts'][number]
 /** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */
 const COMPANY_WAITS = 1000;
 
-/** Returns the results so far once no more arrive for COMPANY_WAITS; undefined for the others. The first always waits. */
+/** Waits for the first result, then for more while they follow within COMPANY_WAITS. Undefined for those too late. */
 function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<readonly (T | undefined)[]> {
   const ready: (T | undefined)[] = works.map(() => undefined);
   let left = works.length;

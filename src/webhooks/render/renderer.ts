@@ -39,8 +39,8 @@ export const PARSER_FAILED = 'the parser failed';
 const FORM_FILE = /^post-\d+\.form$/;
 
 /**
- * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread on
- * which it runs alone is rendered raw. Forms of large messages for which memory has no room are files in `tmpDir`.
+ * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread
+ * on which it runs alone is rendered raw. Forms of large messages that do not fit in memory are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
