@@ -90,7 +90,7 @@ interface Recent<T> {
 /** Maximum number of readings. */
 const MOST_READINGS = 10_000;
 
-/** Caches the results of `read` for `freshMs` milliseconds. Concurrent callers share one read. Failures are not cached. */
+/** Caches results of `read` for `freshMs` milliseconds. Concurrent callers share one read. Failures are not cached. */
 export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number): Recent<T> {
   const kept = createMemory<{ readonly at: number; readonly value: Promise<T> }>({ most: MOST_READINGS });
   return frozen({

@@ -79,7 +79,7 @@ export interface TaskProtocol<Data> extends Protocol {
   readonly kind: 'done' | 'failed';
 }
 
-/** The cells of a pulse: the number of the guarded call (0: none), and a count that rises unless the thread is stuck. */
+/** The cells of a pulse: number of the guarded call (0: none), and a count that rises unless the thread is stuck. */
 export const CELL = Object.freeze({ at: 0, beat: 1 });
 // Replies are batched, because each message to the pool wakes both threads.
 const REPLIES_AT_ONCE = 8;
