@@ -22,8 +22,8 @@ export interface PoolSettings<Data> {
 }
 
 /**
- * Runs a task. `pack` is called again for each retry, because transferred buffers are gone. `first` puts the task at the
- * front of the queue. Rejects with `TaskBroken` if the task broke a thread on which it ran alone.
+ * Runs a task. `pack` is called again for each retry, because transferred buffers are gone. `first` puts the task at
+ * the front of the queue. Rejects with `TaskBroken` if the task broke a thread on which it ran alone.
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
@@ -298,7 +298,7 @@ function createSlot<Data>(
   };
 }
 
-/** Packs a job. If that fails (because its buffers were already transferred), rejects only this job and returns none. */
+/** Packs a job. If this fails (because its buffers were already transferred), rejects only this job. */
 function packed(job: Job): (Packed<unknown> & { readonly job: Job })[] {
   try {
     return [{ job, ...job.pack() }];
@@ -327,7 +327,7 @@ interface Watch {
   stop(): void;
 }
 
-/** Calls `onBreach` (with the number of the call) if one guarded call takes too long, or no beat arrives for that long. */
+/** Calls `onBreach` (with the call number) if one guarded call takes too long, or no beat arrives for that long. */
 function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (at: number) => void): Watch {
   let cancel: (() => void) | undefined;
   let at = { value: 0, looks: 0 };

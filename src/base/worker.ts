@@ -43,7 +43,7 @@ export interface Protocol {
 export interface Thread<P extends Protocol> {
   /** The value that it sent when started; rejects with `ThreadEnded` if it never started. */
   readonly ready: Promise<P['ready']>;
-  /** Never rejects. A patient call waits some milliseconds to share a batch with others. `transfer`: buffers to move. */
+  /** Never rejects. A patient call waits some milliseconds to share a batch. `transfer`: memory to move, not copy. */
   ask(
     name: string,
     args: readonly unknown[],
