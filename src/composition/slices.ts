@@ -260,7 +260,7 @@ export function sessionThreads(settings: Settings) {
   };
 }
 
-/** From the measurements in decision 0032: with two processors threads do not pay off; four saturate the main thread. */
+/** From the figures of decision 0032: with two processors threads do not pay off; four saturate the main thread. */
 function defaultThreads(cores: number): number {
   return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }
