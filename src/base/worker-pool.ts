@@ -218,7 +218,7 @@ function createSlot<Data>(
     let late: { readonly at: number } | undefined;
     watch = createWatch(cells, timeoutMs, clock, (at) => {
       late = { at };
-      thread?.kill('it was too late');
+      thread?.kill('deadline exceeded');
     });
     const made = startThread<TaskProtocol<Data>>(
       {

@@ -119,7 +119,7 @@ export function startThread<P extends Protocol>(
   const ready = Promise.withResolvers<P['ready']>();
   ready.promise.catch(() => undefined); // not every caller awaits it
   const gone = Promise.withResolvers<void>();
-  let end: ThreadEnd = { reason: 'it ended', error: undefined, started: false };
+  let end: ThreadEnd = { reason: 'no error was reported', error: undefined, started: false };
   let wanted = false;
 
   worker.on('message', (message: Message<P>) => {
@@ -234,7 +234,7 @@ export function createCalls<Kind extends string>(
     end() {
       batch.push([0, END, []]);
       flush();
-      ended = 'it ended';
+      ended = 'the thread was ended';
     },
     giveUp(reason: string) {
       ended = reason;

@@ -57,16 +57,16 @@ export function createHealth({ listener, submission, spool, store, routing }: He
         () => 'away',
       );
       const checks = {
-        smtp: listener.healthy() ? 'ok' : 'does not listen',
-        submission: submission.healthy() ? 'ok' : 'does not listen',
-        spool: spool.hasRoom() ? 'ok' : 'takes no mail: the disk is nearly full, or a sync failed (see the log)',
+        smtp: listener.healthy() ? 'ok' : 'not listening',
+        submission: submission.healthy() ? 'ok' : 'not listening',
+        spool: spool.hasRoom() ? 'ok' : 'accepts no mail: the disk is nearly full, or a sync failed (see the log)',
         routes: routing.ready() ? 'ok' : 'not read yet: the store is away',
       };
       return { ok: Object.values(checks).every((words) => words === 'ok'), checks: { ...checks, store: away ?? 'ok' } };
     },
     async check() {
       await new Promise<void>((turned) => setImmediate(turned));
-      if (!listener.healthy() || !submission.healthy()) throw new Error('an SMTP listener does not listen');
+      if (!listener.healthy() || !submission.healthy()) throw new Error('an SMTP listener is not listening');
       await spool.check();
     },
   };

@@ -61,7 +61,7 @@ async function openTime(
     const days = Math.round(Math.abs(time.odd) / DAY_MS);
     log.warn('daemon.clock', {
       days,
-      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; expiry is suspended for one hour so that the clock can be corrected`,
+      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} the last time that this queue recorded; expiry is suspended for one hour so that the clock can be corrected`,
     });
   }
   return time;

@@ -31,7 +31,7 @@ import {
   toMessage,
 } from './schema.ts';
 
-/** What is due; and the numbers of deliveries that were damaged on the disk. */
+/** What is due; and the numbers of deliveries that were damaged on disk. */
 interface Due {
   readonly found: QueuedDelivery[];
   readonly damaged: number[];
@@ -229,7 +229,7 @@ interface MessageQueries {
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
-const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
+const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
 /** Questions over the reader's connection. `blobs` is the folder of large bodies. */
 function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
@@ -286,7 +286,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   if (name === null) {
     const bytes = row['bytes'];
     if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
-      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
+      return { kind: 'damaged', reason: 'its bytes were damaged on disk' };
     }
     return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
   }

@@ -167,7 +167,7 @@ function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<rea
 
 function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
   if (buffer instanceof ArrayBuffer) return buffer;
-  throw new TypeError('a form is in memory of its own');
+  throw new TypeError('a form must have its own buffer');
 }
 
 /**
@@ -230,7 +230,7 @@ function createLoan(): WithFile {
       const bytes = new Uint8Array(memory);
       for (let at = 0; at < size; ) {
         const { bytesRead } = await file.read(bytes, at, size - at, at);
-        if (bytesRead === 0) throw new Error(`${path} ends too early`);
+        if (bytesRead === 0) throw new Error(`${path} is truncated`);
         at += bytesRead;
       }
       return { memory, size };

@@ -183,7 +183,7 @@ export function createSample(deps: {
       keys: ['sample'],
       at: receivedAt,
     });
-    if (rendered.body.kind === 'file') throw new Error('a sample is small');
+    if (rendered.body.kind === 'file') throw new Error('the sample must be in memory');
     const events: unknown = JSON.parse(
       new URLSearchParams(Buffer.from(rendered.body.bytes).toString()).get('mandrill_events') ?? '[]',
     );
