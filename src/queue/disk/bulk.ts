@@ -15,10 +15,10 @@ interface BulkParts {
   readonly listeners: Listeners;
 }
 
-/** Deliveries forgotten in one step, which shares a commit with new mail. */
+/** Deliveries deleted in one step, which shares a commit with new mail. */
 const PURGE_STEP = 200;
 
-/** What operators, the API and the purge do: over many deliveries, in steps. */
+/** The operations of operators, the API and the purge: on many deliveries, in steps. */
 export function createBulk(
   parts: BulkParts,
 ): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
@@ -69,11 +69,11 @@ async function purge(
   return count;
 }
 
-/** Looking through the whole queue in windows, so that short questions get their turn in between. */
+/** Scans the whole queue in windows, so that short queries can run in between. */
 interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */
+  /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
   change(
     selection: Selection,
     change: (keys: readonly number[]) => Promise<number>,
@@ -81,14 +81,14 @@ interface Scan {
   ): Promise<number>;
 }
 
-/** Numbers looked at in one question: some 10 ms. */
+/** Keys scanned in one query: about 10 ms. */
 const WINDOW = 20_000;
 /** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 500;
 
-/** Scans over the reader. */
+/** Creates the scans on the reader. */
 function createScan({ read }: Reader): Scan {
-  /** Named ids are found by their index; one question is enough then. */
+  /** Given ids are found by their index, so one query is enough. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
   return frozen({
