@@ -54,9 +54,9 @@ import {
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
-// What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
+// Creates the parts of the daemon, in groups; daemon.ts defines the order in which they start and stop.
 
-/** How events come into the numbers, the lists and onto webhooks. */
+/** Events: their statistics, the lists, and webhooks. */
 export function createEvents(
   { webhooks }: Settings,
   { log, clock, ids }: DaemonDeps,
@@ -81,7 +81,7 @@ export function createEvents(
   };
 }
 
-/** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
+/** Inbound mail: routes, return addresses, signing keys, and acceptance onto the queue. */
 export function createInbound(
   settings: Settings,
   { log, clock, ids, metrics }: DaemonDeps,
@@ -112,7 +112,7 @@ export function createInbound(
   };
 }
 
-/** Mail of our own going out, and the domains that mail is sent from. */
+/** Outbound mail: carriers, our own notices, and sender domains. */
 export function createOutbound(
   settings: Settings,
   { log, clock, ids }: DaemonDeps,
@@ -184,13 +184,13 @@ interface DeliveryParts {
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
   readonly mail: MailParts;
-  /** What carries mail of our own. */
+  /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
 }
 
-/** How what is on the queue goes out. */
+/** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
   const { spool, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
     parts;
@@ -222,7 +222,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   };
 }
 
-/** Mail of our own as it is, from nobody. */
+/** Sends our own mail unchanged, with an empty envelope sender. */
 function sendOver(carrier: MailCarrier): SendOwn {
   return ({ bytes, recipient }) =>
     carrier.carry({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });

@@ -103,7 +103,7 @@ function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<st
       }
     },
     async abort() {
-      failure ??= new SpoolFault('it was aborted');
+      failure ??= new SpoolFault('the write was aborted');
       await remove();
     },
   });
@@ -219,7 +219,7 @@ export function blobFault(path: string, size: number, sha256: string): string | 
   try {
     file = openSync(path, 'r');
     if (fstatSync(file).size !== size) return 'its blob file has the wrong length';
-    return digestOf(file) === sha256 ? null : 'its blob file was damaged on the disk';
+    return digestOf(file) === sha256 ? null : 'its blob file was damaged on disk';
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'its blob file is missing';
     // Running out of file handles or memory says nothing about the file.

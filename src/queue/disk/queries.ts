@@ -229,7 +229,7 @@ interface MessageQueries {
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
-const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
+const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
 /** Creates the queries about messages. `blobs` is the folder of large bodies. */
 function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
@@ -283,7 +283,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   if (name === null) {
     const bytes = row['bytes'];
     if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
-      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
+      return { kind: 'damaged', reason: 'its bytes were damaged on disk' };
     }
     return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
   }

@@ -110,10 +110,10 @@ function mend(db: DatabaseSync, now: number) {
         .run(now, `message lost: ${what}`).changes,
     );
   const lostMessages =
-    bury('its events were damaged on the disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +
-    bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
+    bury('its events were damaged on disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +
+    bury('its row was damaged on disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
     bury(
-      'its endpoint was damaged on the disk',
+      'its endpoint was damaged on disk',
       `endpoint IN (SELECT key FROM fresh.endpoints WHERE url LIKE 'lost:%' AND account = '')`,
     );
   const lostDeliveries = Number(

@@ -38,7 +38,7 @@ export async function buryDamaged(
   which: readonly (number | string)[],
   message?: string,
 ): Promise<void> {
-  const reason = 'message lost: its row was damaged on the disk';
+  const reason = 'message lost: its row was damaged on disk';
   const count = await file.write('bury', which, reason, clock.now());
   if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
 }
@@ -53,7 +53,7 @@ export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'c
   const damage = findLogDamage(path);
   if (!damage) return;
   log.error('spool.fault', {
-    reason: 'the log of the queue was damaged on the disk; what was committed behind the damage is not in the queue',
+    reason: 'the write-ahead log of the queue was damaged on disk; changes after the damage are missing from the queue',
     ...damage,
     aside: copyLogAside(folder, clock.now()),
   });
@@ -81,7 +81,7 @@ export async function recover(parts: RecoveryParts, swept: number): Promise<void
   const waiting = file.tally.entries().reduce((sum, entry) => sum + entry.waiting, 0);
   if (file.rebuilt)
     log.error('spool.fault', {
-      reason: 'the queue file was damaged; what could be read is in a new one',
+      reason: 'the queue file was damaged; all readable data is in a new file',
       ...file.rebuilt,
     });
   log.info('spool.recovered', { waiting, largeBodies: rows.length, orphans: orphans.length, unfinished: swept });

@@ -263,14 +263,14 @@ export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 /** Reads a text column. */
 export function text(row: SqlRow, name: string): string {
   const value = row[name];
-  if (typeof value !== 'string') throw new TypeError(`the queue holds no text in ${name}`);
+  if (typeof value !== 'string') throw new TypeError(`the column ${name} of the queue is not text`);
   return value;
 }
 
 /** Reads a number column. */
 export function number(row: SqlRow, name: string): number {
   const value = row[name];
-  if (typeof value !== 'number') throw new TypeError(`the queue holds no number in ${name}`);
+  if (typeof value !== 'number') throw new TypeError(`the column ${name} of the queue is not a number`);
   return value;
 }
 

@@ -99,7 +99,7 @@ function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps
     data: () => (memory.isFull() ? REFUSALS.full : undefined),
     gate: (state, client) => createLoginGate({ settings, logins, spool, meter, clock }, state, client),
     receive(state, address) {
-      if (!state.login) throw new Error('DATA of nobody');
+      if (!state.login) throw new Error('DATA without a login');
       const sink = openSubmissionSink({ ...deps, memory, tracking: settings.tracking }, state.login, state, address);
       return openReception(settings, { log, sink });
     },

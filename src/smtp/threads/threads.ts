@@ -160,7 +160,7 @@ function createSlot(
       if (stopped) return;
       died.add();
       log.warn('worker.ended', {
-        reason: `a thread of SMTP sessions died: ${reason}`,
+        reason: `an SMTP session thread died: ${reason}`,
         sessions,
         ...(error && { error }),
       });
@@ -232,7 +232,7 @@ function createSlot(
     look() {
       if (!running || !listening) return;
       if (silent > 0) {
-        if (++silent > MOST_SILENT) running.thread.kill('it hung');
+        if (++silent > MOST_SILENT) running.thread.kill('it did not respond');
         return;
       }
       silent = 1;
@@ -296,7 +296,7 @@ function startOne(
     call,
     async open(listen, tls) {
       const places = await call('start', [port2, listen, tls], [port2]);
-      if (!places) throw new Error('a thread of SMTP sessions died while it was started');
+      if (!places) throw new Error('an SMTP session thread died during its start');
       return places;
     },
     sessions: answers.sessions,
