@@ -9,6 +9,7 @@ import {
   apiSettings,
   type DaemonDeps,
   dnsSettings,
+  journalSettings,
   listenerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
@@ -20,6 +21,8 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import { createResolver } from './dns/resolver.ts';
+import { createJournal } from './journal/journal.ts';
+import { watch } from './journal/watch.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
@@ -71,7 +74,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   showBuild(settings, metrics);
 
   // The base: queue, store, DNS.
-  const storage = await openStorage(settings, deps);
+  const opened = await openStorage(settings, deps);
+  const journal = createJournal(journalSettings(settings), deps);
+  const watched = watch(opened.spool, { journal, clock, log });
+  const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
   // Without a cache: whoever asks to check a domain has just changed it.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
@@ -109,6 +115,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
   const delivery = createDelivery(settings, deps, {
     spool,
+    notes: journal,
     store,
     time,
     loopbackOnly,
@@ -140,13 +147,16 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...inbound,
     spool,
     threads: sessionThreads(settings),
+    notes: journal,
     clock,
+    ids,
     log,
     metrics,
   });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
     ...storage,
     submitting,
+    notes: journal,
     clock,
     ids,
     log,
@@ -171,6 +181,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   return frozen({
     async start() {
       // Parts that the listeners need start before them, the others after them.
+      await journal.start();
       await inbound.routing.start();
       await inbound.ownership.warn();
       const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
@@ -183,6 +194,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await listener.start();
       await submission.start();
       await scheduler.start();
+      watched.start();
       if (loopbackOnly) noteLoopback(settings, log);
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
         addresses().map(({ address, port }) => ({ host: address, port }));
@@ -220,7 +232,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
       ]);
-      await Promise.all([spool.close(), store.close()]);
+      await watched.stop();
+      await Promise.all([journal.stop(), spool.close(), store.close()]);
     },
   });
 }

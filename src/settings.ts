@@ -136,6 +136,12 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
+  journal: z.strictObject({
+    keep_days: count(1, 3650),
+    keep_refusals_days: count(1, 3650),
+    max_bytes: count(16 * 1024 * 1024),
+    subjects: z.boolean(),
+  }),
   inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({

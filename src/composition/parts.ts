@@ -13,6 +13,7 @@ import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import type { Routing, SigningKeys } from '../inbound/types.ts';
+import type { Notes } from '../journal/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
@@ -177,6 +178,7 @@ export function createOutbound(
 
 interface DeliveryParts {
   readonly spool: Spool;
+  readonly notes: Notes;
   readonly store: Store;
   readonly routing: Routing;
   readonly backlog: Backlog;
@@ -192,8 +194,9 @@ interface DeliveryParts {
 
 /** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const { spool, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
+  const { spool, notes, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly } =
     parts;
+  const { time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -203,7 +206,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
-  const shared = { spool, senderReports, time, clock, ids, log, metrics };
+  const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
   const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
   const roads: Roads = {

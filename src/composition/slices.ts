@@ -84,6 +84,17 @@ export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, s
   };
 }
 
+/** The history of this host. */
+export function journalSettings({ data_dir: dir, journal }: Settings) {
+  return {
+    file: join(resolve(dir), 'journal.db'),
+    keepDays: journal.keep_days,
+    keepRefusalsDays: journal.keep_refusals_days,
+    maxBytes: journal.max_bytes,
+    subjects: journal.subjects,
+  };
+}
+
 /** The minimum free space, common to spool and embedded store, so that neither uses up the space of the other. */
 export function roomSettings({ spool, smtp }: Settings) {
   return {

@@ -283,6 +283,8 @@ export interface Spool {
   attempts(deliveryId: string): Promise<AttemptRecord[]>;
   /** Newest first. */
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
+  /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
+  scan(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */

@@ -2,8 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { networkOf } from '../base/networks.ts';
+import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
-import { REFUSALS, type Reply } from './replies.ts';
+import { REFUSALS, type Reply, reasonOf } from './replies.ts';
 import type { Meters } from './session-log.ts';
 
 /** Admits clients: counts the sessions of a listener across all threads. */
@@ -40,16 +41,31 @@ export interface CountedPlace extends Place {
 
 interface AdmissionParts {
   readonly clock: Clock;
+  /** Its name in the history. */
+  readonly listener: string;
   readonly log: Log;
+  readonly notes: Notes;
   readonly meters: Pick<Meters, 'refused'>;
 }
+
+/** What is noted of a session that was not let in: it has said nothing yet. */
+const NOT_LET_IN = {
+  what: 'refused',
+  session: null,
+  stage: 'CONNECT',
+  helo: null,
+  tls: null,
+  sender: null,
+  recipient: null,
+  account: null,
+} as const;
 
 /** One rejected client per interval is logged at level info, the others at debug. */
 const QUIET_MS = 1_000;
 
 export function createAdmission(
   settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress' | 'maxLoopLagMs'>,
-  { clock, log, meters }: AdmissionParts,
+  { listener, clock, log, notes, meters }: AdmissionParts,
 ): Counting {
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
   const caps = createCaps(settings);
@@ -60,7 +76,9 @@ export function createAdmission(
     const write = now - loggedAt >= QUIET_MS ? log.info : log.debug;
     if (write === log.info) loggedAt = now;
     meters.refused(refused);
-    write('smtp.refused', { client, reply: refused.line.trimEnd() });
+    const reply = refused.line.trimEnd();
+    write('smtp.refused', { client, reply });
+    notes.note({ ...NOT_LET_IN, at: clock.now(), listener, reply, reason: reasonOf(refused), client });
     return { refused };
   }
 

@@ -54,8 +54,6 @@ interface Shared {
   stopping(): boolean;
   /** Called when a session has ended that a stop may be waiting for. */
   settled(): void;
-  /** Called when Postern ends a session on its own initiative. */
-  refused(reply: Reply): void;
   fault(error: unknown): void;
 }
 
@@ -233,8 +231,7 @@ export class Connection extends SMTPConnection {
 
   /** Ends the session with a last reply. */
   finish(reply: Reply): void {
-    this.#shared.refused(reply);
-    this.#own.ending(reply.line.trimEnd());
+    this.#own.finishing(reply);
     this.#say(reply);
     this.close();
   }

@@ -2,11 +2,13 @@ import type { Socket } from 'node:net';
 import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
+import type { Notes } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { type Admission, createAdmission } from './admission.ts';
 import { type Connection, createServers } from './connection.ts';
@@ -90,12 +92,15 @@ export interface ListenerDeps {
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly threads: SessionThreads;
   readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
+  /** The history. */
+  readonly notes: Notes;
   readonly metrics: Metrics;
 }
 
 /** The parts that sessions depend on besides their side. */
-interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'log'> {
+interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'notes'> {
   readonly admission: Admission;
   readonly meters: Meters;
 }
@@ -115,9 +120,9 @@ export const FAREWELL_MS = 1000;
 
 /** Creates the listener for inbound mail, with its sessions on threads or on this one. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
-  const { clock, log, metrics } = deps;
+  const { clock, log, notes, metrics } = deps;
   const meters = createSessionMeters('smtp', metrics);
-  const admission = createAdmission(settings, { clock, log, meters });
+  const admission = createAdmission(settings, { listener: 'smtp', clock, log, notes, meters });
   const desk = createDesk(settings, { ...deps, admission });
   const shared = { ...deps, admission, meters, desk };
   if (deps.threads.count > 0) return withLog(createThreadedListener(settings, shared), log);
@@ -128,11 +133,12 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
 export function createListenerFor(
   side: Side,
   settings: ListenerSettings,
-  { clock, log, metrics }: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
+  deps: Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'notes' | 'metrics'>,
 ): Listener {
-  const meters = createSessionMeters(settings.implicitTls ? 'submissions' : side.name, metrics);
-  const admission = createAdmission(settings, { clock, log, meters });
-  return withLog(createSessions(side, settings, { admission, clock, log, meters }), log);
+  const listener = settings.implicitTls ? 'submissions' : side.name;
+  const meters = createSessionMeters(listener, deps.metrics);
+  const admission = createAdmission(settings, { ...deps, listener, meters });
+  return withLog(createSessions(side, settings, { ...deps, admission, meters }), deps.log);
 }
 
 function withLog(listener: Listener, log: Log): Listener {
@@ -153,7 +159,7 @@ function withLog(listener: Listener, log: Log): Listener {
 export function createSessions(
   side: Side,
   settings: ListenerSettings,
-  { admission, meters, clock, log }: SessionDeps,
+  { admission, meters, clock, ids, log, notes }: SessionDeps,
 ): Listener {
   const implicitTls = settings.implicitTls ?? false;
   const open = new Set<Connection>();
@@ -167,7 +173,6 @@ export function createSessions(
     implicitTls,
     stopping: () => stopping,
     settled: () => wake(),
-    refused: meters.refused,
     fault: (fault: unknown) => log.error('smtp.fault', { fault }),
   };
   const door = createDoor(settings, { admission, clock, log });
@@ -178,7 +183,7 @@ export function createSessions(
         leave();
         return turnAway(socket);
       }
-      const session = createSession(settings, { side, clock, log, meters }, { address, offersTls: tls });
+      const session = createSession(settings, { side, clock, ids, log, notes, meters }, { address, offersTls: tls });
       const connection = connect(session, () => {
         leave();
         open.delete(connection);

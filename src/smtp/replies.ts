@@ -88,6 +88,11 @@ export function nameOfRefusal(refusal: Reply): RefusalName | undefined {
   return name !== undefined && isRefusalName(name) ? name : undefined;
 }
 
+/** The reason for a refusal, as metrics and the history name it. */
+export function reasonOf(refusal: Reply): string {
+  return NAMES.get(refusal) ?? (refusal.code === 554 ? 'faultyTemplate' : 'unknownThing');
+}
+
 const isRefusalName = (name: string): name is RefusalName => Object.hasOwn(REFUSALS, name);
 
 /** The positive replies. */

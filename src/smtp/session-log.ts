@@ -1,17 +1,22 @@
 import { X509Certificate } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { REFUSALS, type Reply } from './replies.ts';
+import type { Notes } from '../journal/types.ts';
+import { REFUSALS, type Reply, reasonOf } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
-/** The log lines and metrics of one session. */
+/** The log lines, the metrics and the history of one session. */
 interface SessionLog {
   /**
    * Counts a refusal and logs it, at level debug after the first few. `command` is the refused command as sent;
    * `parties` are fields of the log line.
    */
   refused(reply: Reply, command: string, parties: Parties): void;
+  /** Counts a reply by which Postern ends the session; `stage` is DATA, or COMMAND outside of it. */
+  finished(reply: Reply, stage: string): void;
   accepted(messageId: string, recipients: number, size: number): void;
   /** Writes the log line that summarizes the session. */
   end(reason: string, durationMs: number): void;
@@ -34,15 +39,46 @@ const MAX_LOGGED = 5;
  */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
+/** What the log of a session depends on. */
+export interface SessionLogDeps {
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+  readonly notes: Notes;
+  readonly meters: Meters;
+}
+
 /** Counts a new session, and creates its log. */
 export function createSessionLog(
-  address: string,
+  { address, listener }: { readonly address: string; readonly listener: string },
   state: SessionState,
-  { log, meters }: { readonly log: Log; readonly meters: Meters },
+  { clock, ids, log, notes, meters }: SessionLogDeps,
 ): SessionLog {
+  const id = ids.message();
+  const at = clock.now();
   let recipientsTaken = 0;
   let refusals = 0;
   meters.opened();
+
+  function note(reply: Reply, stage: string, parties: Partial<Parties>): void {
+    const { helo, tls } = state;
+    notes.note({
+      what: 'refused',
+      at: clock.now(),
+      session: id,
+      listener,
+      stage,
+      reply: reply.line.trimEnd(),
+      reason: reasonOf(reply),
+      client: address,
+      helo,
+      tls,
+      sender: parties.mail_from ?? null,
+      recipient: parties.recipient ?? null,
+      account: parties.account ?? null,
+    });
+  }
+
   return frozen({
     refused(reply, command, parties) {
       refusals++;
@@ -57,9 +93,15 @@ export function createSessionLog(
       };
       if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
+      note(reply, loggable(command).split(' ', 1)[0]?.toUpperCase() ?? '', parties);
+    },
+    finished(reply, stage) {
+      meters.refused(reply);
+      if (reply !== REFUSALS.shutdown) note(reply, stage, {});
     },
     accepted(messageId, recipients, size) {
       recipientsTaken += recipients;
+      notes.note({ what: 'arrived', messageId, session: id });
       log.info('message.accepted', { message: messageId, recipients, size, client: address });
     },
     end(reason, durationMs) {
@@ -74,6 +116,21 @@ export function createSessionLog(
         refusals,
         reason,
         duration_ms: Math.round(durationMs),
+      });
+      const recipients = recipientsTaken;
+      notes.note({
+        what: 'session',
+        id,
+        at,
+        listener,
+        client: address,
+        helo,
+        tls,
+        messages,
+        recipients,
+        refusals,
+        reason,
+        durationMs,
       });
     },
   });
@@ -120,8 +177,8 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
   metrics.gauge('postern_tls_certificate_not_after_timestamp_seconds', () =>
     notAfter === undefined ? [] : [[{ listener }, notAfter]],
   );
-  // Refusals made for one message (`unknownThing`, `faultyTemplate`) share a counter, with the code of the first.
-  let unknownThing: Counter | undefined;
+  // Replies made for one message have no counter until the first of them.
+  const made = new Map<string, Counter>();
   return frozen({
     opened() {
       active++;
@@ -134,7 +191,10 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
       (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
     },
     refused(reply) {
-      (byReply.get(reply) ?? (unknownThing ??= count('unknownThing', reply))).add();
+      const reason = reasonOf(reply);
+      const counter = byReply.get(reply) ?? made.get(reason) ?? count(reason, reply);
+      if (!byReply.has(reply)) made.set(reason, counter);
+      counter.add();
     },
     certificate(pem) {
       notAfter = pem === undefined ? undefined : expiryOf(pem);

@@ -1,6 +1,4 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
 import { pathIn, splitCommand } from './command-line.ts';
@@ -8,7 +6,7 @@ import { createDeadlines, type Deadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
 import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './replies.ts';
-import { createSessionLog, type Meters, type Parties } from './session-log.ts';
+import { createSessionLog, type Parties, type SessionLogDeps } from './session-log.ts';
 import { createSessionState, type SessionState, type Transaction } from './session-state.ts';
 import { type Answer, obey } from './verbs.ts';
 
@@ -23,6 +21,8 @@ export interface Session {
   secured(version: string | null): void;
   /** Notes why the session is about to end; the first reason counts. */
   ending(reason: string): void;
+  /** Postern is about to end the session with this reply. */
+  finishing(reply: Reply): void;
   /** Ends the session: aborts a message in DATA, and writes the session's log line. */
   ended(): void;
 }
@@ -73,7 +73,7 @@ export interface Client {
 /** Creates the session of a client that was just admitted. */
 export function createSession(
   settings: ListenerSettings,
-  deps: { readonly side: Side; readonly clock: Clock; readonly log: Log; readonly meters: Meters },
+  deps: { readonly side: Side } & SessionLogDeps,
   client: Client,
 ): Session {
   const { side, clock, log } = deps;
@@ -82,7 +82,8 @@ export function createSession(
   const state = createSessionState();
   const gate = side.gate?.(state, client);
   const dialog = { settings, side, offersTls, gate, state };
-  const sessionLog = createSessionLog(address, state, deps);
+  const listener = settings.implicitTls ? 'submissions' : side.name;
+  const sessionLog = createSessionLog({ address, listener }, state, deps);
   let reception: Reception | undefined;
   let writing = false;
   let reason: string | undefined;
@@ -193,6 +194,10 @@ export function createSession(
     },
     ending(why) {
       reason ??= why;
+    },
+    finishing(reply) {
+      sessionLog.finished(reply, reception ? 'DATA' : 'COMMAND');
+      reason ??= reply.line.trimEnd();
     },
     ended() {
       if (over) return;

@@ -40,7 +40,7 @@ export interface SubmissionSettings extends ListenerSettings {
 }
 
 /** The parts that submission depends on. */
-export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'metrics'> {
+export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly store: Pick<Store, 'keys' | 'accounts' | 'templates'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   /** Storage used by accounts. */

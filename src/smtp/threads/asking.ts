@@ -6,6 +6,7 @@ import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { Asker } from '../../base/port.ts';
 import { isTight } from '../../base/room.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
+import type { Note, Notes } from '../../journal/types.ts';
 import type { Address } from '../../mail/address.ts';
 import type { Body } from '../../queue/delivery.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
@@ -29,6 +30,7 @@ interface Questions {
   secured(version: string | null): void;
   refused(name: RefusalName): void;
   log(level: 'info' | 'debug', event: EventName, fields: Fields): void;
+  note(entry: Note): void;
   /** Answered after all earlier messages. */
   flush(): void;
 }
@@ -55,7 +57,12 @@ interface Answers {
 }
 
 export function createAnswers(
-  { desk, meters, log }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log },
+  {
+    desk,
+    meters,
+    log,
+    notes,
+  }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log; readonly notes: Notes },
   notices: SharedArrayBuffer,
 ): Answers {
   const places = new Map<number, CountedPlace>();
@@ -102,6 +109,7 @@ export function createAnswers(
       secured: meters.secured,
       refused: (name) => meters.refused(REFUSALS[name]),
       log: (level, event, fields) => log[level](event, fields),
+      note: notes.note,
       flush() {},
     } satisfies Questions),
     sessions: () => open,
@@ -135,6 +143,7 @@ export function createAskingDesk(parts: AskingParts): {
   readonly desk: Desk;
   readonly meters: Meters;
   readonly log: Log;
+  readonly notes: Notes;
 } {
   const { asker, notices } = parts;
   const cells = new Int32Array(notices);
@@ -161,6 +170,7 @@ export function createAskingDesk(parts: AskingParts): {
       refused: (reply) => tell('refused', named(reply)),
       certificate() {},
     }),
+    notes: frozen({ note: (entry) => tell('note', entry) }),
     // Info and debug lines travel with the requests; the others are written at once.
     log: frozen({
       ...parts.log,

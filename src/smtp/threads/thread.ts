@@ -67,12 +67,12 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
           maxLoopLagMs: settings.maxLoopLagMs,
           log: line.log,
         });
-        const { clock } = parts;
+        const { clock, ids } = parts;
         const side = createInboundSide(settings, asking);
         listener = createSessions(
           side,
           { ...settings, listen, tls },
-          { ...asking, admission: asking.desk.admission, clock },
+          { ...asking, admission: asking.desk.admission, clock, ids },
         );
         await listener.start();
         return listener.addresses();

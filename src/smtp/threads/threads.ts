@@ -22,7 +22,7 @@ import type { Meters } from '../session-log.ts';
 import { createAnswers, NOTICES_BYTES, writeRoom } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
 
-interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'metrics'> {
+interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly desk: LocalDesk;
   readonly meters: Meters;
 }

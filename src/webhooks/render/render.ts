@@ -8,9 +8,10 @@ import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
+import { firstValue } from '../../mail/headers.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import type { Body, Message } from '../../queue/delivery.ts';
-import type { RenderedShared, RenderPart } from '../types.ts';
+import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -31,7 +32,7 @@ interface Authenticated {
 }
 
 /** For a batch of events, which Postern itself created. */
-const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
+const NO_FINDINGS: Findings = {
   verdicts: {
     spf: { result: 'none', detail: '' },
     dkim: { signed: false, valid: false },
@@ -39,6 +40,7 @@ const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
     arc: { result: 'none' },
   },
   parseError: null,
+  summary: null,
 };
 
 /**
@@ -140,11 +142,23 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   };
 }
 
-function toFindings(event: Inbound | undefined): RenderedShared['parts'][number] {
-  return (
-    event && { verdicts: event.verdicts, parseError: 'parseError' in event.content ? event.content.parseError : null }
-  );
+function toFindings(event: Inbound | undefined): Findings | undefined {
+  if (!event) return undefined;
+  const { verdicts, content } = event;
+  if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
+  const { from, subject, fields } = content.parsed;
+  const summary = {
+    from: from ? short(from.name === null ? from.address : `${from.name} <${from.address}>`) : null,
+    subject: short(subject),
+    messageId: short(firstValue(fields, 'message-id') ?? null),
+  };
+  return { verdicts, parseError: null, summary };
 }
+
+/** The history shows no more of a text. */
+const MAX_SUMMARY = 200;
+
+const short = <T extends string | null>(text: T): T | string => text?.slice(0, MAX_SUMMARY) ?? text;
 
 /** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */
 const COMPANY_WAITS = 1000;
