@@ -36,7 +36,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   mailparser: /^mail\/library\.ts$/,
   'iconv-lite': /^mail\/charset\.ts$/,
   mongodb: /^store\/driver\/mongo\.ts$/,
-  'node:sqlite': /^(journal\/\w+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
+  'node:sqlite': /^(journal\/[\w-]+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
   undici: /^webhooks\/post\/wire\.ts$/,
   dns2: /^(dns\/|cli\/demo\.ts$)/,
   mailauth: /^inbound\/verdicts\/(authenticate|signatures)\.ts$/,
