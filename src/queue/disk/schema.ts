@@ -105,8 +105,16 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 /** The id of the POST that an attempt shared with others. */
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
+/**
+ * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn (`placeOf`):
+ * so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
+ */
+const DETAILS = `
+CREATE TABLE details (key INTEGER PRIMARY KEY, n INTEGER NOT NULL, detail TEXT NOT NULL) STRICT;
+`;
+
 /** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -121,12 +129,23 @@ export const TABLE_KEYS = [
   ['verdicts', 'message'],
   ['deliveries', 'key'],
   ['attempts', 'delivery'],
+  ['details', 'key'],
   ['hooks', 'key'],
   ['events', 'key'],
   ['batches', 'message'],
   ['reports', 'key'],
   ['time', 'key'],
 ] as const;
+
+/** Attempts of a delivery whose details are kept. Part of the format. */
+const PLACES = 8;
+
+/** The key of a detail, as SQL over the number of its delivery and of its attempt. */
+export const placeOf = (delivery: string, n: string): string => `${delivery} * ${PLACES} + ${n} % ${PLACES}`;
+
+/** The keys that the details of a delivery may have, as SQL. */
+export const placesOf = (delivery: string): string =>
+  `BETWEEN ${delivery} * ${PLACES} AND ${delivery} * ${PLACES} + ${PLACES - 1}`;
 
 /** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */
 export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];
@@ -341,7 +360,7 @@ export function isWholeDelivery(row: SqlRow): boolean {
   return sum === null || sum === sumOfDelivery({ id, kind, task, message, route, pattern, recipient });
 }
 
-/** A row of `attempts`. */
+/** A row of `attempts` with its detail. */
 export function toAttempt(row: SqlRow): AttemptRecord {
   return {
     at: number(row, 'at'),
@@ -350,6 +369,7 @@ export function toAttempt(row: SqlRow): AttemptRecord {
     error: textOrNull(row, 'error'),
     answer: text(row, 'answer'),
     ...(row['batch'] === null ? {} : { batch: text(row, 'batch') }),
+    ...(row['detail'] === null ? {} : { detail: text(row, 'detail') }),
   };
 }
 
