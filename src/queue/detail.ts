@@ -43,7 +43,7 @@ export interface HopDetail {
   readonly reused?: boolean | undefined;
   /** Milliseconds. */
   readonly ms: number;
-  /** Why it ended without a decision. */
+  /** Why it ended, if not by a reply to the message. */
   readonly error?: string | undefined;
   /** Line by line: `> ` and what we said, `< ` and what the server said. */
   readonly dialog: readonly string[];

@@ -152,7 +152,9 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
   const attempt = db.prepare(
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
-  const detailed = db.prepare(`INSERT OR REPLACE INTO details (key, n, detail) VALUES (${placeOf('?1', '?2')}, ?2, ?3)`);
+  const detailed = db.prepare(
+    `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${placeOf('?1', '?2')}, ?2, ?3)`,
+  );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
     ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
