@@ -38,8 +38,8 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Keys by kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip,
-   * user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
+   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code (bounces) ·
+   * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
