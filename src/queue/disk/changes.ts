@@ -7,10 +7,10 @@ import { type Batching, createBatching, createHookChanges, createTallying, type 
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import {
+  detailKey,
+  detailKeys,
   kindCode,
   number,
-  placeOf,
-  placesOf,
   type SqlRow,
   stateCode,
   sumOf,
@@ -153,7 +153,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
   const detailed = db.prepare(
-    `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${placeOf('?1', '?2')}, ?2, ?3)`,
+    `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${detailKey('?1', '?2')}, ?2, ?3)`,
   );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
@@ -334,7 +334,7 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
     LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
   const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
-  const removeDetails = db.prepare(`DELETE FROM details WHERE key ${placesOf('?1')}`);
+  const removeDetails = db.prepare(`DELETE FROM details WHERE key ${detailKeys('?1')}`);
   const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
   const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
     AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);

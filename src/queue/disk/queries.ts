@@ -16,11 +16,11 @@ import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
 import {
   DELIVERY,
+  detailKey,
   isWholeDelivery,
   kindCode,
   number,
   numberOrNull,
-  placeOf,
   type SqlRow,
   STATES,
   stateCode,
@@ -136,7 +136,7 @@ function createLookups(db: DatabaseSync) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
   const attempts = db.prepare(
     `SELECT a.*, t.detail FROM deliveries d JOIN attempts a ON a.delivery = d.key
-    LEFT JOIN details t ON t.key = ${placeOf('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
+    LEFT JOIN details t ON t.key = ${detailKey('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
   );
   return {
     delivery(id: string) {

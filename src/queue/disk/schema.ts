@@ -107,7 +107,7 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
 /**
- * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn (`placeOf`):
+ * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn (`detailKey`):
  * so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
  */
 const DETAILS = `
@@ -141,14 +141,15 @@ export const TABLE_KEYS = [
 ] as const;
 
 /** Attempts of a delivery whose details are kept. Part of the format. */
-const PLACES = 8;
+const KEPT_DETAILS = 8;
 
 /** The key of a detail, as SQL over the number of its delivery and of its attempt. */
-export const placeOf = (delivery: string, n: string): string => `${delivery} * ${PLACES} + ${n} % ${PLACES}`;
+export const detailKey = (delivery: string, n: string): string =>
+  `${delivery} * ${KEPT_DETAILS} + ${n} % ${KEPT_DETAILS}`;
 
 /** The keys that the details of a delivery may have, as SQL. */
-export const placesOf = (delivery: string): string =>
-  `BETWEEN ${delivery} * ${PLACES} AND ${delivery} * ${PLACES} + ${PLACES - 1}`;
+export const detailKeys = (delivery: string): string =>
+  `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
 /** The states by their code in the file; 0 must stay `waiting`, since the indexes rely on it. */
 export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];

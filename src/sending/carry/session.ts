@@ -74,9 +74,11 @@ export async function openSession(
     // the reply to EHLO, which nodemailer parses but does not expose
     const greeting = String(connection.lastServerResponse);
     const { auth } = hop;
-    scribe.secret = true;
-    if (auth) await step(connection, (done) => connection.login({ ...auth }, done));
-    scribe.secret = false;
+    if (auth) {
+      scribe.secret = true;
+      await step(connection, (done) => connection.login({ ...auth }, done));
+      scribe.secret = false;
+    }
     notes.opened(source, tlsVersionOf(connection));
     return sessionOf(connection, socket, source, /^\d{3}[ -]SMTPUTF8\b/im.test(greeting), scribe);
   } catch (error) {

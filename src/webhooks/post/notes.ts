@@ -71,8 +71,8 @@ function sentFields({ request, size }: Notes): readonly Field[] {
 const SIGNATURE_SHOWN = 8;
 
 function withoutSecret(name: string, value: string): string {
-  if (name === 'authorization') return `${value.split(' ', 1)[0]} …`;
-  if (!name.endsWith('-signature')) return value;
+  if (/^authorization$/i.test(name)) return `${value.split(' ', 1)[0]} …`;
+  if (!/signature$/i.test(name)) return value;
   // Several keys give several signatures, each behind its version: `v1,… v1,…`.
   return value
     .split(' ')
