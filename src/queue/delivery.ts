@@ -155,6 +155,8 @@ export interface AttemptRecord {
   readonly answer: string;
   /** The id of the POST if several deliveries shared it (base/ids.ts `sharedPostId`). */
   readonly batch?: string | undefined;
+  /** How it got there and what was said: JSON text of queue/detail.ts, of the last attempts only. */
+  readonly detail?: string | undefined;
 }
 
 /** The changes of an attempt, written atomically. */

@@ -16,6 +16,7 @@ import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
 import {
   DELIVERY,
+  detailKey,
   isWholeDelivery,
   kindCode,
   number,
@@ -134,7 +135,8 @@ function createFigures(db: DatabaseSync) {
 function createLookups(db: DatabaseSync) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
   const attempts = db.prepare(
-    'SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n',
+    `SELECT a.*, t.detail FROM deliveries d JOIN attempts a ON a.delivery = d.key
+    LEFT JOIN details t ON t.key = ${detailKey('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
   );
   return {
     delivery(id: string) {

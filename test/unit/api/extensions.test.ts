@@ -120,6 +120,7 @@ describe('beyond the documented interface', () => {
           error: null,
           answer: 'Internal Server Error',
           batch: null,
+          detail: null,
         },
       ]);
     });
