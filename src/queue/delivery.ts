@@ -2,6 +2,7 @@ import type { RoomSettings } from '../base/room.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { EventQueue } from './events.ts';
+import type { EndpointHistory } from './history.ts';
 
 /** The raw bytes of a message, where they are. Line ends are CRLF, as they came. */
 export type Body =
@@ -187,6 +188,9 @@ export interface Endpoint {
   readonly kind: DeliveryKind;
 }
 
+/** What names an endpoint. */
+export type EndpointName = Pick<Endpoint, 'account' | 'url'>;
+
 /** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
 export interface EndpointSummary extends Endpoint {
   /** Deliveries in state waiting, parked ones included. */
@@ -274,6 +278,12 @@ export interface Spool {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
   /** Every endpoint that has something waiting or a memory. */
   endpoints(): Promise<EndpointSummary[]>;
+  /** Those of an account that have something waiting, with how much. From memory. */
+  waitingOf(account: string): readonly (Endpoint & { readonly waiting: number })[];
+  /** When the oldest that waits for each of these URLs was accepted. */
+  oldestOf(account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** What became of the attempts at an endpoint. */
+  history(endpoint: EndpointName, now: number): Promise<EndpointHistory>;
   /**
    * Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`:
    * verdicts that were just taken.
@@ -289,6 +299,8 @@ export interface Spool {
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Makes waiting ones due now, but for those that are not to go before a time. Answers how many. */
   retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  /** The same for all that waits for an endpoint and is not due yet; the dispatcher is not told. */
+  retryEndpoint(account: string, url: string, now: number): Promise<number>;
   /** Moves what waits and was never attempted to another time; its budget begins then. Answers how many. */
   reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting and dead ones without delivering. Answers how many. */

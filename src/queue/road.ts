@@ -34,7 +34,17 @@ export interface Road {
   readonly sharing?: Sharing;
   /** Ends a delivery whose time was over while its endpoint was away. */
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
+  /** Where the deliveries are that are being made ready, by their ids: those of which the road can tell. */
+  readonly steps?: () => Promise<Steps>;
 }
+
+/** How far a delivery is that is being made ready; `question`: what the DNS is asked, as `TXT example.org`. */
+export interface Step {
+  readonly at: 'verdicts' | 'parsing';
+  readonly question: string | null;
+}
+
+export type Steps = ReadonlyMap<string, Step>;
 
 /** How a road takes several deliveries in one attempt. Nothing waits for it: they are those that are due anyway. */
 export interface Sharing {

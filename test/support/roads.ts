@@ -1,5 +1,5 @@
 import { NO_METRICS } from '../../src/base/metrics.ts';
-import type { RunningTime } from '../../src/base/running-time.ts';
+import { createRunningTime, type RunningTime } from '../../src/base/running-time.ts';
 import { tableOf } from '../../src/base/tables.ts';
 import { DELIVERY_KINDS } from '../../src/queue/delivery.ts';
 import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../src/queue/dispatcher.ts';
@@ -26,9 +26,10 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'steps' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
+  readonly steps?: WebhookRoadDeps['steps'];
   readonly time: RunningTime;
 }
 
@@ -38,9 +39,17 @@ export function createWebhookDispatcher(
   deps: WebhookDispatcherDeps,
   others: Partial<Roads> = {},
 ): Dispatcher {
-  const parts = { backlog: createBacklog(1000), ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
+  const steps = async () => new Map();
+  const parts = { backlog: createBacklog(1000), steps, ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };
   return createDispatcher({ ...parts, roads });
+}
+
+/** A dispatcher that is never started: it delivers nothing. */
+export function createIdleDispatcher(deps: Pick<DispatcherDeps, 'spool' | 'clock' | 'ids' | 'log'>): Dispatcher {
+  const roads = tableOf(DELIVERY_KINDS, () => NO_ROAD);
+  const time = createRunningTime(deps.clock);
+  return createDispatcher({ ...deps, roads, time, backlog: createBacklog(1000), metrics: NO_METRICS });
 }

@@ -25,17 +25,21 @@ export function isFailureCode(code: string): boolean {
   return Object.values<string>(CODES).includes(code);
 }
 
-/** Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. */
+/**
+ * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer; `open`
+ * gets every question for as long as its answer is awaited.
+ */
 export function createLookUp(
   resolver: Resolver,
   budget: Budget,
   note: (answer: Answer<unknown>) => void = () => {},
+  open?: Set<string>,
 ): LookUp {
   const noted = <T>(answer: Answer<T>): readonly T[] => {
     note(answer);
     return recordsOf(answer);
   };
-  return async (name, type) => {
+  const look: LookUp = async (name, type) => {
     switch (type) {
       case 'TXT':
         return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
@@ -48,6 +52,16 @@ export function createLookUp(
         return [...noted(await resolver.resolve(name, type, budget))];
       default:
         throw codedError('ENODATA');
+    }
+  };
+  if (!open) return look;
+  return async (name, type) => {
+    const question = `${type} ${name}`;
+    open.add(question);
+    try {
+      return await look(name, type);
+    } finally {
+      open.delete(question);
     }
   };
 }

@@ -167,6 +167,8 @@ interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
+  /** The endpoints of an account with something waiting. */
+  endpointsOf(account: string): readonly Readonly<Entry>[];
   /** All of them, by where they go. */
   byEndpoint(): Readonly<Record<EndpointKind, number>>;
   /** Endpoints with something waiting or a memory. */
@@ -210,6 +212,7 @@ function createTally(): Tally {
       }
     },
     ofAccount: (account, way) => (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    endpointsOf: (account) => [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     byEndpoint: () => byEndpoint,
     entries: () =>
       [...endpoints]

@@ -14,6 +14,7 @@ import type {
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
+import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
 import {
   DELIVERY,
   isWholeDelivery,
@@ -38,7 +39,7 @@ interface Due {
 }
 
 /** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
-export interface Queries extends MessageQueries, ReportQueries {
+export interface Queries extends MessageQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** The number of each endpoint that has something waiting, with the time the first of it is due. */
   firstDue(): [key: number, dueAt: number][];
@@ -74,6 +75,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
     ...createScans(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
+    ...createEndpointQueries(db),
   });
 }
 

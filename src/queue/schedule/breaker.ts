@@ -18,10 +18,18 @@ const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
 /** An endpoint that said 410 is asked again once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
+/** The longest that an account may hold an endpoint. */
+export const LONGEST_HOLD = 7 * 24 * HOUR;
 
 interface Half {
   readonly passed: number;
   readonly failed: number;
+}
+
+/** The wish of an account that nothing is posted to an endpoint for a time. */
+export interface Hold {
+  readonly since: number;
+  readonly until: number;
 }
 
 /** What we know of an endpoint. Times are milliseconds that only grow. */
@@ -40,6 +48,8 @@ export interface EndpointState {
   readonly halfBefore: Half;
   /** The last time a delivery passed. */
   readonly passedAt: number;
+  /** Set while its account holds it. The breaker goes on learning from what was on its way. */
+  readonly hold: Hold | null;
 }
 
 export interface Occasion {
@@ -76,6 +86,7 @@ export function newEndpoint(now: number, { start, most }: PlaceBounds): Endpoint
     half: EMPTY,
     halfBefore: EMPTY,
     passedAt: Number.NEGATIVE_INFINITY,
+    hold: null,
   };
 }
 
@@ -107,7 +118,7 @@ function learnPass(before: EndpointState, occasion: Occasion): Learned {
   const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
     // One at a time again, whatever it could do before.
-    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now };
+    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now, hold: before.hold };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
   const window = counted(before, now, 1, 0);
@@ -169,35 +180,51 @@ function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): nu
   return now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), lesson.leaveAlone);
 }
 
-const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.number(), probeAt: z.number() });
+const memorySchema = z.object({
+  phase: z.enum(['closed', 'open', 'paused']),
+  since: z.number(),
+  probeAt: z.number(),
+  hold: z.object({ since: z.number(), until: z.number() }).nullish(),
+});
+
+/** What is kept of an endpoint, in wall time. */
+export type EndpointMemory = z.infer<typeof memorySchema>;
 
 /**
- * What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is
- * wall time minus `now`.
+ * What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed and not held.
+ * `shift` is wall time minus `now`.
  */
-export function toMemory(state: EndpointState, shift: number): string | null {
-  if (state.phase === 'closed') return null;
-  return JSON.stringify({
-    phase: state.phase,
-    since: Math.round(state.since + shift),
-    probeAt: Math.round(state.probeAt + shift),
-  });
+export function toMemory({ phase, since, probeAt, hold }: EndpointState, shift: number): string | null {
+  if (phase === 'closed' && !hold) return null;
+  const wall = (time: number) => Math.round(time + shift);
+  const kept = { phase, since: wall(since), probeAt: wall(probeAt) };
+  return JSON.stringify(hold ? { ...kept, hold: { since: wall(hold.since), until: wall(hold.until) } } : kept);
 }
 
 /**
  * The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off
- * beyond its gap.
+ * beyond its gap, or the end of a hold beyond the longest.
  */
 export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): EndpointState {
   const fresh = newEndpoint(now, bounds);
-  const kept = memory === null ? undefined : parseMemory(memory);
+  const kept = readMemory(memory);
   if (!kept) return fresh;
+  const hold = toHold(kept, shift, now);
+  if (kept.phase === 'closed') return { ...fresh, hold };
   const longest = kept.phase === 'paused' ? PAUSE_GAP : LATER;
   const probeAt = Math.min(Math.max(kept.probeAt - shift, now), now + longest);
-  return { ...fresh, phase: kept.phase, since: Math.min(kept.since - shift, now), probeAt };
+  return { ...fresh, phase: kept.phase, since: Math.min(kept.since - shift, now), probeAt, hold };
 }
 
-function parseMemory(memory: string): z.infer<typeof memorySchema> | undefined {
+/** A hold that is not over. */
+function toHold({ hold }: EndpointMemory, shift: number, now: number): Hold | null {
+  if (!hold || hold.until - shift <= now) return null;
+  return { since: Math.min(hold.since - shift, now), until: Math.min(hold.until - shift, now + LONGEST_HOLD) };
+}
+
+/** What the spool kept of an endpoint; undefined when that is nothing, or not ours. */
+export function readMemory(memory: string | null): EndpointMemory | undefined {
+  if (memory === null) return undefined;
   try {
     return memorySchema.safeParse(JSON.parse(memory)).data;
   } catch {

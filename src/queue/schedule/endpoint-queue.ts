@@ -40,6 +40,8 @@ export interface EndpointQueue {
   outsideAt(): number;
   /** Nothing waits, here or outside. */
   isEmpty(): boolean;
+  /** All that waits here, in no order. */
+  waiting(): readonly Waiting[];
   /** Whether it is time to read from the spool. */
   wantsLoad(now: number): boolean;
   /**
@@ -135,6 +137,7 @@ export function createEndpointQueue(): EndpointQueue {
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
     isEmpty: () => due.size() + later.size() === 0 && !loading && outside === Number.POSITIVE_INFINITY,
+    waiting: () => [...due.items(), ...later.items()],
     wantsLoad: (now) => !loading && outside <= now && due.size() < LOW,
     beginLoad() {
       loading = true;
@@ -191,7 +194,9 @@ interface Fifo<T> {
   take(): T | undefined;
   /** At most so many of those that are chosen, in their order; the others keep theirs. */
   takeWhich(most: number, chosen: (item: T) => boolean): T[];
-  /** Everything in order; empties it. */
+  /** Everything in order. */
+  items(): T[];
+  /** The same; empties it. */
   drain(): T[];
 }
 
@@ -228,6 +233,7 @@ export function createFifo<T>(): Fifo<T> {
       for (const item of passed.reverse()) this.putBack(item);
       return taken;
     },
+    items: () => items.filter((item) => item !== undefined),
     drain() {
       const all: T[] = [];
       for (let item = this.take(); item !== undefined; item = this.take()) all.push(item);
@@ -242,7 +248,9 @@ interface Heap<T> {
   peek(): T | undefined;
   add(item: T): void;
   take(): T | undefined;
-  /** Everything, in no order; empties it. */
+  /** Everything, in no order. */
+  items(): T[];
+  /** The same; empties it. */
   drain(): T[];
 }
 
@@ -290,6 +298,7 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     peek: () => items[0]?.item,
     add,
     take,
+    items: () => items.map(({ item }) => item),
     drain() {
       const all = items.map(({ item }) => item);
       items = [];

@@ -16,13 +16,21 @@ interface GateDeps {
   readonly stopping: () => boolean;
 }
 
+/** A gate from the dispatcher's side. */
+export interface LaneGate extends Gate {
+  /** The attempt is over, however far it came. */
+  close(): void;
+  /** What an attempt waits for that has not set out: to be ready, or for a place; undefined once it has. */
+  waitsFor(): 'ready' | 'place' | undefined;
+}
+
 /** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
 export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
   onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
-): Gate & { close(): void } {
+): LaneGate {
   const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
@@ -31,7 +39,8 @@ export function createGate(
   let sentAt = 0;
   let full = false;
 
-  const mayPost = (): boolean => !deps.stopping() && (probe || lane.phase === 'closed');
+  const mayPost = (): boolean =>
+    !deps.stopping() && (probe || lane.phase === 'closed') && !lane.isHeld(clock.monotonic());
 
   function takePlace(): boolean {
     if (!mayPost()) return false;
@@ -81,6 +90,7 @@ export function createGate(
     },
     othersPass: () => lane.hasPassedSince(failedAt),
     close,
+    waitsFor: () => (place === 'preparing' ? 'ready' : place === 'waiting' ? 'place' : undefined),
   };
 }
 

@@ -1,8 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
 import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
-import type { Road, Roads, Sharing } from '../road.ts';
-import { type Lesson, longestWait } from '../settle.ts';
+import type { Road, Sharing } from '../road.ts';
+import { type AttemptSummary, type Lesson, longestWait } from '../settle.ts';
 import {
   askNow,
   type Change,
@@ -53,6 +51,7 @@ export class Lane implements Endpoint, Sleeper {
   #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
+  #last: LastAttempt | null = null;
 
   /** Begins with what the spool kept of the endpoint. */
   constructor({ account, url, kind }: Endpoint, bounds: PlaceBounds, memory: string | null, { wall, steady }: Times) {
@@ -70,6 +69,26 @@ export class Lane implements Endpoint, Sleeper {
   /** closed: deliveries flow · open: it fails · paused: it said 410. */
   get phase(): EndpointState['phase'] {
     return this.#state.phase;
+  }
+
+  /** All that was learned of it. */
+  get state(): EndpointState {
+    return this.#state;
+  }
+
+  /** The attempt that came back last, since the lane was made. */
+  get last(): LastAttempt | null {
+    return this.#last;
+  }
+
+  /** Attempts that are being made ready, and those that are ready and wait for a place. */
+  get making(): { readonly preparing: number; readonly ready: number } {
+    return { preparing: this.#preparing, ready: this.#turns.length };
+  }
+
+  /** How many may ever be on their way. */
+  get mostPlaces(): number {
+    return this.#bounds.most;
   }
 
   /** Whether the one attempt is on its way that shows whether the endpoint is back. */
@@ -114,20 +133,22 @@ export class Lane implements Endpoint, Sleeper {
    * happens.
    */
   nextStart(now: number): number {
+    if (this.isHeld(now)) return Number.POSITIVE_INFINITY;
     if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
     return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
   }
 
   /**
-   * When to look at it again: something may start, something is due outside, or an endpoint that is away is to be
-   * looked through.
+   * When to look at it again: something may start, something is due outside, a hold ends, or an endpoint that is away
+   * is to be looked through.
    */
   nextWake(now: number): number {
     const start = this.nextStart(now);
     const outside = this.queue.outsideAt();
-    const away = this.#state.phase !== 'closed' && this.queue.nextDue() < Number.POSITIVE_INFINITY;
+    const away = this.#isAway(now) && this.queue.nextDue() < Number.POSITIVE_INFINITY;
     return Math.min(
       start,
+      this.#state.hold?.until ?? Number.POSITIVE_INFINITY,
       outside <= now ? Number.POSITIVE_INFINITY : outside,
       away ? this.#lookAt : Number.POSITIVE_INFINITY,
     );
@@ -135,14 +156,15 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Whether it is time to look through the queue of an endpoint that is away; says when the next time is. */
   isLookDue(now: number): boolean {
-    if (this.#state.phase === 'closed' || now < this.#lookAt) return false;
+    if (!this.#isAway(now) || now < this.#lookAt) return false;
     this.#lookAt = now + LOOK_THROUGH;
     return true;
   }
 
   /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
   isSpare(now: number): boolean {
-    return this.isEmpty() && this.#state.phase === 'closed' && now - this.#usedAt > 600_000;
+    const { phase, hold } = this.#state;
+    return this.isEmpty() && phase === 'closed' && !hold && now - this.#usedAt > 600_000;
   }
 
   /** Nothing waits and nothing is taken up. */
@@ -151,11 +173,11 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * What waits for it waits for the endpoint and not for us: it is away, in doubt, or more is ready than it takes, and
-   * not just because many became ready at one time.
+   * What waits for it waits for the endpoint and not for us: it is away, held, in doubt, or more is ready than it
+   * takes, and not just because many became ready at one time.
    */
   holdsUp(now: number): boolean {
-    if (this.inDoubt) return true;
+    if (this.inDoubt || this.isHeld(now)) return true;
     if (this.#wantsMore()) this.#aheadFrom = Number.POSITIVE_INFINITY;
     else this.#aheadFrom = Math.min(this.#aheadFrom, now);
     return now - this.#aheadFrom >= AHEAD;
@@ -226,6 +248,29 @@ export class Lane implements Endpoint, Sleeper {
     return change;
   }
 
+  /** Remembers how an attempt ended. */
+  note(result: AttemptSummary, at: number): void {
+    this.#last = { result, at };
+  }
+
+  /** Whether its account holds it now. */
+  isHeld(now: number): boolean {
+    const { hold } = this.#state;
+    return hold !== null && now < hold.until;
+  }
+
+  /** Its account holds it for so long: nothing sets out, and what is ready is turned back. */
+  hold(ms: number, now: number): void {
+    const { hold } = this.#state;
+    this.#state = { ...this.#state, hold: { since: hold?.since ?? now, until: now + ms } };
+    this.callAll();
+  }
+
+  /** Its account no longer holds it. */
+  release(): void {
+    this.#state = { ...this.#state, hold: null };
+  }
+
   /** Whether a delivery has passed since. */
   hasPassedSince(at: number): boolean {
     return this.#state.passedAt > at;
@@ -267,6 +312,7 @@ export class Lane implements Endpoint, Sleeper {
    * answers, for then it should never wait for us.
    */
   #hasRoom(now: number): boolean {
+    if (this.isHeld(now)) return false;
     if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
@@ -278,56 +324,22 @@ export class Lane implements Endpoint, Sleeper {
     return this.#turns.length + this.#posting < places + spare;
   }
 
+  /** Whether what waits may have to end without an attempt. */
+  #isAway(now: number): boolean {
+    return this.#state.phase !== 'closed' || this.isHeld(now);
+  }
+
   #answers(): boolean {
     const { passedAt, since, misses } = this.#state;
     return passedAt >= since && misses === 0;
   }
 }
 
-/** Lanes above which those without work are forgotten now and then. */
-const MANY = 1000;
-
-/** The lanes of all endpoints that have work, or had some of late. */
-export interface Lanes {
-  /** The lane of an endpoint; a new one begins with what the spool kept of it. */
-  of(endpoint: Endpoint, memory: string | null): Lane;
-  has(account: string, url: string): boolean;
-  all(): Iterable<Lane>;
-  count(): number;
+/** An attempt that came back, and when (milliseconds since 1970). */
+export interface LastAttempt {
+  readonly result: AttemptSummary;
+  readonly at: number;
 }
-
-export function createLanes(clock: Clock, roads: Roads): Lanes {
-  const lanes = new Map<string, Lane>();
-  let sweepAt = MANY;
-
-  /**
-   * Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one.
-   */
-  function sweep(now: number): void {
-    for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
-    sweepAt = Math.max(MANY, 2 * lanes.size);
-  }
-
-  return frozen({
-    of(endpoint, memory) {
-      const key = keyOf(endpoint.account, endpoint.url);
-      const known = lanes.get(key);
-      if (known) return known;
-      const now = clock.monotonic();
-      if (lanes.size >= sweepAt) sweep(now);
-      const { concurrencyPerEndpoint: most, concurrencyAtStart: start, heedsLatency } = roads[endpoint.kind];
-      const bounds = { start, most, heedsLatency };
-      const lane = new Lane(endpoint, bounds, memory, { wall: clock.now(), steady: now });
-      lanes.set(key, lane);
-      return lane;
-    },
-    has: (account, url) => lanes.has(keyOf(account, url)),
-    all: () => lanes.values(),
-    count: () => lanes.size,
-  });
-}
-
-const keyOf = (account: string, url: string): string => `${account}\0${url}`;
 
 /** A waiting delivery as the dispatcher holds it. */
 export interface Waiting {
