@@ -8,7 +8,7 @@ export interface AttemptAnswer {
   /** Null when no answer came. */
   readonly status: number | null;
   readonly error: string | null;
-  /** The first line, with `#` for every word that has a digit in it. */
+  /** How the answer began, with `#` for every word that has a digit in it. */
   readonly text: string;
   /** A delivery that got it. */
   readonly example: string;

@@ -71,7 +71,7 @@ const endpointDetail = endpointRecord
         z.object({
           status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
           error: z.string().nullable().meta({ description: 'why there was no answer' }),
-          text: str('the first line of the answer; # stands for every word with a digit in it'),
+          text: str('how the answer began, at most 120 characters; # stands for every word with a digit in it'),
           count: z.int().meta({ description: 'how many POSTs were answered so' }),
           last_at: time('when the last of them began'),
           example_id: str('id of a delivery that was answered so'),
@@ -90,12 +90,9 @@ const endpointDetail = endpointRecord
             description:
               'verdicts: SPF, DKIM, DMARC, ARC, and so the DNS; place: as many POSTs are on their way as the endpoint takes; preparing: everything else',
           }),
-          question: z
-            .string()
-            .nullable()
-            .meta({
-              description: 'the DNS question that is open, as `TXT example.org`; null if none is, or nobody knows',
-            }),
+          question: z.string().nullable().meta({
+            description: 'the DNS question that is open, as `TXT example.org`; null if none is, or nobody knows',
+          }),
         }),
       )
       .meta({ description: 'deliveries that are being made ready now, oldest first, at most 100' }),

@@ -17,8 +17,8 @@ export interface EndpointQueries {
   attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;
 }
 
-/** Characters of an answer's first line by which answers are told apart. */
-const LONGEST_LINE = 200;
+/** Characters of an answer by which it is told from others. */
+const LONGEST_START = 120;
 /** Answers told apart in one window; what comes beyond that has no text. */
 const MOST_ANSWERS = 500;
 
@@ -66,7 +66,7 @@ function toWindow(rows: Iterable<SqlRow>): AttemptWindow {
 /** The number of the answer in `answers`, which gets it when it is new. */
 function numberOf(row: SqlRow, known: Map<string, number>, answers: AttemptAnswer[]): number {
   const [status, error] = [numberOrNull(row, 'status'), textOrNull(row, 'error')];
-  const line = answers.length < MOST_ANSWERS ? likeness(text(row, 'answer')) : '';
+  const line = answers.length < MOST_ANSWERS ? startOf(text(row, 'answer')) : '';
   const key = `${status}\n${error}\n${line}`;
   const found = known.get(key);
   if (found !== undefined) return found;
@@ -76,13 +76,10 @@ function numberOf(row: SqlRow, known: Map<string, number>, answers: AttemptAnswe
 }
 
 /**
- * The first line of an answer, with `#` for every word that has a digit in it: numbers, ids and times differ where the
- * cause is the same.
+ * The start of an answer, with `#` for every word that has a digit in it: numbers, ids and times differ where the cause
+ * is the same. Twice as much is read, so that a longer id does not bring another end.
  */
-function likeness(answer: string): string {
-  const [line = ''] = answer
-    .slice(0, LONGEST_LINE)
-    .trim()
-    .split(/[\r\n]/, 1);
-  return line.replace(/[\w-]+/g, (word) => (/\d/.test(word) ? '#' : word));
+function startOf(answer: string): string {
+  const start = answer.slice(0, 2 * LONGEST_START).replace(/[\w-]+/g, (word) => (/\d/.test(word) ? '#' : word));
+  return start.slice(0, LONGEST_START).toWellFormed();
 }
