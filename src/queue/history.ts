@@ -41,25 +41,26 @@ export interface EndpointHistory {
   readonly strip: readonly (Pick<AttemptAnswer, 'status' | 'error'> & { readonly at: number; readonly ms: number })[];
   /** Failures before successes, and what came most often first. */
   readonly answers: readonly (AttemptAnswer & { readonly count: number; readonly lastAt: number })[];
-  /** There are more attempts than were looked at. */
+  /** There may be more attempts than were looked at. */
   readonly sampled: boolean;
 }
 
 /** Attempts that are looked at, and the deliveries of the host among which they are looked for. */
 const MOST_ATTEMPTS = 10_000;
 const MOST_DELIVERIES = 1_000_000;
-/** Deliveries looked at in one question: some milliseconds. */
-const WINDOW = 20_000;
+/** Deliveries looked at in one question: a few milliseconds, or some tens where they have to come from the disk. */
+const WINDOW = 5000;
 
 const STRIP = 100;
 const MOST_ANSWERS = 50;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-interface Attempt {
-  readonly at: number;
-  readonly ms: number;
-  readonly answer: AttemptAnswer;
+/** What was looked at, in columns: there may be ten thousand of them. */
+interface Attempts {
+  readonly at: number[];
+  readonly ms: number[];
+  readonly answer: AttemptAnswer[];
 }
 
 /** Reads the attempts of the newest deliveries for an endpoint, in steps that others can come between. */
@@ -70,46 +71,37 @@ export async function readHistory(
 ): Promise<EndpointHistory> {
   const [first, last] = await read('span');
   const end = Math.max(first, last - MOST_DELIVERIES + 1);
-  const attempts: Attempt[] = [];
+  const attempts: Attempts = { at: [], ms: [], answer: [] };
   let left = MOST_ATTEMPTS;
-  let to = last;
-  for (; to >= end && left > 0; to -= WINDOW) {
+  for (let to = last; to >= end && left > 0; to -= WINDOW) {
     const window = await read('attemptsAt', account, url, left, Math.max(end, to - WINDOW + 1), to);
     left -= window.count;
-    attempts.push(...toAttempts(window));
+    add(attempts, window);
   }
-  attempts.sort((a, b) => b.at - a.at);
-  return { ...toHistory(attempts, now), sampled: left <= 0 || end > first };
-}
-
-function toAttempts({ at, ms, answer, answers }: AttemptWindow): Attempt[] {
-  const found: Attempt[] = [];
-  for (const [i, began] of at.entries()) {
-    const said = answers[answer[i] ?? -1];
-    if (said) found.push({ at: began, ms: ms[i] ?? 0, answer: said });
-  }
-  return found;
-}
-
-/** The newest first. */
-function toHistory(attempts: readonly Attempt[], now: number): Omit<EndpointHistory, 'sampled'> {
   return {
     hour: toFigures(attempts, now - HOUR),
     day: toFigures(attempts, now - DAY),
-    strip: attempts
-      .slice(0, STRIP)
-      .reverse()
-      .map(({ at, ms, answer: { status, error } }) => ({ at, ms, status, error })),
+    strip: toStrip(attempts),
     answers: toAnswers(attempts),
+    sampled: left <= 0 || end > first,
   };
 }
 
-function toFigures(attempts: readonly Attempt[], since: number): AttemptFigures {
-  const end = attempts.findIndex(({ at }) => at < since);
-  const chosen = end < 0 ? attempts : attempts.slice(0, end);
-  const times = Float64Array.from(chosen, ({ ms }) => ms).sort();
-  const ok = chosen.filter(({ answer }) => isSuccess(answer)).length;
-  return { attempts: chosen.length, ok, p50: rank(times, 0.5), p95: rank(times, 0.95) };
+function add(attempts: Attempts, { at, ms, answer, answers }: AttemptWindow): void {
+  for (const [i, number] of answer.entries()) {
+    const said = answers[number];
+    if (!said) continue;
+    attempts.at.push(at[i] ?? 0);
+    attempts.ms.push(ms[i] ?? 0);
+    attempts.answer.push(said);
+  }
+}
+
+function toFigures({ at, ms, answer }: Attempts, since: number): AttemptFigures {
+  const isSince = (_: unknown, i: number) => (at[i] ?? 0) >= since;
+  const times = Float64Array.from(ms.filter(isSince)).sort();
+  const ok = answer.filter(isSince).filter(isSuccess).length;
+  return { attempts: times.length, ok, p50: rank(times, 0.5), p95: rank(times, 0.95) };
 }
 
 /** The nearest rank: the smallest time that so large a share did not exceed. */
@@ -117,15 +109,34 @@ function rank(sorted: Float64Array, share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
 }
 
-function toAnswers(attempts: readonly Attempt[]): EndpointHistory['answers'] {
-  const counted = new Map<string, AttemptAnswer & { count: number; readonly lastAt: number }>();
-  for (const { at, answer } of attempts) {
-    const key = `${answer.status}\n${answer.error}\n${answer.text}`;
-    const known = counted.get(key);
-    if (known) known.count++;
-    else counted.set(key, { ...answer, count: 1, lastAt: at });
+function toStrip({ at, ms, answer }: Attempts): EndpointHistory['strip'] {
+  const from = Float64Array.from(at).sort().at(-STRIP) ?? 0;
+  return at
+    .flatMap((began, i) => {
+      const { status = null, error = null } = answer[i] ?? {};
+      return began < from ? [] : [{ at: began, ms: ms[i] ?? 0, status, error }];
+    })
+    .sort((a, b) => a.at - b.at)
+    .slice(-STRIP);
+}
+
+function toAnswers({ at, answer }: Attempts): EndpointHistory['answers'] {
+  const counted = new Map<AttemptAnswer, { count: number; lastAt: number }>();
+  for (const [i, said] of answer.entries()) {
+    const known = counted.get(said) ?? { count: 0, lastAt: 0 };
+    counted.set(said, known);
+    known.count++;
+    known.lastAt = Math.max(known.lastAt, at[i] ?? 0);
   }
-  return [...counted.values()]
+  // The same answer has an entry of its own in each window.
+  const merged = new Map<string, AttemptAnswer & { readonly count: number; readonly lastAt: number }>();
+  for (const [said, { count, lastAt }] of counted) {
+    const key = `${said.status}\n${said.error}\n${said.text}`;
+    const known = merged.get(key) ?? { ...said, count: 0, lastAt: 0 };
+    const newer = lastAt > known.lastAt ? { ...said, lastAt } : known;
+    merged.set(key, { ...newer, count: known.count + count });
+  }
+  return [...merged.values()]
     .sort((a, b) => Number(isSuccess(a)) - Number(isSuccess(b)) || b.count - a.count)
     .slice(0, MOST_ANSWERS);
 }

@@ -79,7 +79,7 @@ const endpointDetail = endpointRecord
       )
       .meta({ description: 'answers that look alike, at most 50: failures first, the most frequent first' }),
     sampled: z.boolean().meta({
-      description: 'true if there are more POSTs than were looked at: only those of the newest deliveries count here',
+      description: 'true if there may be more POSTs than were looked at, which are those of the newest deliveries',
     }),
     making: z
       .array(

@@ -39,29 +39,25 @@ export function createLookUp(
     note(answer);
     return recordsOf(answer);
   };
-  const look: LookUp = async (name, type) => {
-    switch (type) {
-      case 'TXT':
-        return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
-      case 'MX':
-        return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
-      case 'A':
-      case 'AAAA':
-      case 'PTR':
-      case 'CNAME':
-        return [...noted(await resolver.resolve(name, type, budget))];
-      default:
-        throw codedError('ENODATA');
-    }
-  };
-  if (!open) return look;
   return async (name, type) => {
     const question = `${type} ${name}`;
-    open.add(question);
+    open?.add(question);
     try {
-      return await look(name, type);
+      switch (type) {
+        case 'TXT':
+          return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
+        case 'MX':
+          return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
+        case 'A':
+        case 'AAAA':
+        case 'PTR':
+        case 'CNAME':
+          return [...noted(await resolver.resolve(name, type, budget))];
+        default:
+          throw codedError('ENODATA');
+      }
     } finally {
-      open.delete(question);
+      open?.delete(question);
     }
   };
 }
