@@ -310,11 +310,14 @@ const info = operation({
   },
 });
 
+/** A held lane stays in memory, and what an account can keep there has an end. */
+const MAX_PAUSED = 1000;
+
 const pause = operation({
   path: '/endpoints/pause',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
-  notes: `Mail for it is still accepted and waits. The time counts: a delivery that has waited for delivery.retry_hours is given up, paused or not, and can be replayed. POSTs on their way are finished. Pausing again sets another end. The pause survives a restart. With several hosts, each pauses for itself: call this on each of them.`,
+  notes: `Mail for it is still accepted and waits. The time counts: a delivery that has waited for delivery.retry_hours is given up, paused or not, and can be replayed. POSTs on their way are finished. Pausing again sets another end. The pause survives a restart, and belongs to the URL: a route that gets another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them.`,
   params: {
     url: endpointUrl,
     until: optionalTime.meta({
@@ -332,6 +335,9 @@ const pause = operation({
     const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
     const show = await findEndpoint(url, call);
+    const paused = [...call.endpoints.all().values()].filter(({ lane }) => lane?.hold).length;
+    if (paused >= MAX_PAUSED && !show().paused)
+      throw call.invalid('url', `At most ${MAX_PAUSED} endpoints can be paused at a time`);
     await call.endpoints.pause(url, show().kind, end);
     return show();
   },

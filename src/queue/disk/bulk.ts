@@ -59,10 +59,10 @@ async function retryEndpoint(
   let count = 0;
   for (let after: readonly [dueAt: number, key: number] = [now, Number.MAX_SAFE_INTEGER]; ; ) {
     const found = await reading.read('notDue', account, url, after, STEP);
+    const last = found.at(-1);
+    if (!last) return count;
     const keys = found.map(([, key]) => key);
     count += await file.write('retry', keys, now);
-    const last = found.at(-1);
-    if (!last || found.length < STEP) return count;
     after = last;
   }
 }

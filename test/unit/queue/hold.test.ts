@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import type { Endpoint } from '../../../src/queue/delivery.ts';
+import { createBacklog } from '../../../src/queue/schedule/backlog.ts';
 import { aDelivery, answered, refused } from '../../support/delivery.ts';
 import { type Bench, createBench, settleDown } from '../../support/dispatcher-bench.ts';
 
@@ -33,9 +34,11 @@ describe('an endpoint that its account holds', () => {
   });
 
   it('gets nothing until the hold ends by itself, and then everything', async () => {
-    await open();
+    const backlog = createBacklog(1000);
+    await open({}, { backlog });
     await hold(HOUR);
     await put(300);
+    expect(backlog.total(), 'nobody is slowed down for it').to.equal(0);
     await put(3, B);
     await bench.clock.advance(HOUR - SECOND);
     expect(bench.postsTo(A.url)).to.deep.equal([]);
