@@ -77,11 +77,11 @@ export interface EndpointDeps {
   readonly clock: Clock;
 }
 
-/** What this host knows of an endpoint of an account. */
+/** The state of an endpoint on this host. */
 export interface KnownEndpoint {
   readonly kind: DeliveryKind;
   readonly waiting: number;
-  /** Undefined while nothing was to be posted to it. */
+  /** Undefined if nothing was posted to it recently. */
   readonly lane: LaneView | undefined;
 }
 
@@ -89,7 +89,7 @@ export interface KnownEndpoint {
 export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, account: string) {
   const kinds = kindsOf('route', 'webhook');
   const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
-  /** Those with something waiting, and those that were posted to of late, are down or are held; by URL. */
+  /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
   function known(isWanted: (endpoint: Endpoint) => boolean): ReadonlyMap<string, KnownEndpoint> {
     const found = new Map<string, KnownEndpoint>();
     for (const lane of dispatcher.lanes(isWanted)) found.set(lane.url, { kind: lane.kind, waiting: 0, lane });
@@ -100,7 +100,7 @@ export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, accoun
   return {
     all: () => known(isOurs),
     one: (url: string) => known((endpoint) => endpoint.url === url && isOurs(endpoint)).get(url),
-    /** When the oldest delivery that waits for each of these was accepted. */
+    /** When the oldest waiting delivery to each of these URLs was accepted. */
     oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
     history: (url: string) => spool.history({ account, url }, clock.now()),
     making: (url: string) => dispatcher.making({ account, url }),

@@ -38,7 +38,7 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
-  /** The URLs of its routes and webhooks, as this host's dispatcher sees them. */
+  /** The state of the URLs of its routes and webhooks on this host. */
   readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;

@@ -42,7 +42,7 @@ function endpointTable(rows: readonly ReturnType<typeof toShown>[]): string {
   );
 }
 
-/** The query and the password of a URL may be secrets. */
+/** The query and the password of a URL may be secret. */
 function withoutQuery(url: string): string {
   const parsed = /^https?:/i.test(url) ? URL.parse(url) : null;
   return parsed ? `${parsed.protocol}//${parsed.host}${parsed.pathname}` : url;
@@ -50,7 +50,7 @@ function withoutQuery(url: string): string {
 
 export const queueEndpoints: Command = {
   name: 'queue endpoints',
-  summary: 'Lists the endpoints that something waits for, and those that are down or paused by their account.',
+  summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused by their account.',
   options: {
     account: { type: 'string', value: 'ID', help: 'only this account' },
     kind: {
@@ -61,7 +61,7 @@ export const queueEndpoints: Command = {
     },
   },
   notes:
-    'Accounts pause and resume the URLs of their routes and webhooks by /endpoints/pause and /endpoints/resume. JSON has the URLs with their queries.',
+    'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL is shown only with --json.',
   async run(call) {
     const [account, kind] = [call.text('account'), call.text('kind')];
     if (kind !== undefined && !DELIVERY_KINDS.some((known) => known === kind))

@@ -1,22 +1,22 @@
 import type { EndpointName } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
-// What became of the attempts at one endpoint, from those that the queue keeps.
+// The attempts at one endpoint, summed up from those that the queue keeps.
 
-/** What an endpoint answered, or why it did not: one entry for all answers that look alike. */
+/** A group of similar answers of an endpoint, or of failures to get one. */
 export interface AttemptAnswer {
-  /** Null when no answer came. */
+  /** Null without an answer. */
   readonly status: number | null;
   readonly error: string | null;
-  /** How the answer began, with `#` for every word that has a digit in it. */
+  /** The start of the answer, with `#` for each word that contains a digit. */
   readonly text: string;
-  /** A delivery that got it. */
+  /** The id of a delivery with this answer. */
   readonly example: string;
 }
 
-/** Attempts of a range of deliveries: when each began, how long it took, and the number of its answer. */
+/** The attempts of a range of deliveries: when each began, how long it took, and the index of its answer. */
 export interface AttemptWindow {
-  /** How many there were, before those that shared a POST were taken for one. */
+  /** The number of rows; several deliveries may share a POST. */
   readonly count: number;
   readonly at: Float64Array;
   readonly ms: Float64Array;
@@ -24,12 +24,12 @@ export interface AttemptWindow {
   readonly answers: readonly AttemptAnswer[];
 }
 
-/** Attempts of a time. A POST that several deliveries shared is one of them. */
+/** The attempts of a period. A POST that several deliveries share counts once. */
 export interface AttemptFigures {
   readonly attempts: number;
   /** Answered with 2xx. */
   readonly ok: number;
-  /** The time that half of them took at most, and 95 in a hundred; null when there were none. */
+  /** The median and the 95th percentile of their durations; null if there were none. */
   readonly p50: number | null;
   readonly p95: number | null;
 }
@@ -37,18 +37,18 @@ export interface AttemptFigures {
 export interface EndpointHistory {
   readonly hour: AttemptFigures;
   readonly day: AttemptFigures;
-  /** The last attempts, the oldest first. */
+  /** The last attempts, oldest first. */
   readonly strip: readonly (Pick<AttemptAnswer, 'status' | 'error'> & { readonly at: number; readonly ms: number })[];
-  /** Failures before successes, and what came most often first. */
+  /** Failures before successes, each by frequency. */
   readonly answers: readonly (AttemptAnswer & { readonly count: number; readonly lastAt: number })[];
-  /** There may be more attempts than were looked at. */
+  /** Whether there may be attempts that were not read. */
   readonly sampled: boolean;
 }
 
-/** Attempts that are looked at, and the deliveries of the host among which they are looked for. */
+/** The limits of a scan: attempts of the endpoint, and deliveries of the host among which they are searched. */
 const MOST_ATTEMPTS = 10_000;
 const MOST_DELIVERIES = 1_000_000;
-/** Deliveries looked at in one question: a few milliseconds, or some tens where they have to come from the disk. */
+/** Deliveries searched in one query: a few milliseconds, or some tens if they are not in the page cache. */
 const WINDOW = 5000;
 
 const STRIP = 100;
@@ -56,14 +56,14 @@ const MOST_ANSWERS = 50;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** What was looked at, in columns: there may be ten thousand of them. */
+/** Attempts as columns, because there may be ten thousand. */
 interface Attempts {
   readonly at: number[];
   readonly ms: number[];
   readonly answer: AttemptAnswer[];
 }
 
-/** Reads the attempts of the newest deliveries for an endpoint, in steps that others can come between. */
+/** Reads the attempts of the newest deliveries to an endpoint, in steps between which other queries can run. */
 export async function readHistory(
   { read }: Pick<Reader, 'read'>,
   { account, url }: EndpointName,
@@ -104,7 +104,7 @@ function toFigures({ at, ms, answer }: Attempts, since: number): AttemptFigures 
   return { attempts: times.length, ok, p50: rank(times, 0.5), p95: rank(times, 0.95) };
 }
 
-/** The nearest rank: the smallest time that so large a share did not exceed. */
+/** The percentile by nearest rank. */
 function rank(sorted: Float64Array, share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
 }
@@ -128,7 +128,7 @@ function toAnswers({ at, answer }: Attempts): EndpointHistory['answers'] {
     known.count++;
     known.lastAt = Math.max(known.lastAt, at[i] ?? 0);
   }
-  // The same answer has an entry of its own in each window.
+  // Each window has its own entry for the same answer.
   const merged = new Map<string, AttemptAnswer & { readonly count: number; readonly lastAt: number }>();
   for (const [said, { count, lastAt }] of counted) {
     const key = `${said.status}\n${said.error}\n${said.text}`;

@@ -5,34 +5,34 @@ import type { Roads, Steps } from './road.ts';
 import type { LaneGate } from './schedule/gate.ts';
 import type { Lane, LastAttempt, Waiting } from './schedule/lane.ts';
 
-// What the dispatcher has in memory, as people look at it. All times are milliseconds since 1970.
+// Views of the dispatcher's memory. All times are milliseconds since 1970.
 
-/** up: deliveries flow · down: it fails, one probe at a time · gone: it said 410, one probe a day. */
+/** up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one probe a day. */
 export type BreakerWord = 'up' | 'down' | 'gone';
 
 /** The states of the breaker in words. */
 export const BREAKER_WORDS = { closed: 'up', open: 'down', paused: 'gone' } as const;
 
-/** A lane as it is now. */
+/** The state of a lane. */
 export interface LaneView extends Endpoint {
   readonly breaker: BreakerWord;
-  /** Since when it is down or gone; null while it is up. */
+  /** When it went down; null while it is up. */
   readonly since: number | null;
-  /** When a probe may go out next; null while it is up, or held. */
+  /** When the next probe may be sent; null while it is up or held. */
   readonly nextProbeAt: number | null;
-  /** Since when and until when its account holds it. */
+  /** Set while its account holds it. */
   readonly hold: { readonly since: number; readonly until: number } | null;
-  /** Deliveries that wait in memory, and how many of them are parked. */
+  /** The number of deliveries waiting in memory, and of the parked ones among them. */
   readonly waiting: number;
   readonly parked: number;
-  /** Attempts that are being made ready, those that are ready and wait for a place, and those on their way. */
+  /** The number of attempts that are being prepared, that wait for a place, and that are in flight. */
   readonly preparing: number;
   readonly ready: number;
   readonly inFlight: number;
-  /** How many may be on their way now, and how many ever. */
+  /** How many may be in flight now, and the limit that this never exceeds. */
   readonly places: number;
   readonly mostPlaces: number;
-  /** The attempt that came back last; null when none did since the start. */
+  /** The last attempt that ended; null if none has since the start. */
   readonly last: LastAttempt | null;
 }
 
@@ -63,22 +63,22 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): L
 }
 
 /**
- * A delivery that was taken up and has not set out. preparing: it is read from the disk, signed or composed, or waits
- * for a thread · verdicts: it waits for the DNS · parsing · place: it is ready, and waits for a place at its endpoint.
+ * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
+ * verdicts: waiting for DNS answers · parsing · place: ready, but the endpoint takes no more at a time.
  */
 export interface Making extends Endpoint {
   readonly id: string;
   readonly since: number;
   readonly waitsFor: 'preparing' | 'verdicts' | 'parsing' | 'place';
-  /** What the DNS is asked, as `TXT example.org`. */
+  /** The open DNS question, as `TXT example.org`. */
   readonly question: string | null;
 }
 
-/** Attempts from when their deliveries are taken up until they have set out. */
+/** The attempts that are being prepared. */
 export interface Makings {
-  /** Deliveries were taken up for one attempt; the answer is called when that is over. */
+  /** Adds an attempt. Returns a function that removes it. */
   begin(lane: Lane, deliveries: readonly Waiting[], gate: LaneGate): () => void;
-  /** Those of an endpoint, or all: the oldest first. */
+  /** Returns the deliveries of an endpoint, or all, oldest first. */
   list(endpoint?: EndpointName): Promise<readonly Making[]>;
 }
 
@@ -86,7 +86,7 @@ interface Attempt {
   readonly lane: Lane;
   readonly deliveries: readonly Waiting[];
   readonly gate: LaneGate;
-  /** Milliseconds that only grow. */
+  /** Milliseconds of the monotonic clock. */
   readonly since: number;
 }
 
@@ -95,7 +95,7 @@ const NO_STEPS: Steps = new Map();
 export function createMakings({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }): Makings {
   const attempts = new Set<Attempt>();
 
-  /** What the roads of these can tell. */
+  /** Asks the roads of these attempts for their progress. */
   async function stepsOf(chosen: readonly Attempt[]): Promise<readonly Steps[]> {
     const preparing = chosen.filter(({ gate }) => gate.waitsFor() === 'ready');
     const asked = new Set(preparing.map(({ lane }) => roads[lane.kind]));

@@ -6,6 +6,7 @@ import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../sr
 import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
 import { type Backlog, createBacklog } from '../../src/queue/schedule/backlog.ts';
 import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import { NO_NOTES } from './notes.ts';
 
 const nobody = () => Promise.reject(new Error('this test has no such road'));
 
@@ -26,7 +27,7 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'steps' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'notes' | 'steps' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
   readonly steps?: WebhookRoadDeps['steps'];
@@ -39,15 +40,16 @@ export function createWebhookDispatcher(
   deps: WebhookDispatcherDeps,
   others: Partial<Roads> = {},
 ): Dispatcher {
+  const own = { senderReports: NO_SENDER_REPORTS, notes: NO_NOTES, metrics: NO_METRICS };
   const steps = async () => new Map();
-  const parts = { backlog: createBacklog(1000), steps, ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
+  const parts = { backlog: createBacklog(1000), steps, ...deps, ...own };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };
   return createDispatcher({ ...parts, roads });
 }
 
-/** A dispatcher that is never started: it delivers nothing. */
+/** A dispatcher that is never started, so it delivers nothing. */
 export function createIdleDispatcher(deps: Pick<DispatcherDeps, 'spool' | 'clock' | 'ids' | 'log'>): Dispatcher {
   const roads = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const time = createRunningTime(deps.clock);

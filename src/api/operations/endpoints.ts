@@ -11,44 +11,43 @@ import { type Call, listing, operation } from '../operation.ts';
 import { pagesByKey, pagesByTime } from '../whole-lists.ts';
 import { MAX_URL, str, time, timeOrNull } from './fields.ts';
 
-// The endpoints of an account: the URLs that its routes and webhooks post to.
+// The endpoints of an account: the URLs of its routes and webhooks.
 
-/** Ids of routes and of webhooks that a record has. */
+/** The most ids of routes, and of webhooks, in a record. */
 const MAX_IDS = 100;
 
 const endpointRecord = z
   .object({
-    url: str('the URL, as the routes and webhooks have it'),
-    kind: z.enum(['inbound', 'events']).meta({ description: 'events: it gets events only' }),
-    routes: z.array(z.string()).meta({ description: `ids of the routes that post to it, at most ${MAX_IDS}` }),
-    webhooks: z.array(z.int()).meta({ description: `ids of the webhooks that post to it, at most ${MAX_IDS}` }),
+    url: str('the URL, exactly as in its routes and webhooks'),
+    kind: z
+      .enum(['inbound', 'events'])
+      .meta({ description: 'inbound: it receives mail, and maybe events; events: only events' }),
+    routes: z.array(z.string()).meta({ description: `ids of the routes with this URL, at most ${MAX_IDS}` }),
+    webhooks: z.array(z.int()).meta({ description: `ids of the webhooks with this URL, at most ${MAX_IDS}` }),
     breaker: z.enum(['up', 'down', 'gone']).meta({
       description:
-        'down: it failed too often, and one delivery at a time is posted to see whether it is back; gone: it answered 410, and is tried once a day',
+        'down: too many POSTs failed; one delivery at a time is posted as a probe. gone: it answered 410; probed once a day',
     }),
-    since: timeOrNull('since when it is down or gone', 'null while it is up'),
-    next_probe_at: timeOrNull(
-      'when a delivery may be posted next to see whether it is back',
-      'null while it is up or paused',
-    ),
+    since: timeOrNull('when it went down', 'null while it is up'),
+    next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
     paused: z.boolean().meta({ description: 'whether /endpoints/pause holds its deliveries' }),
     paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
-    waiting: z.int().meta({ description: 'deliveries that wait for it, those on their way included' }),
+    waiting: z.int().meta({ description: 'deliveries that are not finished, including those in flight' }),
     oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
-    in_flight: z.int().meta({ description: 'POSTs on their way' }),
+    in_flight: z.int().meta({ description: 'POSTs in flight' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST; null without an answer' }),
     last_error: z.string().nullable().meta({ description: 'why the last POST got no answer' }),
-    last_at: timeOrNull('when the last POST ended', 'null if there was none since this host was started'),
+    last_at: timeOrNull('when the last POST ended', 'null if there was none since this host started'),
   })
   .meta({ title: 'endpoint record' });
 
 const figures = z
   .object({
-    attempts: z.int().meta({ description: 'POSTs; one that several deliveries shared counts once' }),
+    attempts: z.int().meta({ description: 'POSTs; one shared by several deliveries counts once' }),
     ok: z.int().meta({ description: 'answered with 2xx' }),
     failed: z.int().meta({ description: 'all others' }),
-    p50_ms: z.int().nullable().meta({ description: 'half of them took no longer; null if there were none' }),
-    p95_ms: z.int().nullable().meta({ description: '95 % of them took no longer' }),
+    p50_ms: z.int().nullable().meta({ description: 'median duration; null without POSTs' }),
+    p95_ms: z.int().nullable().meta({ description: '95th percentile of the duration; null without POSTs' }),
   })
   .meta({ title: 'attempt figures' });
 
@@ -71,15 +70,15 @@ const endpointDetail = endpointRecord
         z.object({
           status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
           error: z.string().nullable().meta({ description: 'why there was no answer' }),
-          text: str('how the answer began, at most 120 characters; # stands for every word with a digit in it'),
-          count: z.int().meta({ description: 'how many POSTs were answered so' }),
+          text: str('the start of the answer, at most 120 characters; # replaces each word that contains a digit'),
+          count: z.int().meta({ description: 'number of POSTs with this answer' }),
           last_at: time('when the last of them began'),
-          example_id: str('id of a delivery that was answered so'),
+          example_id: str('id of a delivery with this answer'),
         }),
       )
-      .meta({ description: 'answers that look alike, at most 50: failures first, the most frequent first' }),
+      .meta({ description: 'answers, similar ones grouped, at most 50 groups: failures first, then by frequency' }),
     sampled: z.boolean().meta({
-      description: 'true if there may be more POSTs than were looked at, which are those of the newest deliveries',
+      description: 'true if the figures do not include all POSTs, only those of the newest deliveries',
     }),
     making: z
       .array(
@@ -91,17 +90,17 @@ const endpointDetail = endpointRecord
               'verdicts: SPF, DKIM, DMARC, ARC, and so the DNS; place: as many POSTs are on their way as the endpoint takes; preparing: everything else',
           }),
           question: z.string().nullable().meta({
-            description: 'the DNS question that is open, as `TXT example.org`; null if none is, or nobody knows',
+            description: 'the open DNS question, as `TXT example.org`; null if there is none, or it is not known',
           }),
         }),
       )
-      .meta({ description: 'deliveries that are being made ready now, oldest first, at most 100' }),
+      .meta({ description: 'deliveries that are being prepared, oldest first, at most 100' }),
   })
   .meta({ title: 'endpoint detail' });
 
 type EndpointRecord = z.input<typeof endpointRecord>;
 
-/** Who posts to a URL. */
+/** The routes and webhooks of a URL. */
 interface Names {
   readonly routes: string[];
   readonly webhooks: number[];
@@ -145,10 +144,10 @@ function toTimeOrNull(ms: number | null | undefined): string | null {
   return ms === null || ms === undefined ? null : toTime(ms);
 }
 
-/** Whether there is an endpoint without a route or webhook: something waits for it, or it is paused. */
+/** Whether it is an endpoint even without a route or webhook. */
 const standsAlone = ({ waiting, lane }: KnownEndpoint) => waiting > 0 || Boolean(lane?.hold);
 
-/** Who posts to each URL. */
+/** Returns the routes and webhooks of each URL. */
 async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
   const names = new Map<string, Names>();
   const of = (url: string) => {
@@ -174,7 +173,7 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
   return names;
 }
 
-/** What shows an endpoint as it is now. Throws Unknown_Endpoint, also for one of another account. */
+/** Returns a function that makes the current record. Throws Unknown_Endpoint, also for another account's endpoint. */
 async function findEndpoint(
   url: string,
   { store, endpoints, refuse }: Call<'Unknown_Endpoint'>,
@@ -190,7 +189,7 @@ async function findEndpoint(
   return () => toRecord(url, names, endpoints.one(url), oldest.get(url));
 }
 
-const HOSTS = 'With several hosts, each posts and counts for itself, and answers for itself.';
+const HOSTS = 'With several hosts, each delivers its own mail: the answer is about this host only.';
 const endpointUrl = text(MAX_URL).meta({ description: 'a URL as /endpoints/list shows it' });
 
 const ENDPOINT: EndpointRecord = {
@@ -212,14 +211,14 @@ const ENDPOINT: EndpointRecord = {
 };
 const EVENTS_URL = 'https://app.example.com/hooks/events';
 
-/** Endpoints in one page of the list. */
+/** Endpoints per page of the list. */
 const PAGE = 500;
 
 const list = listing({
   path: '/endpoints/list',
   extension: true,
-  summary: 'Lists the endpoints of the account by URL: how they are, and what waits for them.',
-  notes: `An endpoint is a URL that routes and webhooks post to. One that none names any more is listed while something waits for it, or while it is paused. ${HOSTS}`,
+  summary: 'Lists the endpoints of the account, by URL, with their state and the deliveries that wait.',
+  notes: `An endpoint is the URL of routes or webhooks. It is still listed without them while deliveries wait for it, or while it is paused. ${HOSTS}`,
   params: {},
   returns: z.array(endpointRecord),
   errors: [],
@@ -276,8 +275,8 @@ function toDetail(record: EndpointRecord, history: EndpointHistory, making: read
 const info = operation({
   path: '/endpoints/info',
   extension: true,
-  summary: 'Shows an endpoint with the POSTs of the last hour and day, the last 100 of them, and what it answered.',
-  notes: `The POSTs are those that the queue still has: delivered mail is kept for delivery.keep_delivered_hours, dead mail for delivery.keep_dead_days. At most 10,000 are looked at. ${HOSTS}`,
+  summary: 'Shows an endpoint: figures of the last hour and day, the last 100 POSTs, and its answers by cause.',
+  notes: `Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), at most the newest 10,000. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointDetail,
   errors: ['Unknown_Endpoint'],
@@ -304,20 +303,20 @@ const info = operation({
   },
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
-    // One at a time: a look at the history may take a tenth of a second of the queue's reader.
+    // One at a time: it may keep the queue's reader busy for a tenth of a second.
     const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
     return toDetail(show(), history, await call.endpoints.making(url));
   },
 });
 
-/** A held lane stays in memory, and what an account can keep there has an end. */
+/** A paused endpoint stays in memory, so their number is limited. */
 const MAX_PAUSED = 1000;
 
 const pause = operation({
   path: '/endpoints/pause',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
-  notes: `Mail for it is still accepted and waits. The time counts: a delivery that has waited for delivery.retry_hours is given up, paused or not, and can be replayed. POSTs on their way are finished. Pausing again sets another end. The pause survives a restart, and belongs to the URL: a route that gets another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them.`,
+  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them.`,
   params: {
     url: endpointUrl,
     until: optionalTime.meta({
@@ -346,8 +345,8 @@ const pause = operation({
 const resume = operation({
   path: '/endpoints/resume',
   extension: true,
-  summary: 'Ends the pause of an endpoint: what waits is posted when it is due.',
-  notes: `Nothing happens if it is not paused. ${HOSTS}`,
+  summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
+  notes: `Does nothing if it is not paused. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointRecord,
   errors: ['Unknown_Endpoint'],
@@ -362,12 +361,12 @@ const resume = operation({
 const retry = operation({
   path: '/endpoints/retry',
   extension: true,
-  summary: 'Tries an endpoint now: everything that waits for it becomes due.',
-  notes: `If it is down, one delivery is posted at once, and the others follow when that is answered with 2xx. While it is paused, nothing is posted. ${HOSTS}`,
+  summary: 'Retries an endpoint now: all deliveries that wait for it become due.',
+  notes: `If it is down, one delivery is posted as a probe, and the others follow if it is answered with 2xx. Does not end a pause. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: z.object({
-    waiting: z.int().meta({ description: 'deliveries that wait for it and are due now' }),
-    retried: z.int().meta({ description: 'those of them that were to be tried later' }),
+    waiting: z.int().meta({ description: 'deliveries that wait for it' }),
+    retried: z.int().meta({ description: 'how many of them were not due yet' }),
   }),
   errors: ['Unknown_Endpoint'],
   example: { params: { url: ENDPOINT.url }, answer: { waiting: 0, retried: 0 } },

@@ -32,7 +32,7 @@ export interface AuthenticatorSettings {
  * that `authorOfMessage` finds, which is the one in the payload.
  */
 export interface Authenticator {
-  /** `open` gets every DNS question for as long as its answer is awaited. */
+  /** Keeps the DNS questions that are waiting for an answer in `open`. */
   authenticate(source: RawSource, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
 }
 

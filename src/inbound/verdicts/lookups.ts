@@ -26,8 +26,8 @@ export function isFailureCode(code: string): boolean {
 }
 
 /**
- * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer; `open`
- * gets every question for as long as its answer is awaited.
+ * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. `open`
+ * holds the questions that are waiting for an answer.
  */
 export function createLookUp(
   resolver: Resolver,

@@ -2,29 +2,29 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
 
-/** What the reader answers about single endpoints. */
+/** The queries about single endpoints. */
 export interface EndpointQueries {
-  /** Those of these URLs of an account that have something waiting, and when the oldest of it was accepted. */
+  /** Returns when the oldest waiting delivery to each of these URLs was accepted; URLs without one are left out. */
   oldestOf(account: string, urls: readonly string[]): [url: string, acceptedAt: number][];
-  /** Of what waits for an endpoint, that which is due after this time and number, in this order. */
+  /** Returns waiting deliveries that are due after this time, in the order of due time and key. */
   notDue(
     account: string,
     url: string,
     after: readonly [dueAt: number, key: number],
     limit: number,
   ): [dueAt: number, key: number][];
-  /** Attempts of its deliveries of these numbers, the newest deliveries first. */
+  /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
   attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;
 }
 
-/** Characters of an answer by which it is told from others. */
+/** Characters of an answer that are compared. */
 const LONGEST_START = 120;
-/** Answers told apart in one window; what comes beyond that has no text. */
+/** Distinct texts in one window; further answers are grouped without their text. */
 const MOST_ANSWERS = 500;
 
-/** Questions over the reader's connection. */
+/** Creates the queries over the reader's connection. */
 export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
-  // The smallest number is the oldest, and the index has it without a look at the rows.
+  // The smallest key is the oldest delivery, and the index contains it: no rows are read.
   const oldest = db.prepare(`SELECT o.url, d.created_at FROM (
     SELECT url, (SELECT min(key) FROM deliveries INDEXED BY deliveries_due WHERE endpoint = e.key AND state = 0) AS first
     FROM json_each(?) u JOIN endpoints e ON e.account = ? AND e.url = u.value) o JOIN deliveries d ON d.key = o.first`);
@@ -52,7 +52,7 @@ function toWindow(rows: Iterable<SqlRow>): AttemptWindow {
   let count = 0;
   for (const row of rows) {
     count++;
-    // A POST that several deliveries shared stands with each of them.
+    // A shared POST is recorded with each of its deliveries.
     const batch = textOrNull(row, 'batch');
     if (batch !== null && shared.has(batch)) continue;
     if (batch !== null) shared.add(batch);
@@ -63,7 +63,7 @@ function toWindow(rows: Iterable<SqlRow>): AttemptWindow {
   return { count, at: Float64Array.from(at), ms: Float64Array.from(ms), answer: Int32Array.from(answer), answers };
 }
 
-/** The number of the answer in `answers`, which gets it when it is new. */
+/** Returns the index of the answer in `answers`, and adds it if it is new. */
 function numberOf(row: SqlRow, known: Map<string, number>, answers: AttemptAnswer[]): number {
   const [status, error] = [numberOrNull(row, 'status'), textOrNull(row, 'error')];
   const line = answers.length < MOST_ANSWERS ? startOf(text(row, 'answer')) : '';
@@ -76,8 +76,8 @@ function numberOf(row: SqlRow, known: Map<string, number>, answers: AttemptAnswe
 }
 
 /**
- * The start of an answer, with `#` for every word that has a digit in it: numbers, ids and times differ where the cause
- * is the same. Twice as much is read, so that a longer id does not bring another end.
+ * The start of an answer, with `#` for each word that contains a digit: numbers, ids and times differ even if the cause
+ * is the same. Cuts after the replacement, so that the length of an id does not change the end.
  */
 function startOf(answer: string): string {
   const start = answer.slice(0, 2 * LONGEST_START).replace(/[\w-]+/g, (word) => (/\d/.test(word) ? '#' : word));

@@ -4,15 +4,15 @@ import type { Endpoint } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 import { Lane } from './lane.ts';
 
-/** Lanes above which those without work are forgotten now and then. */
+/** Above this many lanes, idle ones are removed from time to time. */
 const MANY = 1000;
 
-/** The lanes of all endpoints that have work, or had some of late. */
+/** The lanes of all endpoints with current or recent work. */
 export interface Lanes {
-  /** The lane of an endpoint; a new one begins with what the spool kept of it. */
+  /** Returns the lane of an endpoint; a new one starts with the saved state. */
   of(endpoint: Endpoint, memory: string | null): Lane;
   has(account: string, url: string): boolean;
-  /** The lane of an endpoint, if it has one. */
+  /** Returns the lane of an endpoint, if it has one. */
   get(account: string, url: string): Lane | undefined;
   all(): Iterable<Lane>;
   count(): number;
@@ -22,9 +22,7 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
-  /**
-   * Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one.
-   */
+  /** Doubles the count for the next sweep, so that many busy endpoints are not scanned for every new one. */
   function sweep(now: number): void {
     for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
     sweepAt = Math.max(MANY, 2 * lanes.size);

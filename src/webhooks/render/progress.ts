@@ -1,21 +1,21 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Step } from '../../queue/road.ts';
 
-/** How far a thread is with the messages that it renders, for whoever asks. */
+/** The progress of the messages on a render thread. */
 export interface Progress {
-  /** A delivery came, and its verdicts are taken. The answer takes each DNS question while it is open. */
+  /** Starts a delivery with its verdicts. Returns the set for its open DNS questions. */
   begin(delivery: string): Set<string>;
-  /** It has its verdicts. Nothing when it has ended: a shared POST leaves those behind that wait for long. */
+  /** Its verdicts are computed. Ignored after `end`: a shared POST goes without messages whose verdicts take long. */
   parse(delivery: string): void;
   end(delivery: string): void;
   steps(): readonly (readonly [delivery: string, step: Step])[];
 }
 
-/** As long as the longest name in the DNS, and its type. */
+/** The longest DNS name, with its type. */
 const LONGEST_QUESTION = 260;
 
 export function createProgress(): Progress {
-  /** The open questions of each; undefined for one that is parsed, or waits for that. */
+  /** The open DNS questions of each delivery; undefined once it has its verdicts. */
   const known = new Map<string, ReadonlySet<string> | undefined>();
 
   return frozen({
@@ -40,10 +40,10 @@ function toStep(open: ReadonlySet<string> | undefined): Step {
   return { at: 'verdicts', question: oldest?.slice(0, LONGEST_QUESTION) ?? null };
 }
 
-/** Milliseconds that a thread has to say how far it is. */
+/** How long to wait for the threads, in milliseconds. */
 const PATIENCE = 200;
 
-/** How far all threads are, as far as they say so in time. Those who ask at the same time share the answer. */
+/** Creates a function that collects the progress of all threads. Concurrent calls share one result. */
 export function createSteps(
   each: (ms: number) => Promise<readonly ReturnType<Progress['steps']>[]>,
 ): () => Promise<ReadonlyMap<string, Step>> {
