@@ -290,7 +290,8 @@ describe('the endpoints of an account', () => {
     await daemon.api('/webhooks/test', { id });
     expect(await info(`${hook.url}/events`)).to.include({ kind: 'events', waiting: 1, paused: true });
     await daemon.api('/endpoints/resume', { url: `${hook.url}/events` });
-    await until('it is posted', async () => (await info(`${hook.url}/events`)).last_status === 200);
-    expect((await info(`${hook.url}/events`)).day).to.include({ attempts: 1, ok: 1 });
+    await until('it is posted', async () => (await info(`${hook.url}/events`)).day.attempts === 1);
+    expect((await info(`${hook.url}/events`)).day).to.include({ ok: 1, failed: 0 });
+    expect(await info(`${hook.url}/events`)).to.include({ last_status: 200, waiting: 0 });
   });
 });
