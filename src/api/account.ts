@@ -17,7 +17,15 @@ import type { AccountRow } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
-import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
+import {
+  bindEndpoints,
+  bindMessages,
+  bindQueue,
+  bindWebhooks,
+  type EndpointDeps,
+  type MessageDeps,
+  type WebhookDeps,
+} from './account-queue.ts';
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export interface AccountParts {
@@ -30,6 +38,8 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
+  /** The state of the URLs of its routes and webhooks on this host. */
+  readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
   /** Its rejection list and its allow list. */
@@ -77,7 +87,7 @@ export interface OperationSettings {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps {
+export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly store: Store;
   readonly limits: AccountLimits;
   readonly spool: Spool;
@@ -120,6 +130,7 @@ export function createAccountParts(
     store: limits.limited(store.of(account.id)),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
+    endpoints: bindEndpoints(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
     lists: bindLists(deps, account.id),
     numbers: bindNumbers(deps, account.id),

@@ -31,6 +31,7 @@ import { seedIps } from './ips.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
 import { createTestMessages } from './messages.ts';
+import { createIdleDispatcher } from './roads.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
 import { borrowSpool } from './shared-spool.ts';
@@ -189,6 +190,7 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),

@@ -14,6 +14,7 @@ import type {
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
+import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
 import {
   DELIVERY,
   detailKey,
@@ -39,7 +40,7 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ReportQueries {
+export interface Queries extends MessageQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
@@ -75,6 +76,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
     ...createScans(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
+    ...createEndpointQueries(db),
   });
 }
 

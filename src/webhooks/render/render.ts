@@ -14,10 +14,12 @@ import type { Body, Message } from '../../queue/delivery.ts';
 import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
+import type { Progress } from './progress.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
+  readonly progress: Progress;
   readonly log: Log;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
@@ -48,7 +50,13 @@ const NO_FINDINGS: Findings = {
  * message at a time; others continue while one waits for DNS. Computes the verdicts before parsing, so that no parsed
  * message is in memory meanwhile. Throws if the disk fails.
  */
-export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, RenderedShared> {
+export function createRenderTask({
+  authenticator,
+  progress,
+  log,
+  parseSeconds,
+  clock,
+}: Deps): Task<RenderInput, RenderedShared> {
   const fileTurn = createTurn();
   const withFile = createLoan();
   const encoder = createFormEncoder();
@@ -63,8 +71,11 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
    * be able to evade verdicts with a thousand parts.
    */
   async function authenticate(part: RenderPart): Promise<Authenticated> {
-    const { message, body } = part;
-    return { part, verdicts: message.verdicts ?? (await authenticator.authenticate(body, message.envelope)) };
+    const { message, body, delivery } = part;
+    const open = progress.begin(delivery.id);
+    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope, open));
+    progress.parse(delivery.id);
+    return { part, verdicts };
   }
 
   async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
@@ -133,12 +144,16 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     const [part] = job.parts;
     if (!part) throw new TypeError('nothing to render');
     const several = job.parts.length > 1;
-    const rendered = await (job.isBatch
-      ? renderEvents(job, part)
-      : several
-        ? renderShared(job, guarded)
-        : renderMessage(job, part, guarded));
-    return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    try {
+      const rendered = await (job.isBatch
+        ? renderEvents(job, part)
+        : several
+          ? renderShared(job, guarded)
+          : renderMessage(job, part, guarded));
+      return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    } finally {
+      for (const { delivery } of job.parts) progress.end(delivery.id);
+    }
   };
 }
 
