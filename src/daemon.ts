@@ -221,6 +221,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.tallies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
+        storage.keyUses.stop(),
       ]);
       await Promise.all([spool.close(), store.close()]);
     },

@@ -6,6 +6,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountParts } from './account.ts';
@@ -20,6 +21,7 @@ import { answerPages } from './whole-lists.ts';
 interface AppDeps {
   readonly operations: readonly Operation[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
+  readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
   /** `apiKey` is the `id` of the key's row. */

@@ -15,6 +15,7 @@ import { createRouting } from '../../src/inbound/routing.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
+import { createKeyUses } from '../../src/store/key-uses.ts';
 import { createKey } from '../../src/store/rows/accounts.ts';
 import { urlHourId, urlId, urlKey } from '../../src/store/rows/counters.ts';
 import { metadataFieldId } from '../../src/store/rows/messages.ts';
@@ -37,14 +38,15 @@ import { borrowSpool } from './shared-spool.ts';
 import { attempt, put, settled } from './spool.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
-import { createTestTracking } from './tracking.ts';
+import { createTestTracking, TOKEN_SECRET } from './tracking.ts';
 import { PATIENCE } from './until.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
 export const HOUR_MS = 3_600_000;
-/** The key of the account that the examples belong to, and that of another. */
+/** The keys of the account that the examples belong to, and that of another. */
 export const KEY = 'ExampleKey000000000001';
+export const SPARE_KEY = 'SpareKey00000000000003';
 export const OTHER_KEY = 'AnotherKey000000000002';
 export const ACCOUNT = 'ExampleAccountId000001';
 export const OTHER_ACCOUNT = 'AnotherAccountId000002';
@@ -93,7 +95,7 @@ export async function startApi(
 ) {
   const clock = createTestClock();
   const log = createTestLog();
-  const ids = { ...createIds(clock), signingKey: signingKeys(), message: messageIds() };
+  const ids = { ...createIds(clock), key: newKeys(), signingKey: signingKeys(), message: messageIds() };
   const embedded = async () => {
     const file = join(await tempDir(), 'store.db');
     await copyFile(await seededFile(), file);
@@ -129,6 +131,7 @@ export async function startApi(
     options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
   const senders = createTestSenders({ store, resolver, clock, ids, log });
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
+  const keyUses = createKeyUses({ store, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
   // Both accounts are there from the beginning; most tests are about the way of a host with one.
   const ownership = createOwnership(
@@ -160,6 +163,8 @@ export async function startApi(
     },
     {
       store,
+      keyUses,
+      tokenSecret: { read: async () => TOKEN_SECRET },
       meter,
       spool,
       ...messages,
@@ -239,6 +244,7 @@ export async function startApi(
       await feedback.queue.stop();
       await routing.stop();
       await senders.notices.stop();
+      await keyUses.stop();
       await real.close();
       await spool.close();
     },
@@ -286,6 +292,11 @@ function signingKeys(): () => string {
   return () => `ExampleSigningKey${String(++count).padStart(15, '0')}`;
 }
 
+function newKeys(): () => string {
+  let count = 0;
+  return () => `ExampleNewKey${String(++count).padStart(9, '0')}`;
+}
+
 /** Ids of what comes onto the queue, and of what is to be told. */
 function messageIds(): () => string {
   let count = 0;
@@ -305,7 +316,8 @@ async function seed(
     number: 2,
     createdAt: new Date('2026-01-02T00:00:00Z'),
   });
-  await createKey(store, ACCOUNT, 'example', { clock, ids }, KEY);
+  await createKey(store, ACCOUNT, 'example', { clock: clockAt(Date.UTC(2026, 0, 1)), ids }, KEY);
+  await createKey(store, ACCOUNT, 'spare', { clock, ids }, SPARE_KEY);
   await createKey(store, OTHER_ACCOUNT, 'example', { clock, ids }, OTHER_KEY);
   await seedIps(store, ACCOUNT);
   await seedExports(store, ACCOUNT);

@@ -4,6 +4,7 @@ import { exportJobs } from './exports.ts';
 import { inbound, routeTools } from './inbound.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
+import { apiKeys } from './keys.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
@@ -24,6 +25,7 @@ import { whitelists } from './whitelists.ts';
 /** Every operation, in the order the reference shows them. */
 export const OPERATIONS: readonly Operation[] = [
   ...users,
+  ...apiKeys,
   ...messagesSend,
   ...messagesRaw,
   ...messagesSearch,
