@@ -9,7 +9,7 @@ import { type Settings, schema } from './settings.ts';
  * The operator's file overrides the defaults, and the environment overrides both.
  */
 
-/** One thing wrong with the settings, with its place: `smtp.listen: must be …`. */
+/** One fault in the settings, with its path: `smtp.listen: must be …`. */
 interface Fault {
   readonly path: string;
   readonly text: string;
@@ -31,7 +31,7 @@ export interface LoadedSettings {
   readonly shown: readonly { readonly path: string; readonly value: unknown; readonly origin: string }[];
 }
 
-/** A setting before it is checked, with where it came from. */
+/** An unchecked setting, with its origin. */
 interface Leaf {
   value: unknown;
   origin: string;
@@ -106,7 +106,7 @@ function complete(settings: Settings): Settings {
   return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
 }
 
-/** Names whose postmaster we are, as A-labels. */
+/** Returns the names whose postmaster is at this host, as A-labels. */
 export function mailNames({ hostname, inbound, outbound }: Settings): readonly string[] {
   return [hostname, ...inbound.mx_hosts, outbound.return_domain].flatMap((name) => toAsciiDomain(name) ?? []);
 }

@@ -9,6 +9,7 @@ import {
   apiSettings,
   type DaemonDeps,
   dnsSettings,
+  journalSettings,
   listenerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
@@ -20,6 +21,8 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import { createResolver } from './dns/resolver.ts';
+import { createJournal } from './journal/journal.ts';
+import { watch } from './journal/watch.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
@@ -35,27 +38,27 @@ import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
 
-/** The key of the first account, at the one start that made it. */
+/** The key of the first account, returned only by the start that created it. */
 interface FirstKey {
   readonly account: string;
   readonly key: string;
 }
 
 export interface Daemon {
-  /** Resolves when mail and API calls are taken. */
+  /** Resolves when mail and API calls are accepted. */
   start(): Promise<{
     readonly smtp: readonly Place[];
     readonly submission: readonly Place[];
     readonly http: Place;
     readonly firstKey: FirstKey | undefined;
   }>;
-  /** Takes over what can change while running: certificates. Throws when they are unusable; the old ones stay. */
+  /** Applies what can change while running: certificates. Throws if they are unusable; the old ones stay. */
   reload(settings: Settings): Promise<void>;
-  /** Runs an operation of the API for an account without a key, started or not; see `Api.run`. */
+  /** Runs an API operation for an account without a key, before or after `start`; see `Api.run`. */
   run: Api['run'];
-  /** Proof of life: the loop turns, the spool syncs, the listener listens. Throws what is wrong. */
+  /** Throws unless the event loop runs, the spool syncs and the listeners listen. */
   check(): Promise<void>;
-  /** Stops taking mail, finishes what is in DATA and in flight, closes everything. */
+  /** Stops accepting mail, finishes messages in DATA and deliveries in flight, closes everything. */
   stop(): Promise<void>;
 }
 
@@ -64,20 +67,23 @@ interface Place {
   readonly port: number;
 }
 
-/** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
+/** Creates every part, and defines the order in which they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
   const deps = withCountedLog(given);
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
 
-  // What everything stands on: the queue, the store, the DNS.
-  const storage = await openStorage(settings, deps);
+  // The base: queue, store, DNS.
+  const opened = await openStorage(settings, deps);
+  const journal = createJournal(journalSettings(settings), deps);
+  const watched = watch(opened.spool, { journal, clock, log });
+  const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
-  // Somebody who asks to check a domain has just changed it: no cached answer will do.
+  // Without a cache: whoever asks to check a domain has just changed it.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const loopbackOnly = onLoopbackOnly(settings, deps);
 
-  // Mail on its way in, mail on its way out, what is told of it, and the queue's way out.
+  // Inbound mail, outbound mail, events, and delivery from the queue.
   const inbound = createInbound(settings, deps, { ...storage, fresh });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
@@ -109,6 +115,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
   const delivery = createDelivery(settings, deps, {
     spool,
+    notes: journal,
     store,
     time,
     loopbackOnly,
@@ -118,8 +125,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ownCarrier: outbound.ownCarrier,
   });
 
-  // What runs at its times.
-  // This life of this process, in leases of tasks and claims of jobs.
+  // Scheduled tasks. `holder` identifies this run of the process in task leases and job claims.
   const holder = `${settings.hostname} ${ids.key()}`;
   const tasks = createTasks(taskSettings(settings, holder), {
     ...storage,
@@ -136,18 +142,21 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const leases = createLeases({ holder }, { store, clock });
   const scheduler = createScheduler(tasks, taskSchedules(settings), { leases, clock, log, metrics });
 
-  // What the world reaches: SMTP for inbound mail, SMTP with a login, HTTP.
+  // Public interfaces: SMTP for inbound mail, SMTP for submission, HTTP.
   const listener = createListener(listenerSettings(settings, deps), {
     ...inbound,
     spool,
     threads: sessionThreads(settings),
+    notes: journal,
     clock,
+    ids,
     log,
     metrics,
   });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
     ...storage,
     submitting,
+    notes: journal,
     clock,
     ids,
     log,
@@ -171,7 +180,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
 
   return frozen({
     async start() {
-      // What the listeners need comes before them, and what can wait after them.
+      // Parts that the listeners need start before them, the others after them.
+      await journal.start();
       await inbound.routing.start();
       await inbound.ownership.warn();
       const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
@@ -184,6 +194,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await listener.start();
       await submission.start();
       await scheduler.start();
+      watched.start();
       if (loopbackOnly) noteLoopback(settings, log);
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
         addresses().map(({ address, port }) => ({ host: address, port }));
@@ -197,8 +208,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     run: api.run,
     check: health.check,
     async stop() {
-      // Each step ends what the next ones serve: first nothing comes in, then nothing goes out, and the files are
-      // closed last.
+      // Each step stops parts that use those of later steps: first intake, then delivery, and the files last.
       inbound.pacing.stop();
       await Promise.all([listener.stop(), submission.stop()]);
       await Promise.all([
@@ -223,12 +233,13 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         inbound.returnAddresses.stop(),
         storage.keyUses.stop(),
       ]);
-      await Promise.all([spool.close(), store.close()]);
+      await watched.stop();
+      await Promise.all([journal.stop(), spool.close(), store.close()]);
     },
   });
 }
 
-/** A developer's daemon may do what one on the internet may not; the log says so. */
+/** Logs what a daemon on loopback may do that one on the internet may not. */
 function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
   if (webhooks.allow_private === null) {
     log.info('daemon.note', {
@@ -242,7 +253,7 @@ function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
   }
 }
 
-/** The first account needs the store; a start without it goes on, and `postern account create` does it later. */
+/** Creates the first account; without the store the start continues, and `postern account create` does it later. */
 async function bootstrapWhenThere(
   store: Store,
   key: string,

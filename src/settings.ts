@@ -4,9 +4,9 @@ import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { parseRelay } from './sending/carry/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
 
-// What each setting may be; its default and what it is for stand in config/default.yaml.
+// The valid values of each setting; config/default.yaml has its default and purpose.
 
-// Every leaf also takes the form that an environment variable has: a string.
+// Every leaf also accepts a string, the form of an environment variable.
 const text = z.string();
 const count = (min: number, max = Number.MAX_SAFE_INTEGER) =>
   z.preprocess(
@@ -36,7 +36,7 @@ const flag = z.preprocess(
 const oneOf = <const T extends readonly string[]>(...values: T) =>
   z.enum(values, `must be one of ${values.join(', ')}`);
 
-/** `port` is for the example in the fault. */
+/** `port` is for the example in the error message. */
 const endpoint = (port: number) =>
   z.string().transform((value, context) => {
     const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
@@ -70,11 +70,11 @@ const schedule = z.string().superRefine((value, context) => {
   if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
 });
 
-/** What `store.url`, or the file that holds it, must be. */
+/** The form of `store.url`, or of the content of its file. */
 export const MONGO_URL = 'mongodb://host/name or mongodb+srv://host/name';
 export const isMongoUrl = (value: string): boolean => /^mongodb(\+srv)?:\/\/[^/]/.test(value);
 
-/** All settings, by the names that files and the environment have for them. */
+/** All settings, by their names in files and in the environment. */
 export const schema = z.strictObject({
   data_dir: text.min(1, 'must name a folder'),
   hostname: z.union([z.literal(''), host]),
@@ -136,6 +136,12 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
+  journal: z.strictObject({
+    keep_days: count(1, 3650),
+    keep_refusals_days: count(1, 3650),
+    max_bytes: count(16 * 1024 * 1024),
+    subjects: z.boolean(),
+  }),
   inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({

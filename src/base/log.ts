@@ -38,6 +38,9 @@ export const EVENTS = [
   'spool.full',
   'spool.room',
   'spool.purged',
+  // the history
+  'journal.fault',
+  'journal.resumed',
   // webhook deliveries
   'delivery.delivered',
   'delivery.deferred',

@@ -1,24 +1,24 @@
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
-/** Values by key, of a bounded number: what strangers can make us remember must have an end. */
+/** A bounded cache: values that strangers can make us store must not grow without limit. */
 interface Memory<V> {
   get(key: string): V | undefined;
   set(key: string, value: V): void;
-  /** Answers whether there was one. */
+  /** Returns whether there was a value. */
   delete(key: string): boolean;
 }
 
 interface MemorySettings<V> {
-  /** Values that are kept; above that the oldest is dropped. */
+  /** Maximum number of values; beyond it the oldest is dropped. */
   readonly most: number;
-  /** Drops what was not used for longest, instead of the oldest. */
+  /** Drops the least recently used value instead of the oldest. */
   readonly keepUsed?: boolean;
-  /** Where values differ much in size: what one takes, and what all together may take. */
+  /** For values of very different sizes: the weight of one value, and the maximum total. */
   readonly weight?: { readonly of: (key: string, value: V) => number; readonly most: number };
 }
 
-/** A memory whose values hold until they are dropped. */
+/** Creates a cache whose values do not expire. */
 export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettings<V>): Memory<V> {
   const kept = new Map<string, V>(); // in the order of insertion
   let total = 0;
@@ -54,15 +54,15 @@ export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettin
   });
 }
 
-/** A memory whose values hold for a time. */
+/** A cache whose values expire. */
 export interface ExpiringMemory<V> {
   get(key: string): V | undefined;
-  /** Keeps the value for so many milliseconds; nothing when that is not above 0. */
+  /** Keeps the value for `ms` milliseconds. Does nothing if `ms` is not positive. */
   set(key: string, value: V, ms: number): void;
   delete(key: string): boolean;
 }
 
-/** As `createMemory`, each value until its time is over by the clock. */
+/** As `createMemory`, but values expire, by the monotonic clock. */
 export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weight'>, clock: Clock): ExpiringMemory<V> {
   const kept = createMemory<{ readonly value: V; readonly until: number }>(settings);
   return frozen({
@@ -79,21 +79,18 @@ export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weigh
   });
 }
 
-/** What was read, believed for a while. */
+/** A cache of recent readings. */
 interface Recent<T> {
-  /** What was read at most `freshMs` before `now`, by the clock of the caller; else what is read now. */
+  /** Returns a value read at most `freshMs` before `now` (by the caller's clock), or reads it now. */
   get(key: string, now: number): Promise<T>;
-  /** It has changed: what was read, or is being read, is not believed any more. */
+  /** Discards the value, including one still being read, because it has changed. */
   forget(key: string): void;
 }
 
-/** Readings that are kept. */
+/** Maximum number of readings. */
 const MOST_READINGS = 10_000;
 
-/**
- * Remembers what `read` found for `freshMs` milliseconds; those who ask meanwhile share one reading. A failure is
- * not remembered.
- */
+/** Caches results of `read` for `freshMs` milliseconds. Concurrent callers share one read. Failures are not cached. */
 export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number): Recent<T> {
   const kept = createMemory<{ readonly at: number; readonly value: Promise<T> }>({ most: MOST_READINGS });
   return frozen({
@@ -115,7 +112,7 @@ export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: numb
   });
 }
 
-/** Runs of one name that are asked for at the same time are one run, whose result all get. */
+/** Concurrent calls with the same name share one run and its result. */
 export function createShared<T>(): (name: string, run: () => Promise<T>) => Promise<T> {
   const running = new Map<string, Promise<T>>();
   return (name, run) => {

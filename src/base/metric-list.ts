@@ -82,6 +82,12 @@ export const METRICS = {
     labels: { method: 'spf, dkim, dmarc, arc', result: 'the result names of RFC 8601, or other' },
   },
 
+  // the journal
+  postern_journal_lost_total: {
+    kind: 'counter',
+    help: 'Entries that the history lost because they came faster than they could be written, or the disk failed.',
+  },
+
   // the queue
   postern_spool_deliveries: {
     kind: 'gauge',

@@ -2,15 +2,15 @@ import type { MessagePort, Transferable } from 'node:worker_threads';
 import { frozen } from './frozen.ts';
 import { type Call, callByName, createCalls, type Reply } from './worker.ts';
 
-// Functions of one thread, called by name from another, over a port; worker.ts calls those of a thread that it started,
-// this is for the other direction. Calls and replies travel in batches, because each message wakes a thread.
+// Calls functions of another thread by name, over a port. worker.ts does this for threads that it started; this module
+// is for the other direction. Calls and replies are batched, because each message wakes a thread.
 
-/** The end that asks. */
+/** The calling end. */
 export interface Asker {
-  /** Rejects with what the function threw, as text. */
+  /** Calls a function; rejects with the text of the error it throws. */
   // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
   ask(name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any>;
-  /** A call without a reply. It waits some milliseconds for others to travel with. */
+  /** A call without a reply. It waits some milliseconds to share a batch with others. */
   tell(name: string, args: readonly unknown[]): void;
   close(): void;
 }
@@ -35,14 +35,14 @@ export function askOver(port: MessagePort): Asker {
   });
 }
 
-/** The end that answers, with the functions of `table`. What a call without a reply throws goes to `fault`. */
+/** The answering end, with the functions of `table`. Errors of calls without a reply go to `fault`. */
 export function answerOver(port: MessagePort, table: object, fault: (error: unknown) => void): { close(): void } {
   let replies: Reply<Kind>[] = [];
 
   function reply(one: Reply<Kind>): void {
     replies.push(one);
     if (replies.length > 1) return;
-    // What one turn of the loop brings shares a message.
+    // Replies of one turn of the event loop share a message.
     setImmediate(() => {
       const batch = replies;
       replies = [];

@@ -5,38 +5,38 @@ import type { Metrics } from './metrics.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
 import { CELL, type Packed, type TaskProtocol } from './worker-tasks.ts';
 
-// Threads for work that input from outside may hang or break: parsing a message, composing one. The pool knows tasks by
-// name and nothing of what they do; worker-tasks.ts is the threads' end.
+// Threads for work that untrusted input may hang or crash: parsing and composing messages. The pool knows tasks only by
+// name; worker-tasks.ts is the threads' end.
 
-/** The threads, and how much of them a task may use. */
+/** The threads, and the limits of a task. */
 export interface PoolSettings<Data> {
-  /** Calls `serveTasks`. */
+  /** The entry point of the threads, which calls `serveTasks`. */
   readonly script: URL;
-  /** What it opens its tasks with. */
+  /** The data that it opens its tasks with. */
   readonly data: Data;
   readonly threads: number;
-  /** Milliseconds that a guarded part of a task may take. */
+  /** Deadline for a guarded part of a task, in milliseconds. */
   readonly timeoutMs: number;
-  /** Megabytes of heap of a thread. */
+  /** Megabytes of heap per thread. */
   readonly memoryMb: number;
 }
 
 /**
- * Runs a task. `pack` is called once more for each try after the first, because what was handed over is gone. `first`
- * puts it in front of what waits. Rejects with `TaskBroken` when it broke a thread that it had for itself.
+ * Runs a task. `pack` is called again for each retry, because transferred buffers are gone. `first` puts the task at
+ * the front of the queue. Rejects with `TaskBroken` if the task broke a thread on which it ran alone.
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
 interface WorkerPool {
-  /** The task that the threads have under this name. */
+  /** Returns the threads' task of this name. */
   task<In, Out>(name: string): PooledTask<In, Out>;
-  /** What waits and what runs is rejected. */
+  /** Rejects all waiting and running tasks. */
   stop(): Promise<void>;
 }
 
 /**
- * A task took too long, needed too much memory, or threw where nothing caught it. The message goes on after the name of
- * the work.
+ * A task exceeded its deadline or memory limit, or threw an uncaught error. The message is a predicate: the name of the
+ * work goes in front of it.
  */
 export class TaskBroken extends Error {
   override readonly name = 'TaskBroken';
@@ -60,8 +60,8 @@ interface PoolDeps {
 }
 
 /**
- * Starts threads as they are needed. When one ends, the task that it was at is tried again alone, and is given up if
- * that thread ends as well; those that were with it go on elsewhere.
+ * Creates a pool that starts threads on demand. If a thread ends, the task that it was running is retried alone on a
+ * thread, and fails if that thread ends too. Other tasks of the thread are requeued.
  */
 export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps): WorkerPool {
   const { log } = deps;
@@ -72,7 +72,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
   let scheduled = false;
   let stopped = false;
 
-  /** Hands out what waits, soon: what comes at one time shares a message to the thread. */
+  /** Schedules the distribution of waiting tasks; tasks added at the same time share a message to the thread. */
   function dispatch(): void {
     if (scheduled) return;
     scheduled = true;
@@ -91,7 +91,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
     }
   }
 
-  /** Jobs go where the least is going on. While one waits to be alone, the first thread takes no others. */
+  /** Sends jobs to the least busy threads. While a job waits to run alone, the first thread gets no others. */
   function handOut(): void {
     const share = Math.ceil(queue.waiting() / slots.length);
     for (const slot of slots.toSorted((a, b) => a.size() - b.size())) {
@@ -100,7 +100,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
     }
   }
 
-  /** The job that the thread was at is suspect, and when it was at none, all are: they are tried again alone. */
+  /** The job that the thread was running is suspect; if it was running none, all are. Suspects are retried alone. */
   function ended({ breach, error, started, alone, at, jobs }: SlotEnd): void {
     if (stopped) return;
     log.warn('worker.ended', { reason: `a task ${breach.text}`, tasks: jobs.length, ...(error && { error }) });
@@ -134,20 +134,20 @@ function hasStopped(): Error {
   return new Error('the threads were stopped');
 }
 
-/** A task that somebody waits for. */
+/** A pending task. */
 interface Job {
   readonly name: string;
   pack(): Packed<unknown>;
-  /** The number of its call on the thread that has it. */
+  /** The number of its call on its thread. */
   n: number;
-  /** Threads that ended while it was inside. */
+  /** Number of threads that ended while they had it. */
   breaches: number;
   // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; who asks for a task says what it answers
   resolve(value: any): void;
   reject(error: Error): void;
 }
 
-/** What waits for a thread, and what waits to have a thread for itself. */
+/** The jobs that wait for a thread, and those that wait for a thread of their own. */
 function createQueue() {
   let waiting: Job[] = [];
   let front: Job[] = [];
@@ -157,9 +157,7 @@ function createQueue() {
       if (first) front.unshift(job);
       else waiting.push(job);
     },
-    /**
-     * Back from a thread that ended: to the front, or, when suspect or unlucky for the second time, to be tried alone.
-     */
+    /** Requeues a job of a thread that ended: at the front, or to run alone if suspect or affected a second time. */
     again(job: Job, suspect: boolean) {
       job.breaches += 1;
       if (suspect || job.breaches > 1) alone.push(job);
@@ -184,34 +182,34 @@ function createQueue() {
   };
 }
 
-// While one waits for the DNS others go on; beyond this number memory says stop.
+// Maximum number of jobs per thread: others continue while one waits for DNS. Limited for memory.
 const MOST_INSIDE = 200;
-// Said outright, the heap of a thread takes its room once instead of giving it back and taking it again: 25 us of
-// system time per message.
+// With an explicit size, the heap allocates its young generation once instead of shrinking and growing it, which saves
+// 25 us of system time per message.
 const YOUNG_MB = 24;
 
-/** How the thread of a slot ended, and with what inside. */
+/** How the thread of a slot ended, and its jobs. */
 interface SlotEnd extends Pick<ThreadEnd, 'error' | 'started'> {
   readonly breach: Breach;
-  /** The number of the call that it was at; 0 when it was at none. */
+  /** The number of the call that it was running; 0 if none. */
   readonly at: number;
   readonly alone: boolean;
   readonly jobs: readonly Job[];
 }
 
-/** A place for one thread after the other. */
+/** A slot for one thread, which is replaced when it ends. */
 function createSlot<Data>(
   { script, data, timeoutMs, memoryMb }: PoolSettings<Data>,
   { clock, log, metrics }: PoolDeps,
   events: { replied(): void; ended(end: SlotEnd): void },
 ) {
   const inside = new Set<Job>();
-  /** What its threads count in, one after the other. */
+  /** The metrics memory of its successive threads. */
   const numbers = metrics.share();
   let thread: Thread<TaskProtocol<Data>> | undefined;
   let watch: Watch | undefined;
   let started = false;
-  /** A job that broke a thread is in it, and nothing else. */
+  /** It has only one job, which is suspected of breaking a thread. */
   let alone = false;
 
   function start(): Thread<TaskProtocol<Data>> {
@@ -220,7 +218,7 @@ function createSlot<Data>(
     let late: { readonly at: number } | undefined;
     watch = createWatch(cells, timeoutMs, clock, (at) => {
       late = { at };
-      thread?.kill('it was too late');
+      thread?.kill('deadline exceeded');
     });
     const made = startThread<TaskProtocol<Data>>(
       {
@@ -247,7 +245,7 @@ function createSlot<Data>(
       },
     );
     started = false;
-    // No deadline runs before everything is loaded.
+    // The deadline starts only when the thread has loaded.
     made.ready.then(
       () => {
         started = true;
@@ -282,7 +280,7 @@ function createSlot<Data>(
           job.name,
           [value, transfer],
           (outcome) => {
-            if (outcome.kind === 'died') return; // `ended` knows more
+            if (outcome.kind === 'died') return; // handled in `ended`
             settle(job);
             if (outcome.kind === 'done') job.resolve(outcome.value);
             else job.reject(new Error(outcome.value));
@@ -300,7 +298,7 @@ function createSlot<Data>(
   };
 }
 
-/** Nothing when what it is made of was given away: then it fails, and nothing else with it. */
+/** Packs a job. If this fails (because its buffers were already transferred), rejects only this job. */
 function packed(job: Job): (Packed<unknown> & { readonly job: Job })[] {
   try {
     return [{ job, ...job.pack() }];
@@ -315,23 +313,21 @@ function toBreach(error: Error | undefined, memoryMb: number): Breach {
   return outOfMemory ? { kind: 'memory', text: `needed more than ${memoryMb} MB` } : { kind: 'error', text: 'failed' };
 }
 
-// Looks per deadline. Counting looks instead of time keeps a machine that was asleep from blaming its messages.
+// Checks per deadline. Counts checks, not time, so that tasks do not time out while the machine is suspended.
 const LOOKS = 20;
 
-/** Milliseconds between beats of a thread that is watched with this deadline. */
+/** Milliseconds between beats of a thread with this deadline. */
 function beatMs(timeoutMs: number): number {
   return Math.max(1, timeoutMs / LOOKS / 2);
 }
 
 interface Watch {
-  /** Looks again and again until `stop`. It costs a timer, so it is done only while the thread has work. */
+  /** Checks periodically until `stop`. Used only while the thread has work, because it takes a timer. */
   start(): void;
   stop(): void;
 }
 
-/**
- * Calls `onBreach` when a thread is at one call for too long (with its number), or does not move at all for that long.
- */
+/** Calls `onBreach` (with the call number) if one guarded call takes too long, or no beat arrives for that long. */
 function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (at: number) => void): Watch {
   let cancel: (() => void) | undefined;
   let at = { value: 0, looks: 0 };

@@ -3,26 +3,21 @@ import { createThreadMetrics, type Metrics } from './metrics.ts';
 import { createTurn } from './turns.ts';
 import { type Line, type Protocol, type Reply, serveThread } from './worker.ts';
 
-// The thread of a pool (worker-pool.ts): its tasks, and the pulse by which the pool sees that it is not stuck.
+// The thread's end of a pool (worker-pool.ts): its tasks, and the pulse that shows the pool that it is not stuck.
 
 /**
- * A value on its way between threads, and what of it is handed over and not copied. Memory that a task is handed over is
- * freed when it has replied; garbage collectors see too little of it to be in a hurry.
+ * A value passed between threads, and the parts of it that are transferred instead of copied. Memory transferred to a
+ * task is freed after its reply, because the garbage collector does not count most of it and would be late.
  */
 export interface Packed<T> {
   readonly value: T;
   readonly transfer: readonly ArrayBuffer[];
 }
 
-/**
- * Runs what input may hang or break: under the deadline, one at a time on this thread, and known by its number when it
- * does.
- */
+/** Runs work that input may hang or crash: under the deadline, one at a time per thread, with its call identifiable. */
 export type Guarded = <T>(work: () => Promise<T>) => Promise<T>;
 
-/**
- * What a thread does under a name. What it rejects with fails the task; what is thrown outside of it ends the thread.
- */
+/** A named task of a thread. A rejection fails the task; an error thrown outside of it ends the thread. */
 export type Task<In, Out> = (input: In, guarded: Guarded) => Promise<Packed<Out>>;
 
 /** Runs the thread of a pool. */
@@ -64,15 +59,14 @@ export function serveTasks<Data>(
     }, every).unref();
     return {
       ready: undefined,
-      // A port hands over up to a thousand messages before the loop turns: under load that is seconds without a timer,
-      // a DNS answer or a beat, and a busy thread looked like one that hangs. So work begins behind the port, once in
-      // every turn.
+      // A port delivers up to a thousand messages before the event loop turns. Under load this meant seconds without
+      // timers, DNS replies or beats, and a busy thread looked stuck. So work starts after the port, once per turn.
       take: (calls) => void setImmediate(take, calls),
     };
   });
 }
 
-/** What both ends of a pool's thread agree on. */
+/** The protocol of a pool's thread. */
 export interface TaskProtocol<Data> extends Protocol {
   readonly data: {
     readonly own: Data;
@@ -85,12 +79,9 @@ export interface TaskProtocol<Data> extends Protocol {
   readonly kind: 'done' | 'failed';
 }
 
-/**
- * The cells of a pulse: the number of the call that a thread is at (0: none), and a count that moves while it is not
- * stuck.
- */
+/** The cells of a pulse: number of the guarded call (0: none), and a count that rises unless the thread is stuck. */
 export const CELL = Object.freeze({ at: 0, beat: 1 });
-// Replies share a message to the pool: each costs both threads a wake-up.
+// Replies are batched, because each message to the pool wakes both threads.
 const REPLIES_AT_ONCE = 8;
 
 function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
@@ -105,7 +96,7 @@ function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
     transfers = [];
     used = [];
     line.reply(batch, undefined, transfer);
-    // A reply may have been made of its input, so that goes last. What it took along is no longer ours.
+    // Free inputs last: a reply may use the memory of its input. Buffers transferred with a reply are detached.
     for (const memory of input) if (!memory.detached) memory.transfer(0);
   };
   return (

@@ -10,48 +10,47 @@ import {
 import { frozen } from './frozen.ts';
 import type { EventName, Fields, Log } from './log.ts';
 
-// Functions on a thread of their own, called by name. Calls are numbered, so that a reply finds who waits for it, and
-// travel in batches, because each message costs both threads a wake-up. Both ends are here: `startThread` is ours,
-// `serveThread` the thread's.
+// Calls functions on another thread by name. Calls are numbered, to match replies to callers, and batched, because each
+// message wakes both threads. Both ends are here: `startThread` for the caller, `serveThread` for the thread.
 
-/** A call on its way to a thread. Nobody waits for a reply to number 0. */
+/** A call to a thread. Number 0 gets no reply. */
 export type Call = readonly [n: number, name: string, args: readonly unknown[]];
 
-/** The reply to call `n`. `Kind` are the words of that thread for how a call can end. */
+/** The reply to call `n`. `Kind`: the possible outcomes of a call, as named by that thread. */
 export type Reply<Kind extends string> = readonly [n: number, kind: Kind, value: unknown];
 
-/** What came of a call; `died` when the thread ended before it replied. */
+/** The outcome of a call; `died` if the thread ended before it replied. */
 export interface Outcome<Kind extends string> {
   readonly kind: Kind | 'died';
-  /** Values lose their types between threads: the caller says what a name answers. */
+  /** Values lose their types between threads: the caller declares the type of the result. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   readonly value: any;
 }
 
-/** The types that both ends of a thread agree on. */
+/** The types shared by both ends of a thread. */
 export interface Protocol {
-  /** What the thread is started with. */
+  /** The start data of the thread. */
   readonly data: unknown;
-  /** The calls it takes, and its words for how they end. */
+  /** The calls it takes, and their outcomes. */
   readonly call: Call;
   readonly kind: string;
-  /** What it says when it has started, and what it reports beside its replies. */
+  /** The value it sends when started, and the news it sends with replies. */
   readonly ready: unknown;
   readonly news: unknown;
 }
 
 /** A running thread. */
 export interface Thread<P extends Protocol> {
-  /** What it said when it had started; rejects with `ThreadEnded` when it never did. */
+  /** The value that it sent when started; rejects with `ThreadEnded` if it never started. */
   readonly ready: Promise<P['ready']>;
-  /** Never rejects. A patient call waits some milliseconds for others to travel with. `transfer`: memory handed over. */
+  /** Never rejects. A patient call waits some milliseconds to share a batch. `transfer`: memory to move, not copy. */
   ask(
     name: string,
     args: readonly unknown[],
     patient?: boolean,
     transfer?: readonly Transferable[],
   ): Promise<Outcome<P['kind']>>;
-  /** As `ask`, with a callback, and with memory that is handed over. Returns the number of the call. */
+  /** As `ask`, with a callback. Returns the number of the call. */
   call(
     name: string,
     args: readonly unknown[],
@@ -60,55 +59,53 @@ export interface Thread<P extends Protocol> {
   ): number;
   /** A call without a reply. */
   tell(name: string, args: readonly unknown[]): void;
-  /** Lets it finish what it was asked, and resolves when it is gone. */
+  /** Ends the thread after its pending calls, and resolves when it has ended. */
   end(): Promise<void>;
-  /** Ends it at once. */
+  /** Ends the thread immediately. */
   terminate(): Promise<void>;
-  /** Ends it at once, as if it had failed for this reason. */
+  /** Ends the thread immediately, as if it had failed for this reason. */
   kill(reason: string): void;
 }
 
-/** What a thread is started with. */
+/** How to start a thread. */
 interface ThreadOptions<Data> {
   readonly script: URL;
   readonly data: Data;
   readonly limits?: Omit<ResourceLimits, 'maxYoungGenerationSizeMb'>;
-  /** Megabytes of its heap for what is new; it takes all of them. Node's own choice is 48 or more. */
+  /** Megabytes of its young generation, all of which it will use. Node's default is 48 or more. */
   readonly youngMb: number;
-  /**
-   * `turn`: calls wait until the event loop has done what is ready, so that more travel together. `soon`: they do not.
-   */
+  /** `turn`: calls wait for the end of the turn of the event loop, to share a batch. `soon`: they do not. */
   readonly gather: 'soon' | 'turn';
 }
 
-/** What is to be known of a thread. */
+/** Callbacks for a thread. */
 export interface ThreadListener<News> {
-  /** It says something beside its replies; called before those that came with it are settled. */
+  /** The thread sent news. Called before the replies of the same message are settled. */
   news?(news: News): void;
-  /** It is gone, and neither `end` nor `terminate` was called; called before its calls are settled. */
+  /** The thread ended without a call of `end` or `terminate`. Called before its calls are settled. */
   ended?(end: ThreadEnd): void;
 }
 
 /** How a thread ended. */
 export interface ThreadEnd {
   readonly reason: string;
-  /** What it threw. */
+  /** The error it threw, if any. */
   readonly error: Error | undefined;
-  /** False when it never was ready. */
+  /** False if it was never ready. */
   readonly started: boolean;
 }
 
-/** A thread ended before it was ready; the cause is what it threw. */
+/** A thread ended before it was ready; the cause is the error it threw. */
 export class ThreadEnded extends Error {
   override readonly name = 'ThreadEnded';
 }
 
-/** The highest number of a call; it fits a cell of an Int32Array. */
+/** The highest call number; it fits a cell of an Int32Array. */
 const HIGHEST = 0x7fffffff;
-/** How long a patient call waits at most. */
+/** Maximum wait of a patient call. */
 const PATIENCE_MS = 5;
 
-/** Starts a thread. It can be called at once; calls wait until it is ready. */
+/** Starts a thread. Calls can be made at once, and wait until it is ready. */
 export function startThread<P extends Protocol>(
   { script, data, limits, youngMb, gather }: ThreadOptions<P['data']>,
   { log }: { readonly log: Log },
@@ -120,9 +117,9 @@ export function startThread<P extends Protocol>(
   });
   const calls = createCalls<P['kind']>(gather, (batch, transfer) => worker.postMessage(batch, transfer));
   const ready = Promise.withResolvers<P['ready']>();
-  ready.promise.catch(() => undefined); // not everybody waits for it
+  ready.promise.catch(() => undefined); // not every caller awaits it
   const gone = Promise.withResolvers<void>();
-  let end: ThreadEnd = { reason: 'it ended', error: undefined, started: false };
+  let end: ThreadEnd = { reason: 'no error was reported', error: undefined, started: false };
   let wanted = false;
 
   worker.on('message', (message: Message<P>) => {
@@ -167,7 +164,7 @@ export function startThread<P extends Protocol>(
   });
 }
 
-/** The calls of one end that the other has not replied to, and those that have not left yet. */
+/** The calls of one end: those without a reply so far, and the batch not yet sent. */
 export function createCalls<Kind extends string>(
   gather: ThreadOptions<unknown>['gather'],
   post: (batch: readonly Call[], transfer: readonly Transferable[]) => void,
@@ -237,7 +234,7 @@ export function createCalls<Kind extends string>(
     end() {
       batch.push([0, END, []]);
       flush();
-      ended = 'it ended';
+      ended = 'the thread was ended';
     },
     giveUp(reason: string) {
       ended = reason;
@@ -248,7 +245,7 @@ export function createCalls<Kind extends string>(
   };
 }
 
-/** What a thread posts: `ready` once, then replies with or without news, and lines for the log. */
+/** The messages of a thread: `ready` once, then replies with or without news, and log lines. */
 type Message<P extends Protocol> =
   | { readonly kind: 'ready'; readonly value: P['ready'] }
   | { readonly kind: 'replies'; readonly replies: readonly Reply<P['kind']>[]; readonly news: P['news'] | undefined }
@@ -259,33 +256,33 @@ type Message<P extends Protocol> =
       readonly fields: Fields;
     };
 
-/** The call by which `Thread.end` asks a thread to finish. */
+/** The name of the call that `Thread.end` makes. */
 const END = 'end';
 
-/** The thread's end of the line. */
+/** The thread's connection to the thread that started it. */
 export interface Line<P extends Protocol> {
-  /** Lines are written by the process. */
+  /** The starting thread writes the lines. */
   readonly log: Log;
   reply(replies: readonly Reply<P['kind']>[], news?: P['news'], transfer?: readonly Transferable[]): void;
-  /** Calls that arrived while others were done. */
+  /** Returns calls that arrived while others were being processed. */
   arrived(): readonly P['call'][];
 }
 
-/** What a thread does with its calls. */
+/** The thread's handlers. */
 interface Served<P extends Protocol> {
   readonly ready: P['ready'];
   take(calls: readonly P['call'][]): void;
-  /** Everything was taken, and nothing more comes. */
+  /** Called after the last calls. */
   end?(): void;
 }
 
-/** Runs a thread: `open` prepares it with the data it was started with, and what it throws ends the thread. */
+/** Runs a thread. `open` prepares it with its start data; an error thrown there ends the thread. */
 export function serveThread<P extends Protocol>(open: (data: P['data'], line: Line<P>) => Served<P>): void {
   if (!parentPort) return;
   const port: MessagePort = parentPort;
   const post = (message: Message<P>, transfer?: readonly Transferable[]) => port.postMessage(message, transfer);
   let ending = false;
-  /** Without the last call, when that is the one that ends the thread. */
+  /** Removes the last call if it is the one that ends the thread. */
   const received = (calls: readonly P['call'][]): readonly P['call'][] => {
     if (calls.at(-1)?.[1] !== END) return calls;
     ending = true;
@@ -315,8 +312,8 @@ export function serveThread<P extends Protocol>(open: (data: P['data'], line: Li
 }
 
 /**
- * Calls a function of a table by its name. Arguments lose their types between threads: who asks checked them against
- * the same table.
+ * Calls a function of a table by name. Arguments lose their types between threads: the compiler checked them at the
+ * caller, against the type of the table.
  */
 export function callByName(table: object, [, name, args]: Call): unknown {
   const found: unknown = Reflect.get(table, name);

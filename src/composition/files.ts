@@ -3,7 +3,7 @@ import { createSecureContext } from 'node:tls';
 import { ConfigError } from '../config.ts';
 import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
 
-/** Reads every file that the settings name. Throws `ConfigError`, which names all that cannot be used. */
+/** Reads all files named in the settings. Throws one `ConfigError` for all that cannot be used. */
 export function checkFiles({ smtp, store }: Settings): void {
   const reads = [
     { files: [smtp.tls.cert, smtp.tls.key], read: () => readTls(smtp.tls) },
@@ -23,10 +23,10 @@ export function checkFiles({ smtp, store }: Settings): void {
   if (faults.length > 0) throw new ConfigError(faults);
 }
 
-/** Names that stand in for real ones (RFC 2606, RFC 6761): nobody else can ever reach a host by them. */
+/** Reserved names (RFC 2606, RFC 6761), which are not reachable from other hosts. */
 const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
 
-/** Sees that the names by which the world knows this host are no longer those of the example. Throws `ConfigError`. */
+/** Throws `ConfigError` if a public name of this host is still a placeholder. */
 export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, 'hostname' | 'public_url'>): void {
   const names = [
     { path: 'hostname', name: hostname },
@@ -38,12 +38,12 @@ export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, '
   if (faults.length > 0) throw new ConfigError(faults);
 }
 
-/** Credentials of systemd are there while the service runs, and for its user alone. */
+/** systemd credentials exist only while the service runs, and only for its user. */
 function comesLater(file: string): boolean {
   return file.startsWith('/run/credentials/') && !existsSync(file);
 }
 
-/** The certificate with its key; undefined when none is set. Throws `ConfigError`. */
+/** Returns the certificate and its key; undefined if none is set. Throws `ConfigError`. */
 export function readTls({ cert: certFile, key: keyFile, min_version: minVersion }: Settings['smtp']['tls']) {
   if (certFile === '') return undefined;
   const [cert, key] = [readNamed('smtp.tls.cert', certFile), readNamed('smtp.tls.key', keyFile)];
@@ -53,11 +53,11 @@ export function readTls({ cert: certFile, key: keyFile, min_version: minVersion 
   return { cert, key, minVersion };
 }
 
-/** Where the database is; empty for the embedded store. Throws `ConfigError`. */
+/** Returns the URL of the database; empty for the embedded store. Throws `ConfigError`. */
 export function readStoreUrl({ url, url_file: file }: Settings['store']): string {
   if (file === '') return url;
   const named = readNamed('store.url_file', file).trim();
-  // An empty one must not lead to the embedded store: without our domains all mail would be refused for good.
+  // An empty file must not select the embedded store: it has no domains, so all mail would be permanently rejected.
   if (!isMongoUrl(named)) throw fault('store.url_file', `${file} must contain a URL: ${MONGO_URL}`);
   return named;
 }

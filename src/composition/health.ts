@@ -8,12 +8,12 @@ import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import type { DaemonDeps } from './slices.ts';
 
-/** The same, with the warnings and errors of the log counted. */
+/** Returns the dependencies with a log that counts warnings and errors. */
 export function withCountedLog(deps: DaemonDeps): DaemonDeps {
   return { ...deps, log: countLines(deps.log, deps.metrics) };
 }
 
-/** What runs here, as labels. */
+/** Exposes the versions and the kind of store as labels of a metric. */
 export function showBuild({ store }: Settings, metrics: Metrics): void {
   const labels = {
     version: VERSION,
@@ -24,7 +24,7 @@ export function showBuild({ store }: Settings, metrics: Metrics): void {
 }
 
 function countLines(log: Log, metrics: Metrics): Log {
-  // Faults are there before the first one: a series that begins with 1 has not grown, and an alert would not see it.
+  // Create the fault series at 0: one that starts at 1 has not increased, and an alert would miss it.
   const faults = EVENTS.filter((event) => event.endsWith('.fault'));
   const counters = new Map<string, Counter>(
     faults.map((event) => [`error ${event}`, metrics.counter('postern_log_lines_total', { level: 'error', event })]),
@@ -47,26 +47,26 @@ interface HealthParts {
   readonly routing: Routing;
 }
 
-/** How the daemon is, for the health checks and the watchdog. */
+/** The state of the daemon, for health checks and the watchdog. */
 export function createHealth({ listener, submission, spool, store, routing }: HealthParts) {
   return {
-    /** May mail come? The store is shown but does not count: once the routes were read, mail is taken without it. */
+    /** Whether mail is accepted. The store is shown but not required: once routes are loaded, mail needs no store. */
     async ready() {
       const away = await store.ping().then(
         () => undefined,
         () => 'away',
       );
       const checks = {
-        smtp: listener.healthy() ? 'ok' : 'does not listen',
-        submission: submission.healthy() ? 'ok' : 'does not listen',
-        spool: spool.hasRoom() ? 'ok' : 'takes no mail: the disk is nearly full, or a sync failed (see the log)',
+        smtp: listener.healthy() ? 'ok' : 'not listening',
+        submission: submission.healthy() ? 'ok' : 'not listening',
+        spool: spool.hasRoom() ? 'ok' : 'accepts no mail: the disk is nearly full, or a sync failed (see the log)',
         routes: routing.ready() ? 'ok' : 'not read yet: the store is away',
       };
       return { ok: Object.values(checks).every((words) => words === 'ok'), checks: { ...checks, store: away ?? 'ok' } };
     },
     async check() {
       await new Promise<void>((turned) => setImmediate(turned));
-      if (!listener.healthy() || !submission.healthy()) throw new Error('an SMTP listener does not listen');
+      if (!listener.healthy() || !submission.healthy()) throw new Error('an SMTP listener is not listening');
       await spool.check();
     },
   };

@@ -13,6 +13,7 @@ import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import type { Routing, SigningKeys } from '../inbound/types.ts';
+import type { Notes } from '../journal/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
@@ -54,9 +55,9 @@ import {
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
-// What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
+// Creates the parts of the daemon, in groups; daemon.ts defines the order in which they start and stop.
 
-/** How events come into the numbers, the lists and onto webhooks. */
+/** Events: their statistics, the lists, and webhooks. */
 export function createEvents(
   { webhooks }: Settings,
   { log, clock, ids }: DaemonDeps,
@@ -81,7 +82,7 @@ export function createEvents(
   };
 }
 
-/** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
+/** Inbound mail: routes, return addresses, signing keys, and acceptance onto the queue. */
 export function createInbound(
   settings: Settings,
   { log, clock, ids, metrics }: DaemonDeps,
@@ -112,7 +113,7 @@ export function createInbound(
   };
 }
 
-/** Mail of our own going out, and the domains that mail is sent from. */
+/** Outbound mail: carriers, our own notices, and sender domains. */
 export function createOutbound(
   settings: Settings,
   { log, clock, ids }: DaemonDeps,
@@ -177,6 +178,7 @@ export function createOutbound(
 
 interface DeliveryParts {
   readonly spool: Spool;
+  readonly notes: Notes;
   readonly store: Store;
   readonly routing: Routing;
   readonly backlog: Backlog;
@@ -184,16 +186,17 @@ interface DeliveryParts {
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
   readonly mail: MailParts;
-  /** What carries mail of our own. */
+  /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
 }
 
-/** How what is on the queue goes out. */
+/** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const { spool, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
+  const { spool, notes, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly } =
     parts;
+  const { time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -203,7 +206,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
-  const shared = { spool, senderReports, time, clock, ids, log, metrics };
+  const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
   const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
   const roads: Roads = {
@@ -222,7 +225,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   };
 }
 
-/** Mail of our own as it is, from nobody. */
+/** Sends our own mail unchanged, with an empty envelope sender. */
 function sendOver(carrier: MailCarrier): SendOwn {
   return ({ bytes, recipient }) =>
     carrier.carry({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });

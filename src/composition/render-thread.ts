@@ -7,15 +7,15 @@ import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import { createComposeTask } from '../sending/compose/compose.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
 
-/** What the threads of the pool are started with. */
+/** The start data of the pool's threads. */
 export interface RenderThreadData {
   readonly dns: DnsSettings;
-  /** Our name, for SPF. */
+  /** Our host name, for SPF. */
   readonly hostname: string;
 }
 
-// The thread that renders what goes to webhooks and composes what goes out as mail: here, because neither road knows
-// the other.
+// The thread that renders webhook POSTs and composes outgoing mail. It is here because neither road may import the
+// other.
 serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   const clock = systemClock;
   const { questionsPerMessage, budgetMs } = dns;

@@ -13,30 +13,30 @@ import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
 
-// What each part is told of the settings: its slice, in its own words.
+// Selects the settings of each part and maps them to its own names.
 
-/** A socket that was opened before us (systemd), by its name. */
+/** A named socket passed by systemd. */
 interface HandedSocket {
   readonly name: string;
   readonly fd: number;
 }
 
-/** What the composition does not build itself. */
+/** Dependencies that the composition does not create itself. */
 export interface DaemonDeps {
   readonly log: Log;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
   /**
-   * daemon: the one that serves · visitor: built beside a daemon that may run, and never started, to run operations by
-   * its rules.
+   * daemon: the serving process. visitor: a process that runs operations with the same parts but never starts them; the
+   * daemon may be running.
    */
   readonly role: 'daemon' | 'visitor';
-  /** Where numbers are kept and shown. */
+  /** The metrics registry and its exposition. */
   readonly metrics: Metrics & Exposition;
 }
 
-/** Every listener is on loopback: a machine of a developer, not of the internet. */
+/** Whether all listeners are on loopback, as on a developer's machine. */
 export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
   const hosts = [
     ...settings.smtp.listen,
@@ -64,7 +64,7 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
-/** What decides who may write From the domains that authenticate everybody's mail. */
+/** The settings for who may use the shared domains that authenticate mail of all accounts as From. */
 export function ownDomainsSettings({ outbound }: Settings) {
   return {
     fromOwnDomains: outbound.from_own_domains,
@@ -73,7 +73,7 @@ export function ownDomainsSettings({ outbound }: Settings) {
   };
 }
 
-/** What the operator calls his own. */
+/** The operator's own names. */
 export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
   return {
     hostname,
@@ -84,7 +84,18 @@ export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, s
   };
 }
 
-/** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
+/** The history of this host. */
+export function journalSettings({ data_dir: dir, journal }: Settings) {
+  return {
+    file: join(resolve(dir), 'journal.db'),
+    keepDays: journal.keep_days,
+    keepRefusalsDays: journal.keep_refusals_days,
+    maxBytes: journal.max_bytes,
+    subjects: journal.subjects,
+  };
+}
+
+/** The minimum free space, common to spool and embedded store, so that neither uses up the space of the other. */
 export function roomSettings({ spool, smtp }: Settings) {
   return {
     minFreePercent: spool.min_free_percent,
@@ -103,7 +114,7 @@ export function dnsSettings({ dns }: Settings) {
 }
 
 export function posterSettings({ webhooks, delivery }: Settings) {
-  // Many endpoints may be one host's: what is kept for it is not what one of them may have.
+  // Not the concurrency per endpoint: many endpoints may have the same origin.
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
 }
 
@@ -118,17 +129,17 @@ export function renderPoolSettings(settings: Settings): PoolSettings<RenderThrea
   };
 }
 
-/** Forms of large messages stand where large messages arrive. */
+/** Forms of large messages use the folder in which large messages arrive. */
 export function rendererSettings(settings: Settings) {
   return { tmpDir: join(spoolDir(settings), 'tmp') };
 }
 
-/** Messages at one time to a mail server that nobody knows yet. */
+/** Initial concurrency for a mail server without history. */
 const SMTP_START = 2;
-/** What comes back is read here, or goes to one server of the operator's. */
+/** Returned mail is processed here, or sent to one server of the operator. */
 const RETURNS = { concurrency: 64, concurrencyPerEndpoint: 8 };
 
-/** What each road may do at one time, and for how long it tries. */
+/** The concurrency and retry period of each road. */
 export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   return {
     webhooks: {
@@ -154,7 +165,7 @@ export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   };
 }
 
-/** When accepting slows down. */
+/** When to slow down the acceptance of mail, and by how much. */
 export function pacingSettings({ delivery }: Settings) {
   return { above: delivery.slow_above, longestMs: delivery.slow_ms };
 }
@@ -163,7 +174,7 @@ export function sendingSettings({ hostname, senders, outbound }: Settings) {
   return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
 
-/** `holder`: what this life of this process calls itself in the store. */
+/** `holder`: the name of this run of this process in the store. */
 export function taskSettings(settings: Settings, holder: string) {
   const { hostname, delivery, inbound, ips, events } = settings;
   return {
@@ -180,7 +191,7 @@ export function taskSettings(settings: Settings, holder: string) {
   };
 }
 
-/** When each task runs, by the names of tasks/index.ts. */
+/** The schedule of each task, by its name in tasks/index.ts. */
 export function taskSchedules({ tasks }: Settings) {
   return {
     purge: tasks.purge,
@@ -227,7 +238,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
   };
 }
 
-/** What one account may have and do. */
+/** The limits of an account. */
 export function accountLimits({ accounts }: Settings) {
   const rows = {
     inbound_domains: accounts.max_domains,
@@ -245,12 +256,12 @@ export function accountLimits({ accounts }: Settings) {
   return { rows, bytes: accounts.max_bytes, callsPerSecond: accounts.max_calls_per_second };
 }
 
-/** Sockets of that name that systemd opened for us; they win over the settings. */
+/** Sockets of this name passed by systemd; they take precedence over the settings. */
 function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
 }
 
-/** Threads for SMTP sessions. They share their sockets, which only Linux does as we need it. */
+/** Threads for SMTP sessions; only on Linux, because sharing their sockets works only there. */
 export function sessionThreads(settings: Settings) {
   const data: SmtpThreadData = { spoolDir: spoolDir(settings) };
   return {
@@ -260,7 +271,7 @@ export function sessionThreads(settings: Settings) {
   };
 }
 
-/** By the figures of decision 0032: on two processors they cost more than they bring, and four keep the main thread busy. */
+/** From the figures of decision 0032: with two processors threads do not pay off; four saturate the main thread. */
 function defaultThreads(cores: number): number {
   return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }
@@ -292,7 +303,7 @@ export function listenerSettings(settings: Settings, deps: DaemonDeps) {
   };
 }
 
-/** The settings of mail that is handed over: its own, and for sessions those of `smtp`. */
+/** The settings of submission; those of sessions are from `smtp` unless submission has its own. */
 export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbackOnly: boolean) {
   const { submission, outbound } = settings;
   const [plain, tls] = [handedOver('submission', deps), handedOver('submissions', deps)];

@@ -6,15 +6,15 @@ import { createBlobs } from '../queue/disk/bodies.ts';
 import { folderOf } from '../queue/disk/folder.ts';
 import { serveSessions } from '../smtp/threads/thread.ts';
 
-/** What a thread with SMTP sessions is started with. */
+/** The start data of a thread with SMTP sessions. */
 export interface SmtpThreadData {
-  /** The folder of the queue: large messages arrive in it. */
+  /** The folder of the queue, in which large messages arrive. */
   readonly spoolDir: string;
 }
 
 serveSessions<SmtpThreadData>(({ spoolDir }, number) => {
   const { blobs, tmp } = folderOf(spoolDir);
-  // A folder of its own, in which nothing is left of a thread that died.
+  // Its own folder, emptied of files left by a dead thread.
   const own = join(tmp, `smtp-${number}`);
   rmSync(own, { recursive: true, force: true });
   mkdirSync(own, { mode: 0o750 });

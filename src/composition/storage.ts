@@ -16,7 +16,7 @@ import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
 import { type DaemonDeps, roomSettings, spoolDir } from './slices.ts';
 
-/** The queue, the store and what accounts have in it, the time that counts, what signs tokens, and uses of keys. */
+/** The queue, the store, its usage per account, the running time, the secret for tokens, and the uses of API keys. */
 export interface Storage {
   readonly spool: Spool;
   readonly store: Store;
@@ -26,7 +26,7 @@ export interface Storage {
   readonly keyUses: KeyUses;
 }
 
-/** The queue and the store. */
+/** Opens the queue and the store. */
 export async function openStorage(
   settings: Settings,
   { log, clock, ids, metrics, role }: DaemonDeps,
@@ -58,7 +58,7 @@ export async function openStorage(
 
 const DAY_MS = 86_400_000;
 
-/** The time that counts for what waits. A clock that is far from what the last process saw is a person's to look at. */
+/** Creates the running time, which expiry uses. Warns the operator if the clock is far from the last time seen. */
 async function openTime(
   spool: Pick<Spool, 'lastTime'>,
   { clock, log }: { clock: Clock; log: Log },
@@ -70,21 +70,21 @@ async function openTime(
     const days = Math.round(Math.abs(time.odd) / DAY_MS);
     log.warn('daemon.clock', {
       days,
-      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; expiry is suspended for one hour so that the clock can be corrected`,
+      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} the last time that this queue recorded; expiry is suspended for one hour so that the clock can be corrected`,
     });
   }
   return time;
 }
 
 /**
- * The store's database: MongoDB when a URL is set, else a file under data_dir. How long a thread or a server may take is
- * real time, whatever clock the rest runs by.
+ * Opens the store's database: MongoDB if a URL is set, else a file under data_dir. Timeouts use the system clock, even
+ * if the rest uses another one.
  */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
   const { timeout_ms: timeoutMs } = settings.store;
   const address = readStoreUrl(settings.store);
   if (address !== '') {
-    // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
+    // Loaded only if used: the driver takes 30 MB and a tenth of the startup time.
     const { openMongo } = await import('../store/driver/mongo.ts');
     return openMongo({ url: address, timeoutMs }, { log, clock: systemClock });
   }

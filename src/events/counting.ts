@@ -239,7 +239,7 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
   async function applyAll(turn: readonly Waiting<R>[]): Promise<void> {
     let rest = [...Map.groupBy(turn, ({ change }) => change.row)];
     for (let round = 0; rest.length > 0; round++) {
-      if (round === MOST_ROUNDS) throw new Error('a row changed each time before it could be written');
+      if (round === MOST_ROUNDS) throw new Error('a row could not be updated because of concurrent changes');
       const known = await rows.many(idIn<R>(rest.map(([id]) => id)));
       const applied = await appliedOf(
         rest.flatMap(([, all]) => all.map(({ change }) => change.event)),

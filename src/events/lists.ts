@@ -330,7 +330,7 @@ async function changeEntry<R extends ListRow>(
         : undefined;
     if (after) return { before, after, event: step.event };
   }
-  throw new Error(`the list entry could not be changed in ${MOST_ROUNDS} rounds`);
+  throw new Error(`the list entry could not be changed in ${MOST_ROUNDS} attempts`);
 }
 
 /** Unsent events stay in the row, in order. */

@@ -8,8 +8,8 @@ import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
 
 /**
- * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
- * Only after `accepted` may a client be told 250.
+ * Creates the part that takes responsibility for messages: it writes one message and one delivery per routed recipient
+ * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
 export function createAcceptance(
   settings: { readonly hostname: string },
@@ -28,7 +28,7 @@ export function createAcceptance(
     },
     async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const receivedAt = clock.now();
-      // The bytes are given away with the message, and have no length afterwards.
+      // Read first: the bytes are transferred with the message and have length 0 afterwards.
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       const deliveries = toDeliveries(messageId, routed, size);
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
@@ -46,7 +46,7 @@ export function createAcceptance(
   });
 }
 
-/** A client may name a recipient twice; one delivery is enough, and the id is the same anyway. */
+/** Returns one delivery per id: a recipient that the client names twice has the same id. */
 function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
   const byId = new Map(
     routed.map(({ recipient, match }) => {

@@ -11,11 +11,11 @@ import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
   readonly account: string;
-  /** Patterns without wildcard by folded mailbox: the oldest wins. */
+  /** Patterns without wildcards, by folded mailbox; the oldest wins. */
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
   readonly globs: Globs<Match>;
-  /** Where each leads to, by id. */
+  /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
 }
 
@@ -25,8 +25,8 @@ interface RoutingSettings {
 }
 
 /**
- * The table of routes: read whole at the start, read again when the count of changes in the store has moved.
- * While the store is away the last table holds; before it was ever read, every answer is `unknown`.
+ * Creates the table of routes: loaded at startup, and again when the change counter in the store differs. While the
+ * store is unavailable the last table is used; before the first load every lookup returns `unknown`.
  */
 export function createRouting(
   settings: RoutingSettings,
@@ -39,7 +39,7 @@ export function createRouting(
   let cancel = () => {};
   let last: Promise<void> = Promise.resolve();
 
-  /** One reading at a time: an older one that ends later must not undo what a newer one saw. */
+  /** Runs one load at a time: an older one that ends later must not undo a newer one. */
   function inTurn(read: () => Promise<void>): Promise<void> {
     last = last.then(read, read);
     return last;
@@ -67,7 +67,7 @@ export function createRouting(
 
   async function watch(): Promise<void> {
     await inTurn(load).catch((error: unknown) => {
-      // The store says itself, once, that it is away; anything else is a fault of ours.
+      // The store logs its own outage, once; anything else is a fault.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'routing', error });
     });
     if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
@@ -118,12 +118,12 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
   return { account, exact, globs: createGlobs(globs), targets };
 }
 
-/** Accounts with a claim to the domain may have routes for it too. */
+/** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */
 function ownRoutes({ account }: InboundDomainRow, routes: readonly InboundRouteRow[]): readonly InboundRouteRow[] {
   return routes.filter((route) => route.account === account);
 }
 
-/** Ids are `<account>.<sequence>`: the smaller sequence was made first. */
+/** Ids are `<account>.<sequence>`: the smaller sequence was created first. */
 function compareIds(a: string, b: string): number {
   return Number(a.split('.')[1] ?? 0) - Number(b.split('.')[1] ?? 0);
 }
@@ -136,34 +136,32 @@ function find(domain: Domain, mailbox: string): Match | undefined {
   return domain.exact.get(fold(mailbox)) ?? domain.globs.find(mailbox);
 }
 
-/**
- * The patterns with wildcards of one domain, as a table: looking a mailbox up takes the same time among ten and among
- * 100,000.
- */
+/** An index of one domain's wildcard patterns: a lookup takes the same time among ten and among 100,000. */
 interface Globs<T> {
-  /** Of those that match, the one with the most literal characters, and among these the first that was given. */
+  /** Returns the match with the most literal characters, and among equals the first given. */
   find(mailbox: string): T | undefined;
 }
 
 interface Entry<T> {
   readonly pattern: string;
   readonly value: T;
-  /** Its place in the order they are tried in. */
+  /** Position in the order of matching. */
   readonly rank: number;
 }
 
-/** Entries by the literal text at one end of their patterns, and the lengths that this text has. */
+/** Entries by the literal text at one end of their patterns, and the lengths of these texts. */
 interface End<T> {
   readonly entries: Map<string, Entry<T>[]>;
   readonly lengths: Set<number>;
 }
 
 /**
- * A pattern is filed under the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few beginnings and
- * few ends, so only patterns that share one with it are tried. Those without (`*`, `*word*`) are tried in turn.
+ * Indexes each pattern by the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few prefixes and
+ * suffixes, so only patterns that share one with it are tried. Patterns without literal ends (`*`, `*word*`) are tried
+ * in turn.
  */
 export function createGlobs<T>(all: readonly { readonly pattern: string; readonly value: T }[]): Globs<T> {
-  // Counted once each, not once a comparison. Sorting is stable: among equals the first stays in front.
+  // Counted once per pattern, not per comparison. The sort is stable: equals keep their order.
   const counted = all
     .map((glob) => ({ ...glob, literals: literals(glob.pattern) }))
     .sort((a, b) => b.literals - a.literals);
@@ -205,7 +203,7 @@ function file<T>(
   else end.entries.set(text, [entry]);
 }
 
-/** The first that matches, if it comes before `best`. */
+/** Returns the first match if it ranks before `best`, else `best`. */
 function firstMatch<T>(
   entries: readonly Entry<T>[],
   mailbox: string,
@@ -219,20 +217,20 @@ function firstMatch<T>(
 }
 
 /**
- * Route patterns: a glob on the mailbox name. `*` is any run of characters, `?` exactly one; everything else is itself,
- * letters in any case; the whole mailbox must match. No regular expressions: they can be made to take for ever.
+ * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, everything else
+ * itself, in any case; the whole mailbox must match. No regular expressions: they can be made to run forever.
  */
 
 /** Longest pattern; a mailbox name has at most 64 characters (RFC 5321 section 4.5.3.1.1). */
 export const MAX_PATTERN = 255;
 
-/** Whether `mailbox` matches. Time grows with the product of the two lengths at worst, never faster. */
+/** Whether `mailbox` matches, in time at most proportional to the product of the two lengths. */
 export function matches(pattern: string, mailbox: string): boolean {
   const glob = [...fold(pattern)];
   const name = [...fold(mailbox)];
   let g = 0;
   let n = 0;
-  let star = -1; // the last `*` seen, to come back to with one more character in it
+  let star = -1; // the last `*` seen, to return to with one more character in it
   let resume = 0;
   while (n < name.length) {
     if (glob[g] === '*') {
@@ -252,12 +250,12 @@ export function matches(pattern: string, mailbox: string): boolean {
   return g === glob.length;
 }
 
-/** Whether the pattern has no wildcard: then it is one mailbox, and wins over all others. */
+/** Whether the pattern has no wildcards: it then names one mailbox and wins over all others. */
 export function isExact(pattern: string): boolean {
   return !/[*?]/.test(pattern);
 }
 
-/** How many characters of the pattern stand for themselves: the more, the more specific it is. */
+/** Returns the number of literal characters: the more, the more specific the pattern. */
 export function literals(pattern: string): number {
   return [...pattern].filter((c) => c !== '*' && c !== '?').length;
 }

@@ -1,9 +1,9 @@
 import { createBytePasses, SET_BYTES, SLACK, toByteSet } from '../base/byte-passes.ts';
 
-/** How a body is encoded for transport (RFC 2045 section 6). */
+/** The transfer encoding of a body (RFC 2045 section 6). */
 export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uuencode';
 
-/** Encodings by their names; uuencode was never registered and goes by several. */
+/** Encodings by name; uuencode was never registered and has several. */
 const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
   ['base64', 'base64'],
   ['quoted-printable', 'quoted-printable'],
@@ -13,7 +13,7 @@ const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
   ['uue', 'uuencode'],
 ]);
 
-/** What Content-Transfer-Encoding says (RFC 2045 section 6), comments left out; a word nobody knows is no encoding. */
+/** Parses Content-Transfer-Encoding (RFC 2045 section 6), ignoring comments. Unknown values mean no encoding. */
 export function toTransferEncoding(value: string | undefined): TransferEncoding {
   const word = (value ?? '')
     .replace(/\([^()]*\)/g, '')
@@ -22,14 +22,14 @@ export function toTransferEncoding(value: string | undefined): TransferEncoding 
   return ENCODINGS.get(word) ?? 'identity';
 }
 
-/** The bytes that stand for themselves behind an encoding. */
+/** Decodes a body. */
 export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
   if (encoding === 'identity') return body;
   if (encoding === 'uuencode') return decodeUuencode(body);
   return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
 }
 
-// Classes of bytes in a base64 body: 0 foreign, 1 a character, 2 a line end, 3 padding.
+// Classes of bytes in a base64 body: 0 invalid, 1 alphabet, 2 line end, 3 padding.
 const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte);
   if (/[A-Za-z0-9+/]/.test(char)) return 1;
@@ -37,7 +37,7 @@ const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
   return char === '=' ? 3 : 0;
 });
 const SLICE = 32 * 1024;
-// The memory of the pass, from its beginning.
+// Memory layout of the pass: offsets.
 const ALPHABET = 0;
 const COUNTS = SET_BYTES;
 const INPUT = 64;
@@ -51,7 +51,7 @@ const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte);
   return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
 });
-// 1 for the bytes that quoted-printable treats in their own way.
+// 1 for bytes that are special in quoted-printable.
 const QUOTED_CLASS = Uint8Array.from({ length: 256 }, (_, byte) =>
   '=\r\n'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
@@ -61,10 +61,7 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const EQUALS = 0x3d;
 
-/**
- * Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be
- * passed on as they are.
- */
+/** Whether a body is well-formed base64 (whole groups, padding only at the end), whose lines can be used unchanged. */
 export function isCleanBase64(body: Uint8Array): boolean {
   let breaks = 0;
   let padding = 0;
@@ -78,16 +75,13 @@ export function isCleanBase64(body: Uint8Array): boolean {
   return padding <= 2 && (body.length - breaks) % 4 === 0 && (padding === 0 || endsBehind(body, body.indexOf(EQUALS)));
 }
 
-/** Whether nothing but padding and line ends stands from there on. */
+/** Whether only padding and line ends follow from `padding` on. */
 function endsBehind(body: Uint8Array, padding: number): boolean {
   for (let at = padding; at < body.length; at++) if (BASE64_CLASS[body[at] ?? 0] === 1) return false;
   return true;
 }
 
-/**
- * The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin
- * anew.
- */
+/** Decodes base64. Invalid characters are ignored (RFC 2045 section 6.8), and more groups may follow padding. */
 export function decodeBase64(body: Buffer): Buffer {
   const out = Buffer.allocUnsafe(Math.ceil(body.length * 0.75) + 3);
   const group = Buffer.allocUnsafe(4 * 1024);
@@ -110,16 +104,16 @@ export function decodeBase64(body: Buffer): Buffer {
 }
 
 /**
- * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way
- * and goes, a `=` that begins nothing stays.
+ * Decodes quoted-printable in one pass (RFC 2045 section 6.7). Removes white space at line ends, which was added in
+ * transit; keeps a `=` that begins no escape.
  */
 function decodeQuotedPrintable(body: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(body.length);
   let length = 0;
-  // White space before here was written by an escape, or stands in a line that is over: it stays.
+  // White space before this offset comes from an escape or an earlier line, and is kept.
   let fixed = 0;
   for (let at = 0; at < body.length; at++) {
-    // The hot loop: a branch for every kind of byte costs twice as much.
+    // The hot loop: a branch for each kind of byte takes twice as long.
     while (at < body.length && QUOTED_CLASS[body[at] ?? 0] === 0) out[length++] = body[at++] ?? 0;
     if (at === body.length) break;
     const byte = body[at] ?? 0;
@@ -143,16 +137,16 @@ function decodeQuotedPrintable(body: Uint8Array): Buffer {
   return out.subarray(0, withoutPadding(out, length, fixed));
 }
 
-/** The length of what was written, without the white space at its end. */
+/** The length of the output without trailing white space. */
 function withoutPadding(out: Uint8Array, length: number, fixed: number): number {
   while (length > fixed && (out[length - 1] === SPACE || out[length - 1] === TAB)) length -= 1;
   return length;
 }
 
-// More white space than this after `=` was not added on the way; looking further each time would cost the square of it.
+// More white space than this after `=` was not added in transit. Without a limit, the scan would take quadratic time.
 const LONGEST_PADDING = 1000;
 
-/** Where the line goes on after a soft line break whose `=` stands before `at`; -1 when it is none. */
+/** The offset after a soft line break whose `=` is just before `at`; -1 if it is none. */
 function endOfSoftBreak(body: Uint8Array, at: number): number {
   const end = at + LONGEST_PADDING;
   while (at < end && (body[at] === SPACE || body[at] === TAB)) at += 1;
@@ -162,25 +156,25 @@ function endOfSoftBreak(body: Uint8Array, at: number): number {
 }
 
 const UU_BEGIN = /^begin [0-7]{3,4} [^\r\n]*\r?\n/m;
-/** Looked at for the line that begins the data; text may stand in front of it. */
+/** Bytes searched for the `begin` line, which text may precede. */
 const UU_LEAD = 64 * 1024;
 /**
- * Zeros whose blanks were lost take more room than their lines; a body that grows by more than this is cut, as it was
- * made to hurt.
+ * Lines that lost the trailing blanks that stand for zeros decode to more bytes than they have. A body that grows by
+ * more than this factor is truncated: it is an attack.
  */
 const UU_GROWTH = 4;
 
 /**
- * Decodes uuencode (POSIX.1, the utility of that name): the first character of a line says how many bytes follow,
- * four characters are three of them. Ends with the first line that says 0; a body without its `begin` line is as it
- * is.
+ * Decodes uuencode (POSIX.1, the utility of that name). The first character of a line is the number of its bytes, and
+ * each four characters after it are three bytes. Ends at the first line with 0 bytes. Without a `begin` line, returns
+ * the body unchanged.
  */
 function decodeUuencode(body: Buffer): Buffer {
   const begin = UU_BEGIN.exec(body.toString('latin1', 0, UU_LEAD));
   if (!begin) return body;
   const out = Buffer.allocUnsafe(UU_GROWTH * body.length);
   let length = 0;
-  // Blanks at the end of a line, which are zeros, may have been lost on the way.
+  // Trailing blanks, which are zeros, may have been lost in transit.
   const valueAt = (at: number, end: number): number => (at < end ? ((body[at] ?? 0) - SPACE) & 0x3f : 0);
   for (let at = begin.index + begin[0].length; at < body.length && length < out.length; ) {
     const newline = body.indexOf(LF, at);

@@ -3,53 +3,53 @@ import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { EventQueue } from './events.ts';
 
-/** The raw bytes of a message, where they are. Line ends are CRLF, as they came. */
+/** The raw bytes of a message, in memory or in a file. Lines end in CRLF, as received. */
 export type Body =
   | { readonly kind: 'inline'; readonly bytes: Uint8Array }
-  /** A file under `blobs/` that is already synced, its folder too. */
+  /** A file under `blobs/`; it and its folder are already synced. */
   | { readonly kind: 'blob'; readonly path: string; readonly size: number; readonly sha256: string };
 
-/** What we answered 250 for. */
+/** A message that Postern accepted with 250. */
 export interface Message {
   readonly id: string;
   readonly receivedAt: number;
   readonly envelope: Envelope;
-  /** Our Received line(s) with CRLF; they go in front of the raw bytes and are not part of the body. */
+  /** Our Received line(s) with CRLF; they precede the raw bytes and are not part of the body. */
   readonly trace: string;
-  /** Taken once, by the first attempt; null until then. */
+  /** Computed once, by the first attempt; null until then. */
   readonly verdicts: Verdicts | null;
 }
 
-/** What a kind of delivery is where there is no road to ask: in the queue file, in commands, in the docs. */
+/** Facts about a kind of delivery that the queue file, the commands and the docs need without a road. */
 interface KindFacts {
-  /** Its number in the queue file, for ever: it never changes, and no other kind may have it. */
+  /** Its number in the queue file: unique, and never changed. */
   readonly code: number;
-  /** What these deliveries are, in the words of the help and the docs. */
+  /** A description for the help and the docs. */
   readonly about: string;
   /**
-   * Whose they are. route: `routeId` says of which, and its account may list and replay them · sender: an account's
-   * mail, which is replayed only when somebody names it or its kind · operator: replayed with all others when given up,
-   * but not when delivered.
+   * Who owns these deliveries. route: the route in `routeId`; its account may list and replay them · webhook: the
+   * webhook of the batch · sender: mail of an account, replayed only when named or selected by kind · operator: a replay
+   * of everything includes them if dead, but not if delivered.
    */
   readonly owner: 'route' | 'webhook' | 'sender' | 'operator';
-  /** What their endpoints are, as metrics name them. Messages and events for one URL share its endpoint. */
+  /** The type of their endpoints in metrics. Messages and events for one URL share its endpoint. */
   readonly endpoint: string;
 }
 
 /**
- * What a delivery can be: one vocabulary for the queue file, the command line, metrics, the log and the docs. All of
- * them read this list; a new road adds its kind here.
+ * All kinds of delivery. The queue file, the command line, metrics, the log and the docs use these names; a new road
+ * adds its kind here.
  */
 export const KINDS = {
-  /** A message that came in, on its way to the webhook of its route. */
+  /** An inbound message for the webhook of its route. */
   inbound: { code: 0, about: 'messages for routes', owner: 'route', endpoint: 'webhook' },
-  /** A batch of events, on its way to a webhook. */
+  /** A batch of events for a webhook. */
   events: { code: 1, about: 'batches for webhooks', owner: 'webhook', endpoint: 'webhook' },
-  /** A message of an account, on its way to the server of its recipient. */
+  /** A message of an account for the mail server of its recipient. */
   outbound: { code: 2, about: 'messages of accounts', owner: 'sender', endpoint: 'outbound' },
   /**
-   * Mail that is the operator's own business and no account's: what comes back to the return domain (bounces,
-   * complaints, unsubscribe mails), mail to the postmaster, and the delivery reports that we owe to senders.
+   * Mail for the operator and not for an account: mail to the return domain (bounces, complaints, unsubscribe mail),
+   * mail to the postmaster, and the delivery reports that Postern owes to senders.
    */
   return: {
     code: 3,
@@ -62,102 +62,102 @@ export const KINDS = {
 /** A name in `KINDS`. */
 export type DeliveryKind = keyof typeof KINDS;
 
-/** What an endpoint is, as metrics name it. */
+/** The type of an endpoint in metrics. */
 export type EndpointKind = (typeof KINDS)[DeliveryKind]['endpoint'];
 
 export const DELIVERY_KINDS = namesOf(KINDS);
 
 export const ENDPOINT_KINDS: readonly EndpointKind[] = [...new Set(DELIVERY_KINDS.map((kind) => KINDS[kind].endpoint))];
 
-/** The kinds whose deliveries belong to one of these. */
+/** Returns the kinds whose deliveries have one of these owners. */
 export function kindsOf(...owners: readonly KindFacts['owner'][]): readonly DeliveryKind[] {
   return DELIVERY_KINDS.filter((kind) => owners.includes(KINDS[kind].owner));
 }
 
 /**
- * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to
- * the postmaster, on to the operator · report: our report to a sender.
+ * What is done with a delivery of the kind `return`. read: process feedback about a message that was sent · forward:
+ * forward mail for the postmaster to the operator · report: send our report to a sender.
  */
 export type ReturnTask = 'read' | 'forward' | 'report';
 
-/** What a batch of events is, beside a delivery: its body is a JSON array, and it has neither route nor recipient. */
+/** The extra facts of a batch of events: its body is a JSON array, and it has neither route nor recipient. */
 interface BatchFacts {
   /** `id` of the webhook's row. */
   readonly webhook: string;
   readonly events: number;
 }
 
-/** One message, or one batch of events, on its way to one endpoint. */
+/** One message, or one batch of events, for one endpoint. */
 export interface Delivery {
-  /** base/ids.ts `deliveryId`; travels as `webhook-id`. */
+  /** base/ids.ts `deliveryId`; sent as `webhook-id`. */
   readonly id: string;
   readonly kind: DeliveryKind;
   readonly messageId: string;
   readonly account: string;
   /**
-   * Where to. Together with the account it names the endpoint: the URL of a webhook exactly as configured; for the
-   * other kinds a name in the form of a URL, which nobody takes apart.
+   * The destination. With the account it identifies the endpoint: for webhooks the URL exactly as configured, for other
+   * kinds a name in the form of a URL, which is never parsed for routing.
    */
   readonly url: string;
-  /** What it belongs to: the route that matched; for mail going out the row of its subaccount; '' for neither. */
+  /** The route that matched; for outgoing mail the row of its subaccount; '' for neither. */
   readonly routeId: string;
   readonly pattern: string;
-  /** The envelope recipient this delivery is for, as RCPT said it. */
+  /** The envelope recipient of this delivery, as given in RCPT. */
   readonly recipient: string;
-  /** Bytes of its message, for roads that have to know them before they read it. */
+  /** Size of the message in bytes, for roads that need it before they read the message. */
   readonly size?: number | undefined;
   /** Set for the kind `events`. */
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
-  /** Not before this time, milliseconds since 1970; at once when not set. Read when it is accepted. */
+  /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
 }
 
 /**
- * Something that an attempt at mail going out has brought about and that the store must hear of: written with the
- * settlement, kept until it was told. `body` is JSON text of sending/reporter.ts.
+ * The result of an outbound attempt that must reach the store: written with the settlement, kept until reported. `body`
+ * is JSON text of sending/reporter.ts.
  */
 export interface Report {
   readonly id: string;
   readonly body: string;
 }
 
-/** waiting: has a time it is due · delivered · dead: given up, kept for replay · dropped: an operator's wish. */
+/** waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by an operator. */
 export type DeliveryState = 'waiting' | 'delivered' | 'dead' | 'dropped';
 
-/** A delivery with its story, as the queue keeps it. Times are milliseconds since 1970. */
+/** A delivery with its state and history, as stored in the queue. Times are milliseconds since 1970. */
 export interface QueuedDelivery extends Delivery {
   readonly state: DeliveryState;
   readonly createdAt: number;
   readonly dueAt: number;
-  /** Attempts made since it was accepted or last replayed. */
+  /** Attempts since acceptance or the last replay. */
   readonly attempts: number;
   /** When it became dead, delivered or dropped. */
   readonly endedAt: number | null;
-  /** Start of the time budget: acceptance, or the last replay. */
+  /** Start of the time budget: acceptance, the chosen send time, or the last replay. */
   readonly budgetFrom: number;
-  /** Parked deliveries have failed while others to the same endpoint passed; they wait with long gaps. */
+  /** Parked deliveries failed while others to the same endpoint passed; they are retried at long intervals. */
   readonly parked: boolean;
   readonly lastStatus: number | null;
   readonly lastError: string | null;
 }
 
-/** One POST, as the history shows it. */
+/** One attempt, as the history shows it. */
 export interface AttemptRecord {
   readonly at: number;
   readonly durationMs: number;
-  /** HTTP status, null when no answer came. */
+  /** HTTP status or SMTP reply code, null if there was no answer. */
   readonly status: number | null;
-  /** From a fixed vocabulary (webhooks/types.ts), null when an answer came. */
+  /** Why there was no answer: `AttemptError` (queue/settle.ts) for HTTP, free text for SMTP. Null if there was one. */
   readonly error: string | null;
   /** The start of the answer, at most 512 characters. */
   readonly answer: string;
-  /** The id of the POST, when several deliveries shared it (base/ids.ts `sharedPostId`). */
+  /** The id of the POST if several deliveries shared it (base/ids.ts `sharedPostId`). */
   readonly batch?: string | undefined;
 }
 
-/** What an attempt changes: written as one unit. */
+/** The changes of an attempt, written atomically. */
 export interface Settlement {
   readonly deliveryId: string;
   readonly attempt: AttemptRecord | null;
@@ -165,35 +165,35 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
-  /** It ends, and is not kept for anybody to look at or replay: the next purge forgets it. */
+  /** The delivery ends and is not kept for inspection or replay: the next purge deletes it. */
   readonly forget?: boolean;
   /** Written in the same transaction. */
   readonly report?: Report | undefined;
 }
 
-/** What tells a start how late it was when the last process ran. */
+/** The time of the last process, by which the next start checks its clock. */
 export interface LastTime {
-  /** As `keepTime` was told; null when it never was. */
+  /** The text last given to `keepTime`; null if there is none. */
   readonly memory: string | null;
-  /** When the last delivery was accepted, by the clock of that time; null when there is none. */
+  /** When the last delivery was accepted, by the clock of that time; null if there is none. */
   readonly newest: number | null;
 }
 
-/** Where deliveries go: known by its account and URL. */
+/** A destination of deliveries, identified by its account and URL. */
 export interface Endpoint {
   readonly account: string;
   readonly url: string;
-  /** That of the first delivery for it: a webhook may get messages and events. */
+  /** The kind of its first delivery: a webhook may get messages and events. */
   readonly kind: DeliveryKind;
 }
 
-/** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
+/** The spool's summary of an endpoint: enough to schedule without reading single deliveries. */
 export interface EndpointSummary extends Endpoint {
   /** Deliveries in state waiting, parked ones included. */
   readonly waiting: number;
   /** The earliest due time among them. */
   readonly nextDue: number;
-  /** What queue/schedule/breaker.ts asked to keep over a restart (breaker, pause); null when nothing. */
+  /** The state that queue/schedule/breaker.ts saves across a restart (breaker, pause); null for none. */
   readonly memory: string | null;
 }
 
@@ -205,7 +205,7 @@ export interface NewMessage {
   readonly body: Body;
 }
 
-/** Which deliveries an operator or the API means. All given conditions must hold. */
+/** Selects deliveries for an operator or the API. All given conditions must hold. */
 export interface Selection {
   readonly ids?: readonly string[] | undefined;
   readonly account?: string | undefined;
@@ -221,62 +221,60 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
-/** Hears how many deliveries a change has come to so far. */
+/** Called with the number of deliveries changed so far. */
 export type Progress = (count: number) => void;
 
 /**
- * accepted: synced to disk · full: no room (452 4.3.1) · fault: the disk or the file failed us (451 4.3.0). Nothing is
- * kept unless accepted.
+ * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
+ * accepted.
  */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
 /**
- * Takes the bytes of one message while they arrive: up to 256 KiB in memory, then in a file.
- * Memory stays bounded whatever comes: wait for `write` before the next.
+ * Writes the body of one message as it arrives: up to 256 KiB in memory, then to a file. To bound memory, await `write`
+ * before the next chunk.
  */
 export interface BodyWriter {
   /**
-   * The chunk is given away: nobody may use it afterwards, its memory may be gone. Answers nothing when it is in memory
-   * already.
+   * Takes ownership of the chunk: the caller must not use it afterwards, its memory may be gone. Returns nothing if the
+   * chunk fits in memory.
    */
   write(chunk: Uint8Array): Promise<void> | undefined;
-  /** Syncs a large body (file and folder) and answers where it is. Throws when the disk failed. */
+  /** Syncs a large body (file and folder) and returns where it is. Throws on a disk error. */
   finish(): Promise<Body>;
-  /** Forgets what was written. Never throws. */
+  /** Discards the body. Never throws. */
   abort(): Promise<void>;
 }
 
-/** The queue of this host: what we answered 250 for and have not finished with. */
+/** The queue of this host: messages accepted with 250 and not yet finished. */
 export interface Spool {
   body(messageId: string): BodyWriter;
   /**
-   * Writes the message and its deliveries as one unit and syncs them. Everything that waits meanwhile shares the next
-   * sync.
+   * Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share the next sync.
    */
   accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
   /**
-   * Whether new mail may come: false below the floor of free disk or after a failed sync. Answered from memory, looked
-   * up every second.
+   * Whether new mail can be accepted: false below the floor of free disk space or after a failed sync. Cached in
+   * memory, refreshed every second.
    */
   hasRoom(): boolean;
   /**
-   * Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any
-   * number. From memory.
+   * Number of waiting deliveries of the account; `in`: without outgoing mail, since a pause may hold back any number of
+   * it. From memory.
    */
   backlog(account: string, way?: 'in'): number;
   /**
-   * undefined when it is gone. `deliveryId`: it is wanted for this delivery, which is given up when it waits without
-   * its message.
+   * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
    */
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
-  /** Waiting deliveries of an endpoint that are due at `now`, oldest due first, leaving out `except`. */
+  /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
-  /** Every endpoint that has something waiting or a memory. */
+  /** Every endpoint with waiting deliveries or saved state. */
   endpoints(): Promise<EndpointSummary[]>;
   /**
-   * Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`:
-   * verdicts that were just taken.
+   * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
+   * delivery exists. `fresh`: verdicts just computed.
    */
   settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
   keepEndpoint(endpoint: Endpoint, memory: string | null): Promise<void>;
@@ -285,47 +283,51 @@ export interface Spool {
   attempts(deliveryId: string): Promise<AttemptRecord[]>;
   /** Newest first. */
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
+  /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
+  scan(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Makes waiting ones due now, but for those that are not to go before a time. Answers how many. */
+  /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */
   retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
-  /** Moves what waits and was never attempted to another time; its budget begins then. Answers how many. */
+  /**
+   * Moves waiting deliveries that were never attempted to another time, where their budget begins. Returns how many.
+   */
   reschedule(selection: Selection, at: number): Promise<number>;
-  /** Ends waiting and dead ones without delivering. Answers how many. */
+  /** Ends waiting and dead deliveries without delivering them. Returns how many. */
   drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /**
-   * Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how
-   * many.
+   * Makes ended deliveries (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Returns
+   * how many.
    */
   replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
-  /** Sends what waits or is dead for a route to another URL from now on. Answers how many. */
+  /** Moves the waiting and dead deliveries of a route to another URL. Returns how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /**
-   * Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond
-   * `deliveredBytes`. In small steps. Answers how many deliveries.
+   * Deletes deliveries that ended before these times (milliseconds since 1970), and the oldest delivered ones beyond
+   * `deliveredBytes`. Works in small steps. Returns how many deliveries.
    */
   purge(limits: {
     readonly deliveredBefore: number;
     readonly deadBefore: number;
     readonly deliveredBytes: number;
   }): Promise<number>;
-  /** Reports that nobody has been told of yet, the oldest first. */
+  /** Reports not yet passed on, oldest first. */
   reports(limit: number): Promise<Report[]>;
-  /** They have been told. */
+  /** Removes reports that were passed on. */
   reported(ids: readonly string[]): Promise<void>;
-  /** Events on their way to webhooks. */
+  /** Events for webhooks. */
   readonly events: EventQueue;
   /**
-   * Called after every accepted message and every new batch, and with nothing when something outside (the command line)
-   * changed the queue.
+   * The listener is called after every accepted message and every new batch, and with an empty list after an outside
+   * change to the queue (command line).
    */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
-  /** A write that is synced: the health check's proof that mail could be taken. */
+  /** Makes a synced write, for the health check: it proves that mail can be accepted. */
   check(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface SpoolSettings extends RoomSettings {
-  /** Folder of spool.db, blobs/ and tmp/. */
+  /** Folder that contains spool.db, blobs/ and tmp/. */
   readonly dir: string;
 }

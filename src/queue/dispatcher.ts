@@ -19,9 +19,9 @@ export interface DispatcherDeps {
   readonly spool: Spool;
   /** The road of each kind of delivery. */
   readonly roads: Roads;
-  /** What waits for us is counted there. */
+  /** Counts the deliveries that wait for this host. */
   readonly backlog: Backlog;
-  /** How long things have been tried. */
+  /** The age of deliveries. */
   readonly time: RunningTime;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -30,28 +30,30 @@ export interface DispatcherDeps {
 }
 
 export interface Dispatcher extends Service {
-  /** Nothing is in flight and nothing is due. */
+  /** Whether nothing is in flight and nothing is due. */
   idle(): boolean;
 }
 
-/** Attempts that are made ready or noted at one time beside each that is on its way, and beside all of them. */
+/** Attempts that may be in preparation or being recorded at one time: per attempt in flight, and in total. */
 const BESIDE_EACH = 3;
 const BESIDE_ALL = 192;
-/** How long `stop` waits for those in flight. */
+/** How long `stop` waits for attempts in flight. */
 const STOP_WAIT = 10_000;
-/** How long an attempt that could not be made for a reason of ours is put off. */
+/** The delay after an attempt that failed for a local reason. */
 const PUT_OFF = 30_000;
 
-/** Attempts that may be made ready over a road, and those of them that may be on their way. */
+/**
+ * The limits of a road: attempts in flight (`posts`), and attempts including preparation and recording (`attempts`).
+ */
 interface Places {
   readonly posts: Rounds;
   readonly attempts: Rounds;
 }
 
 /**
- * Brings deliveries from the queue to their endpoints, each over the road of its kind: those that are due, in turn over
- * the endpoints, as many at a time as the road and each endpoint allow. What is in flight when the process ends is
- * still waiting on the queue.
+ * Delivers from the queue to the endpoints, each delivery over the road of its kind. Endpoints with due deliveries take
+ * turns, within the concurrency limits of the road and of each endpoint. A delivery in flight when the process ends is
+ * still waiting in the queue.
  */
 export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const { spool, roads, backlog, time, clock, ids, log, metrics } = deps;
@@ -66,9 +68,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const intake = createIntake({ spool, clock, log, roads, lanes, backlog, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
-  // An attempt is made ready, carried and noted; only the middle has to do with the endpoint and waits for its place
-  // there. Each road has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds
-  // for.
+  // An attempt is prepared, sent and recorded; only sending involves the endpoint and needs one of its places. Each
+  // road has its own places: a mail server may take ten minutes where a webhook is allowed seconds.
   const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
     const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
@@ -76,11 +77,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   });
   const allPlaces = [...new Set(Object.values(places))];
 
-  /** Looks what there is to do for an endpoint: read more, start something now, or wait for a time. */
+  /** Decides what to do next for an endpoint: load more, start an attempt now, or sleep until a given time. */
   function poke(lane: Lane): void {
     if (phase !== 'running') return;
     const now = clock.monotonic();
-    // A count must not outlive what it counted, should something vanish without being taken up.
+    // Resets the count in case a counted delivery vanished without being taken up.
     if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
     if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
@@ -121,7 +122,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const outcomes = await engine.carry(waiting, along, gate);
     gate.close();
     const now = { wall: clock.now(), steady: clock.monotonic() };
-    // The last one first: what is put back goes to the front.
+    // In reverse, since each delivery put back goes to the front.
     for (const { waiting, carried } of outcomes.toReversed()) requeue(lane.queue, waiting, carried, now);
     for (const { waiting, carried } of outcomes)
       if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
@@ -129,7 +130,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     poke(lane);
   }
 
-  /** Deliveries of an endpoint that is away get no attempts; those whose time is over end without one. */
+  /** Deliveries of an unavailable endpoint get no attempts; this ends the expired ones. */
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
     const { attempts } = places[lane.kind];
@@ -168,7 +169,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   });
 }
 
-/** Places for each kind; kinds that go over the same road share them. */
+/** Creates the limits for each kind; kinds of the same road share them. */
 function placesOf(roads: Roads, create: (concurrency: number) => Places): Readonly<Record<DeliveryKind, Places>> {
   const made = new Map(Object.values(roads).map((road) => [road, create(road.concurrency)]));
   return tableOf(DELIVERY_KINDS, (kind) => made.get(roads[kind]) ?? create(roads[kind].concurrency));
@@ -176,16 +177,16 @@ function placesOf(roads: Roads, create: (concurrency: number) => Places): Readon
 
 interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 'log'> {
   readonly meters: Meters;
-  /** True once the dispatcher stops: then nothing is waited for. */
+  /** True once the dispatcher stops: nothing is waited for then. */
   readonly stopping: () => boolean;
   readonly abandoned: () => boolean;
 }
 
-/** Takes deliveries over their roads. Neither function ever throws. */
+/** Runs deliveries over their roads. Its functions never throw. */
 function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }: EngineDeps) {
   /**
-   * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must
-   * stop posting, for it would post the same things again and again.
+   * Retries until the result is written, and keeps its place among all attempts meanwhile: with a full disk, Postern
+   * must stop sending, or it would send the same deliveries again and again.
    */
   const settle: Engine['settle'] = async ({ id, kind }, settlement, fresh) => {
     for (let logged = false; ; logged = true) {
@@ -205,9 +206,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   };
   const engine: Engine = frozen({ settle, abandoned });
 
-  /**
-   * Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know.
-   */
+  /** Whether the delivery in memory is current: it may have been dropped or redirected between two attempts. */
   async function stillWaits({ delivery }: Waiting): Promise<boolean> {
     const queued = await spool.delivery(delivery.id);
     return queued?.state === 'waiting' && queued.url === delivery.url;
@@ -226,7 +225,9 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   }
 
   return frozen({
-    /** One attempt. A fault of ours with several does not tell which one it is about: each is tried alone. */
+    /**
+     * Makes one attempt. A local fault in a shared attempt has no known culprit, so each delivery is then tried alone.
+     */
     async carry(first: Waiting, along: readonly Waiting[], gate: Gate): Promise<readonly Outcome[]> {
       const { sharing } = roads[first.delivery.kind];
       if (!sharing || along.length === 0) return [{ waiting: first, carried: await carryOne(first, gate) }];
@@ -237,7 +238,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
       });
       return all.map((waiting, i) => ({ waiting, carried: carried[i] ?? { kind: 'turned back', alone: true } }));
     },
-    /** Ends a delivery whose time was over while its endpoint was away, unless somebody chose another time for it. */
+    /** Expires a delivery of an unavailable endpoint, unless a new send time was chosen for it. */
     async giveUp(waiting: Waiting): Promise<Carried> {
       const { delivery } = waiting;
       try {
@@ -250,13 +251,13 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   });
 }
 
-/** A delivery that was taken up, and what came of that. */
+/** A delivery that was taken up, and the result. */
 interface Outcome {
   readonly waiting: Waiting;
   readonly carried: Carried;
 }
 
-/** What becomes of a delivery in memory after it was taken and carried; the queue knows already. */
+/** Puts a delivery back into the endpoint's queue in memory, or removes it; the spool is already up to date. */
 function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: Times): void {
   if (carried.kind === 'turned back') return queue.putBack(carried.alone ? { ...waiting, alone: true } : waiting);
   if (carried.kind === 'put off') {

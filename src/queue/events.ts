@@ -5,43 +5,43 @@ import { SpoolFull } from './disk/faults.ts';
 import type { QueueFile } from './disk/file.ts';
 import type { Reader } from './disk/reader.ts';
 
-/** A webhook as the queue knows it; `id` is that of its row. */
+/** A webhook in the queue; `id` is that of its row. */
 export interface Hook {
   readonly id: string;
   readonly account: string;
   readonly url: string;
 }
 
-/** An event as JSON text. The same id is taken once for each webhook, as long as the queue still knows it. */
+/** An event as JSON text. An id is accepted once per webhook, as long as the queue still has it. */
 export interface SpooledEvent {
   readonly id: string;
   readonly body: string;
 }
 
-/** Which events a webhook wants. */
+/** Events for one webhook. */
 export interface EventsForHook {
   readonly hook: Hook;
   readonly events: readonly SpooledEvent[];
 }
 
-/** How large a batch may become. A single event larger than `bytes` is a batch of its own. */
+/** The maximum size of a batch. A single event larger than `bytes` is a batch of its own. */
 export interface BatchLimits {
   readonly events: number;
-  /** Of the JSON array. */
+  /** Size of the JSON array. */
   readonly bytes: number;
 }
 
-/** What waits for a webhook to become a batch, counted no further than one batch would hold. */
+/** The pending events of a webhook, counted up to the size of one batch. */
 export interface Pending {
   readonly events: number;
   readonly bytes: number;
-  /** When the oldest came, milliseconds since 1970. */
+  /** When the oldest arrived, milliseconds since 1970. */
   readonly since: number;
 }
 
-/** What became of the wish to make a batch. */
+/** The result of a request to create a batch. */
 export interface FreezeOutcome {
-  /** Null: nothing was pending, or as many batches as may be are open. */
+  /** Null if nothing was pending, or the limit of open batches is reached (`blocked`). */
   readonly delivery: Delivery | null;
   readonly blocked: boolean;
   readonly left: Pending;
@@ -50,7 +50,7 @@ export interface FreezeOutcome {
 /** What this host has sent to a webhook so far, in absolute numbers. */
 export interface HookTally {
   readonly hook: Hook;
-  /** Names the row that these numbers stand in. */
+  /** Identifies this spool's row of counts. */
   readonly spool: string;
   readonly batches: number;
   readonly events: number;
@@ -60,40 +60,35 @@ export interface HookTally {
 }
 
 /**
- * pending: new events wait · settled: a batch was attempted, or ended · changed: something outside (the command line)
- * moved the queue.
+ * pending: new events wait · settled: a batch was attempted, or ended · changed: an outside process (the command line)
+ * changed the queue.
  */
 export type EventNews =
   | { readonly kind: 'pending'; readonly webhook: string; readonly events: number; readonly bytes: number }
   | { readonly kind: 'settled'; readonly webhook: string; readonly tally: HookTally }
   | { readonly kind: 'changed' };
 
-/** The events of the queue: pending ones, and the batches that they become. */
+/** The events in the queue: pending ones, and their batches. */
 export interface EventQueue {
-  /**
-   * Resolves after the sync. Throws SpoolFull or SpoolFault when nothing of it was kept, or nobody knows whether it
-   * was.
-   */
+  /** Resolves after the sync. Throws SpoolFull or SpoolFault if nothing was kept, or if that is unknown. */
   publish(wanted: readonly EventsForHook[], now: number): Promise<void>;
   /**
-   * Makes the oldest pending events of a webhook one batch: a message with one delivery, in one transaction. At most
-   * four batches of a webhook are open at one time; parked ones do not count, for they may wait for hours.
+   * Makes the oldest pending events of a webhook into one batch: a message with one delivery, in one transaction. A
+   * webhook may have at most four open batches; parked ones do not count, since they may wait for hours.
    */
   freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Promise<FreezeOutcome>;
-  /** A batch of exactly these events, at once. Throws as `publish`. */
+  /** Creates a batch of exactly these events at once. Throws like `publish`. */
   send(wanted: EventsForHook, messageId: string, now: number): Promise<Delivery>;
-  /** Every webhook for which events are pending, counted up to `limit` each. */
+  /** Returns every webhook with pending events, counted up to `limit` each. */
   pending(limit: number): Promise<{ readonly webhook: string; readonly pending: Pending }[]>;
-  /** Webhooks that have pending events or batches that may still go out. */
+  /** Returns the webhooks that have pending events or batches that may still be sent. */
   hooks(): Promise<Hook[]>;
   tallies(): Promise<HookTally[]>;
-  /**
-   * The webhook was deleted: its pending events and waiting batches are dropped, and nothing is taken for it any more.
-   */
+  /** For a deleted webhook: drops its pending events and waiting batches, and rejects new events for it. */
   forget(webhook: string, now: number): Promise<void>;
-  /** Where the webhook is now: pending events and what waits or is dead go there. */
+  /** Moves the pending events and the waiting and dead batches of a webhook to its new URL. */
   redirect(webhook: string, url: string): Promise<void>;
-  /** Drops pending events that came before this time. Answers how many of which webhook. */
+  /** Drops pending events that arrived before this time. Returns how many per webhook. */
   expire(before: number): Promise<{ readonly webhook: string; readonly events: number }[]>;
   onNews(listener: (news: EventNews) => void): void;
 }
@@ -102,16 +97,16 @@ interface EventQueueParts {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly room: Room;
-  /** Tells who waits for deliveries of a new batch, or (nothing) that some were changed. */
+  /** Announces the delivery of a new batch, or (empty list) a change to existing ones. */
   readonly tell: (fresh: readonly Delivery[]) => void;
-  /** Tells who listens to news of events. */
+  /** Announces news of events. */
   readonly say: (news: EventNews) => void;
 }
 
-/** Rows that one step changes, which shares a commit with new mail. */
+/** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 1000;
 
-/** The events of the queue from main's side. */
+/** The event queue as used from the main thread. */
 export function createEventQueue({ file, reading, room, tell, say }: EventQueueParts): Omit<EventQueue, 'onNews'> {
   const refuseWithoutRoom = () => {
     if (!room.has()) throw new SpoolFull('no room for events: the disk is nearly full');

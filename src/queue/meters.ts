@@ -11,16 +11,16 @@ import type { AttemptSummary, Settled } from './settle.ts';
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
 
-/** What is counted of deliveries. */
+/** Counters of deliveries. */
 export interface Meters {
-  /** `deliveries`: how many shared it. */
+  /** `deliveries`: how many shared the attempt. */
   attempt(
     delivery: Pick<Delivery, 'kind'>,
     result: AttemptSummary,
     settled: Pick<Settled, 'outcome'>,
     deliveries: number,
   ): void;
-  /** It was given up. */
+  /** A delivery was given up. */
   dead(kind: DeliveryKind): void;
 }
 
@@ -43,7 +43,7 @@ export function createDeliveryMeters(metrics: Metrics): Meters {
   });
 }
 
-/** Shows what is known of endpoints; one pass over those that have work, or had some of late. */
+/** Registers the endpoint gauges; each reads all lanes once. */
 export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
   metrics.gauge('postern_endpoints', () => {
     const counts = tableOf(ENDPOINT_KINDS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
@@ -74,10 +74,10 @@ function codeOf(result: AttemptSummary): (typeof CODES)[number] {
   return result.status < 300 ? '2xx' : result.status < 400 ? '3xx' : result.status < 500 ? '4xx' : '5xx';
 }
 
-/** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
+/** The log lines of the dispatcher. They name the host of an endpoint, never its URL, which may contain secrets. */
 interface Notices {
   attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
-  /** A delivery that ended without an attempt, because its time was over while its endpoint was away. */
+  /** A delivery expired without an attempt while its endpoint was unavailable. */
   givenUp(lane: Lane, waiting: Waiting): void;
   endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
 }

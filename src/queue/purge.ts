@@ -9,17 +9,17 @@ export interface PurgeSettings {
   readonly keepDeliveredBytes: number;
 }
 
-/** A wall clock that runs away from running time by this much was set, or is wrong. Milliseconds. */
+/** If the wall clock deviates from running time by more than this, it was set, or is wrong. Milliseconds. */
 const JUMP_MS = 3_600_000;
-/** How long it must run straight again before anything is forgotten by it. */
+/** How long it must then run steadily before anything is deleted by it. Milliseconds. */
 const STEADY_MS = 600_000;
 
-/** Whether the clock was doubtful at the start. */
+/** Whether the clock was in doubt at the start. */
 export type Belief = Pick<RunningTime, 'believed'>;
 
 /**
- * Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for
- * weeks.
+ * Returns a function that tells whether the wall clock can be trusted: after a jump of days, one purge must not delete
+ * what should be kept for weeks.
  */
 export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
@@ -32,18 +32,18 @@ export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   };
 }
 
-/** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
+/** Deletes deliveries that ended long enough ago: delivered messages after hours, dead letters after weeks. */
 export function purgeTask(
   settings: PurgeSettings,
   deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time: Belief },
 ): Task {
-  // Of a clock that is in doubt from the start, `run` itself knows what may go by it.
+  // `run` itself handles a clock that is in doubt from the start.
   const isSteady = createSteadiness(deps.clock, { believed: () => true });
   return {
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
-      // What is too much goes even then: in an hour the disk could fill up.
+      // The size limit applies even then: in an hour the disk could fill up.
       const before = (ms: number) => (deps.time.believed() ? deps.clock.now() - ms : 0);
       const forgotten = await deps.spool.purge({
         deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
@@ -55,7 +55,7 @@ export function purgeTask(
   };
 }
 
-/** Keeps how late it is, so that the next start can tell whether its clock is wrong. */
+/** Saves the current time, so that the next start can detect a wrong clock. */
 export function keepTimeTask({
   spool,
   time,

@@ -4,68 +4,73 @@ import type { Waiting } from './schedule/lane.ts';
 import type { AttemptSummary, Settled } from './settle.ts';
 
 /**
- * A road is all that the engine knows of a kind of delivery: webhooks/road.ts takes messages and events to webhooks,
- * sending/road.ts mail to its recipients' servers, returns/road.ts reads and forwards what comes back. The composition
- * hands in one for each kind.
+ * The interface of a kind of delivery to the engine: webhooks/road.ts delivers messages and events to webhooks,
+ * sending/road.ts mail to the servers of its recipients, returns/road.ts reads and forwards returned mail. The
+ * composition provides one for each kind.
  */
 export interface Road {
-  /** Attempts on their way over this road at one time. */
+  /** The maximum of attempts in flight over this road. */
   readonly concurrency: number;
-  /** The most to one endpoint, and with how many it begins. In between they follow what it takes (schedule/places.ts). */
+  /**
+   * The maximum per endpoint, and the initial limit. Between them the limit adapts to the endpoint
+   * (schedule/places.ts).
+   */
   readonly concurrencyPerEndpoint: number;
   readonly concurrencyAtStart: number;
-  /** Whether slow answers are a sign of load. */
+  /** Whether slow responses are a sign of load. */
   readonly heedsLatency: boolean;
-  /** After how many milliseconds a delivery is given up. */
+  /** The age in milliseconds at which a delivery is given up. */
   readonly limit: number;
   /**
-   * Until it is first attempted, the time of a delivery is somebody's wish and no backoff of ours: no probe takes it
+   * Whether the due time before the first attempt is a chosen send time and not a backoff: then no probe sends it
    * earlier.
    */
   readonly timed: boolean;
-  /** Whether a delivery that failed is for somebody to look after; else it is all in a day's work. */
+  /** Whether a failed delivery needs attention (logged as an error) or is routine (a warning). */
   isAlarming(delivery: Delivery): boolean;
   /**
-   * One attempt: makes it ready, carries it once `gate` lets it in, and settles it. What it throws puts the delivery
+   * Makes one attempt: prepares it, sends it once `gate` admits it, and settles it. If it throws, the delivery is put
    * off.
    */
   attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried>;
-  /** Set where several deliveries to an endpoint may share an attempt. */
+  /** Set if several deliveries to an endpoint may share an attempt. */
   readonly sharing?: Sharing;
-  /** Ends a delivery whose time was over while its endpoint was away. */
+  /** Ends a delivery that expired while its endpoint was unavailable. */
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
 }
 
-/** How a road takes several deliveries in one attempt. Nothing waits for it: they are those that are due anyway. */
+/**
+ * How a road sends several deliveries in one attempt. No delivery waits for others: only those already due are shared.
+ */
 export interface Sharing {
-  /** Who may go along with a delivery that is about to be attempted; undefined: it goes alone. */
+  /** Returns which deliveries may join one that is about to be attempted; undefined if it goes alone. */
   with(first: Waiting): Company | undefined;
   /**
-   * One attempt for all of them, each settled for itself. Answers what came of each, in their order. What it throws
-   * turns all of them back, each to go alone.
+   * Makes one attempt for all of them and settles each separately. Returns the result of each, in order. If it throws,
+   * all are turned back, each to be attempted alone.
    */
   attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]>;
 }
 
-/** Who goes along with a delivery: at most so many, of those that `takes` is asked about in the order they wait in. */
+/** Selects deliveries for a shared attempt: at most `most`; `takes` is called in queue order. */
 export interface Company {
   readonly most: number;
   takes(next: Waiting): boolean;
 }
 
 /**
- * The road of each kind. One that takes several kinds stands there several times. Kinds of different roads never go to
- * one URL of an account: its places are those of the kind that it got first.
+ * The road of each kind. A road that serves several kinds appears several times. Kinds of different roads never share
+ * an account and URL: an endpoint's limits are those of its first kind.
  */
 export type Roads = Readonly<Record<DeliveryKind, Road>>;
 
-/** What the endpoint has to say while a delivery is on its way to it. */
+/** The endpoint's side of an attempt. */
 export interface Gate {
-  /** Waits for a place among those in flight. False: not now, the endpoint was found to be away meanwhile. */
+  /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
   enter(): boolean | Promise<boolean>;
   /**
-   * Hears of the result at once; the place is free from then on. Of `deliveries` that shared the attempt, `settled` is
-   * what it means for the first: the endpoint learns from it once.
+   * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
+   * first: the endpoint learns from it once.
    */
   leave(result: AttemptSummary, settled: Settled, deliveries?: number): void;
   /** Whether other deliveries passed since this one last failed. */
@@ -74,36 +79,34 @@ export interface Gate {
 
 /** What the engine does for its roads. */
 export interface Engine {
-  /** Writes what came of a delivery, with verdicts that were just taken, however long the queue takes to be able to. */
+  /** Writes the result of a delivery, with verdicts just computed; retries until the queue can be written. */
   settle(delivery: Delivery, settlement: Settlement, fresh?: Verdicts): Promise<void>;
   /**
-   * True once those in flight had their time to finish: connections are cut from then on, which says nothing of the
+   * True once the grace period for attempts in flight is over: connections are then cut, which says nothing about the
    * endpoint.
    */
   abandoned(): boolean;
 }
 
-/** What came of taking a delivery up. */
+/** The result of taking up a delivery. */
 export type Carried =
   /** It was attempted. */
   | { readonly kind: 'settled'; readonly settled: Settled; readonly result: AttemptSummary }
   /**
-   * Nothing was attempted, for a reason of ours: until this wall time, or for a while when none is said. `moved`: its
-   * time begins then, because that is when it is wanted.
+   * Not attempted, for a local reason: put off until the wall time `at`, or for a default delay. `moved`: its time
+   * budget begins then, because that is its chosen send time.
    */
   | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
-  /** No longer on the queue. */
+  /** No longer in the queue. */
   | { readonly kind: 'gone' }
-  /** Nothing was attempted, because the endpoint is away; or it is to be attempted `alone`. */
+  /** Not attempted: the endpoint is unavailable, or the delivery must be attempted `alone`. */
   | { readonly kind: 'turned back'; readonly alone?: boolean };
 
-/** What became of a message for one recipient. relayed: another server took it, which promised nothing. */
+/** The fate of a message for one recipient. relayed: another server accepted it, without promising a report. */
 export type Fate = 'delivered' | 'relayed' | 'failed';
 
-/** Tells senders what became of their messages, as far as they asked for it (RFC 3461). */
+/** Reports to senders on their messages, as far as requested (RFC 3461). */
 export interface SenderReports {
-  /**
-   * Puts a report onto the queue when this is something that was asked for. `diag`: what a server said. Never throws.
-   */
+  /** Queues a report if one was requested for this fate. `diag`: the text of the server's reply. Never throws. */
   tell(message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string): Promise<void>;
 }

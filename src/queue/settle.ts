@@ -1,8 +1,8 @@
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Settlement } from './delivery.ts';
 
-// What an attempt means for its delivery and its endpoint: over HTTP (`settle`) and over SMTP (`settleMail`).
+// The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`) and over SMTP (`settleMail`).
 
-/** Why no answer came over HTTP. This vocabulary is shown to users; internals never are. */
+/** Why there was no HTTP response. Users see these texts; they never reveal internals. */
 export type AttemptError =
   | 'forbidden address'
   | 'host not found'
@@ -14,7 +14,7 @@ export type AttemptError =
   | 'connection reset'
   | 'malformed answer';
 
-/** What an attempt over HTTP brought. */
+/** The result of an HTTP attempt. */
 export type AttemptResult =
   | {
       readonly kind: 'answered';
@@ -31,9 +31,9 @@ export type AttemptResult =
       readonly durationMs: number;
     };
 
-/** What an attempt over SMTP brought: what a server said to the message, or that none was reached. */
+/** The result of an SMTP attempt: a server's reply to the message, or that no server was reached. */
 export type MailAttempt =
-  /** `code` is that of the reply that decided, `diag` its text in one line with its enhanced code. */
+  /** `code` is that of the decisive reply, `diag` its text in one line with its enhanced status code. */
   | {
       readonly kind: 'answered';
       readonly code: number;
@@ -45,12 +45,12 @@ export type MailAttempt =
       readonly durationMs: number;
     }
   /**
-   * No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such
-   * domain, null MX).
+   * No server could be reached, or all disconnected before they decided. `permanent`: the domain accepts no mail (it
+   * does not exist, or has a null MX).
    */
   | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
 
-/** What metrics and the log say of an attempt over either. */
+/** The attempt as metrics and the log show it, for both protocols. */
 export type AttemptSummary =
   | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
   | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
@@ -59,25 +59,25 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-// After the first attempt, the second, and so on; the last for ever. Jitter adds up to a fifth, so attempts are at most
-// half an hour apart.
+// The retry delays after the first attempt, the second, and so on; the last one repeats. Jitter adds up to a fifth, so
+// attempts are at most half an hour apart.
 const GAPS = [5 * SECOND, 30 * SECOND, 5 * MINUTE, 15 * MINUTE, 25 * MINUTE];
 const JITTER = 0.2;
-// A delivery that fails while others to its endpoint pass waits longer, for it is most likely the message.
+// A delivery that fails while others to its endpoint pass waits longer: most likely the message is the cause.
 const FIRST_PARKED_GAP = HOUR;
 const PARKED_GAP = 6 * HOUR;
-// Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad answer proves
+// Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad response proves
 // nothing.
 const PARK_AFTER = 4;
-// The longest that Retry-After is believed.
+// The maximum for Retry-After; a longer one is cut to this.
 const LONGEST_RETRY_AFTER = 6 * HOUR;
 
 interface Budget {
-  /** How long the delivery has been tried, in milliseconds of our own running time (base/running-time.ts). */
+  /** How long the delivery has been tried, in milliseconds of running time (base/running-time.ts). */
   readonly age: number;
-  /** Age at which it is given up. */
+  /** The age at which it is given up. */
   readonly limit: number;
-  /** False while the clock is not to be trusted, and shortly after a start: then nothing is given up. */
+  /** False while the clock is not trusted, and shortly after a start: nothing is given up then. */
   readonly mayEnd: boolean;
 }
 
@@ -89,34 +89,34 @@ export interface AttemptFacts {
   /** In [0, 1). */
   readonly jitter: number;
   readonly budget: Budget;
-  /** Whether other deliveries to the same endpoint have passed of late. */
+  /** Whether other deliveries to the same endpoint passed recently. */
   readonly othersPass: boolean;
-  /** The id of the POST, when others shared it: its failure may be theirs, and nothing is given up for it. */
+  /** The id of the POST if it was shared: others may have caused its failure, so it never ends a delivery. */
   readonly batch?: string | undefined;
 }
 
-/** What the endpoint learns from an attempt; `present`: it is there, and what it said was about one recipient. */
+/** What an attempt tells about the endpoint. `present`: it is up, and its reply was about one recipient. */
 export interface Lesson {
   readonly kind: 'passed' | 'failed' | 'unanswered' | 'gone' | 'present';
-  /** The failure speaks of the message and not of the endpoint. */
+  /** The failure is about the message, not the endpoint. */
   readonly aside: boolean;
-  /** The endpoint is at its limit (no answer in time, 429, 502, 503, 504): fewer at a time. */
+  /** The endpoint is at its limit (no answer in time, 429, 502, 503, 504): send fewer at a time. */
   readonly strained: boolean;
-  /** Milliseconds that it asked to be left alone; 0 when it did not. */
+  /** Milliseconds for which it asked to be left alone; 0 if it did not. */
   readonly leaveAlone: number;
 }
 
 export interface Settled {
   readonly outcome: 'delivered' | 'deferred' | 'failed';
   readonly settlement: Settlement;
-  /** Milliseconds until the next attempt; 0 when there is none. */
+  /** Milliseconds until the next attempt; 0 if there is none. */
   readonly wait: number;
   readonly lesson: Lesson;
 }
 
 /**
- * Says what an attempt means for its delivery and its endpoint. Any 2xx is success, everything else is tried again
- * until the time is over.
+ * Returns the consequences of an HTTP attempt for its delivery and its endpoint. Any 2xx is success, everything else is
+ * retried until the time budget is used up.
  */
 export function settle(attempted: AttemptFacts): Settled {
   const { delivery, result, now, batch } = attempted;
@@ -134,13 +134,13 @@ export function settle(attempted: AttemptFacts): Settled {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }
   const own = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);
-  // The last attempt is made when the time is over and not hours later.
+  // The last attempt is made at the end of the time budget, not hours later.
   const rest = Math.max(limit - age, own);
   const wait = Math.round(Math.min(Math.max(own, asked), rest));
   return { outcome: 'deferred', settlement: { ...base, parked, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
-/** An attempt over SMTP, for `settleMail`. */
+/** An SMTP attempt, for `settleMail`. */
 interface MailAttempted {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
   readonly attempt: MailAttempt;
@@ -152,8 +152,8 @@ interface MailAttempted {
 }
 
 /**
- * Says what an attempt over SMTP means: 2xx is delivered, 5xx is over at once, everything else is tried again until the
- * time is over (RFC 5321 section 4.5.4.1: four to five days).
+ * Returns the consequences of an SMTP attempt: 2xx is delivered, 5xx fails at once, everything else is retried until
+ * the time budget is used up (RFC 5321 section 4.5.4.1: four to five days).
  */
 export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttempted): Settled {
   const base = { deliveryId: delivery.id, attempt: toMailRecord(attempt, now), at: now, parked: false };
@@ -170,12 +170,12 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
-/** Whether no other attempt over SMTP would bring anything else. */
+/** Whether another SMTP attempt would have the same result. */
 export function isFinal(attempt: MailAttempt): boolean {
   return attempt.kind === 'answered' ? attempt.code >= 500 : attempt.permanent;
 }
 
-/** An attempt over SMTP as metrics and the log say it. */
+/** Returns an SMTP attempt in the form of metrics and the log. */
 export function summaryOf(attempt: MailAttempt): AttemptSummary {
   const { durationMs } = attempt;
   if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs };
@@ -183,8 +183,8 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
 }
 
 /**
- * No server, and 421 (RFC 5321 section 3.8: the service is closing), speak of the destination; other refusals of the
- * recipient.
+ * No server, or 421 (RFC 5321 section 3.8: the service is closing), is about the destination; other refusals are about
+ * the recipient.
  */
 function lessonOfMail(attempt: MailAttempt): Lesson {
   if (attempt.kind === 'unanswered') return attempt.permanent ? present : away;
@@ -192,7 +192,7 @@ function lessonOfMail(attempt: MailAttempt): Lesson {
   return attempt.code < 300 ? passed : present;
 }
 
-/** The history shows the start of an answer. */
+/** Characters of a response kept in the history. */
 const SHOWN = 512;
 
 function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
@@ -204,8 +204,8 @@ function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
 }
 
 /**
- * The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone
- * from the spool, or put off.
+ * Returns a settlement without an attempt, for a delivery that expired while its endpoint was unavailable, was lost
+ * from the spool, or is put off.
  */
 export function settleUnattempted(
   deliveryId: string,
@@ -216,9 +216,7 @@ export function settleUnattempted(
   return { deliveryId, attempt: null, state, dueAt: now, parked, at: now };
 }
 
-/**
- * The longest that a delivery can have been told to wait; a due time beyond it was written by a clock that was wrong.
- */
+/** Returns the longest delay that a delivery can have been given; a due time beyond it was written by a wrong clock. */
 export function longestWait(delivery: Pick<QueuedDelivery, 'parked' | 'lastStatus' | 'attempts'>): number {
   if (delivery.parked) return PARKED_GAP * (1 + JITTER);
   if (delivery.lastStatus !== null) return LONGEST_RETRY_AFTER;
@@ -231,7 +229,7 @@ const away: Lesson = { ...passed, kind: 'unanswered', strained: true };
 
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
-    // A parked message may be what makes it hang; that it cannot be connected to has nothing to do with any message.
+    // A parked message may cause a hang; a failed connection is never caused by a message.
     return {
       kind: 'unanswered',
       aside: parked && result.connected,
@@ -246,7 +244,7 @@ function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): L
 
 function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
   if (!othersPass || delivery.attempts + 1 < PARK_AFTER) return false;
-  // No connection is nothing that a message could cause.
+  // A message cannot cause a failed connection.
   return result.kind === 'answered' || result.connected;
 }
 
@@ -267,14 +265,14 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
 }
 
 /**
- * Milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined when it says
- * nothing usable.
+ * Returns the milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined if
+ * it is unusable.
  */
 export function readRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null) return undefined;
   const text = value.trim();
   if (/^\d{1,10}$/.test(text)) return Number(text) * 1000;
-  // Only the forms that begin with the name of a day; Date.parse alone takes nearly anything, "-5" included.
+  // Only forms that begin with the name of a day; Date.parse alone accepts nearly anything, "-5" included.
   const date = /^[A-Z][a-z]{2,8},? /.test(text) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(date) ? undefined : Math.max(0, date - now);
 }

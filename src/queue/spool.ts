@@ -29,19 +29,19 @@ export interface SpoolDeps {
   readonly clock: Clock;
   readonly log: Log;
   /**
-   * daemon: the one process that takes mail; it holds the folder and makes good what a crash
-   * left. visitor: the command line, which looks and changes beside it.
+   * daemon: the one process that accepts mail; it locks the folder and repairs what a crash left. visitor: the command
+   * line, which reads and changes the queue beside it.
    */
   readonly role: 'daemon' | 'visitor';
   readonly metrics: Metrics;
 }
 
-/** Bytes of bodies just accepted that are kept in memory: some seconds of mail that was not attempted yet. */
+/** The cache of bodies just accepted, in bytes: some seconds of mail not yet attempted. */
 const CACHE_BYTES = 16 * 1024 * 1024;
-/** How often what is due is read when rows of it are damaged. */
+/** How often due deliveries are read again when some rows are damaged. */
 const DUE_TRIES = 3;
 
-/** The due time of an endpoint for which nothing waits. */
+/** The due time of an endpoint with nothing waiting. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
 interface Parts {
@@ -57,8 +57,8 @@ interface Parts {
 }
 
 /**
- * Opens the queue of this host. Throws SpoolInUse when another daemon has it, SpoolTooNew when a newer version wrote
- * it, SpoolFault when it cannot be had.
+ * Opens the queue of this host. Throws SpoolInUse if another daemon has it open, SpoolTooNew if a newer version wrote
+ * it, SpoolFault if it cannot be opened.
  */
 export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
   const { clock, log, role, metrics } = deps;
@@ -157,7 +157,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     async due(account, url, now, limit, except) {
       const read = () => reading.read('due', account, url, now, limit, except);
       let due = await read();
-      // What was damaged took places of others; a row that cannot be given up either is not asked for again.
+      // Damaged rows took the places of others; if they cannot be given up either, the tries are limited.
       for (let tries = 0; due.damaged.length > 0 && tries < DUE_TRIES; tries++) {
         await buryDamaged(parts, due.damaged);
         due = await read();
@@ -195,7 +195,7 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   return outcome;
 }
 
-/** A body in memory that can be handed over. What is empty may share its memory with all that is. */
+/** Returns a body whose memory can be transferred. An empty one is copied: its buffer may be shared with others. */
 function toTight(body: Body): Body {
   if (body.kind === 'blob') return body;
   const { bytes } = body;
@@ -227,7 +227,7 @@ async function findMessage(
   if (cached) return cached;
   const found = await parts.reading.read('message', messageId);
   if (found?.kind === 'damaged') await quarantine(parts, messageId, found.reason);
-  // Nothing waits without its message: its id, or that in the index, was changed.
+  // No delivery waits without its message: either the message's id or its index entry was damaged.
   else if (!found && deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
   return found?.kind === 'whole' ? { message: found.message, body: found.body } : undefined;
 }
@@ -244,16 +244,16 @@ async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
   }));
 }
 
-/** Who hears of deliveries, and who of events. */
+/** The listeners for deliveries and for events. */
 export interface Listeners {
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
   onNews(listener: (news: EventNews) => void): void;
-  /** Fresh deliveries; none: the queue was changed by hand. */
+  /** Announces new deliveries; an empty list: the queue was changed by hand. */
   tell(fresh: readonly Delivery[]): void;
   say(news: EventNews): void;
 }
 
-/** A listener that fails takes nothing back of what was accepted. */
+/** A listener that throws does not undo an acceptance. */
 function createListeners(log: Log): Listeners {
   const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
   const ofEvents: ((news: EventNews) => void)[] = [];
@@ -286,15 +286,15 @@ function createListeners(log: Log): Listeners {
 }
 
 /**
- * Messages that were just accepted, so that the first attempt of each of their deliveries needs no trip to the disk.
- * What is taken belongs to who took it: the last of the deliveries gets the bytes themselves, those before it copies.
- * So bytes that one frees are never those of another.
+ * Messages just accepted, so that the first attempt of each of their deliveries needs no disk read. The caller of
+ * `take` owns the bytes: the last delivery gets the originals, those before it copies. Bytes freed by one are never
+ * those of another.
  */
 export interface Cache {
   put(message: Message, body: Body, deliveries: number): void;
   /** `first`: for the first attempt of one of its deliveries. */
   take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined;
-  /** Keeps the verdicts of the message that the delivery brings. */
+  /** Stores the verdicts in the message of the delivery. */
   keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
   clear(): void;
 }
@@ -302,14 +302,14 @@ export interface Cache {
 interface Entry {
   message: Message;
   readonly body: Body;
-  /** Deliveries that have not been attempted. */
+  /** Deliveries not yet attempted. */
   left: number;
 }
 
-/** What an entry takes beside its bytes, about. */
+/** Approximate bytes of an entry besides its body. */
 const OVERHEAD = 1024;
 
-/** A cache of at most `limit` bytes; the oldest leave first. */
+/** Creates a cache of at most `limit` bytes; the oldest entries are evicted first. */
 function createCache(limit: number): Cache {
   const entries = new Map<string, Entry>();
   let bytes = 0;
@@ -320,7 +320,7 @@ function createCache(limit: number): Cache {
     entries.delete(id);
     bytes -= sizeOf(entry);
   };
-  /** Removes a message and frees its bytes, which only the cache has. */
+  /** Removes a message and frees its bytes, which only the cache holds. */
   const forget = (id: string, { body }: Entry) => {
     remove(id);
     if (body.kind === 'inline') free(body.bytes);
@@ -358,8 +358,8 @@ function createCache(limit: number): Cache {
 }
 
 /**
- * base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. What has an id of another form stays until
- * it is pushed out.
+ * A delivery id is the message id, a hyphen and 12 characters (base/ids.ts). For an id of another form, the cache entry
+ * just stays until evicted.
  */
 function messageIdOf(deliveryId: string): string {
   return deliveryId.slice(0, -13);

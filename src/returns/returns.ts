@@ -85,14 +85,14 @@ function createReturns(deps: ReturnsDeps): Returns {
         log.info('return.handled', { delivery: delivery.id, message: message.id, to: mailbox?.kind, words });
         return { kind: 'done', words };
       };
-      if (!mailbox) return done('nothing: not a return address of ours');
+      if (!mailbox) return done('nothing: not one of our return addresses');
       const bytes = await readStart(body);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
       const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, known?.row.email ?? null);
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
       const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
-      if (!other) return done('nothing: the report names no message of ours');
+      if (!other) return done('nothing: the report refers to no known message');
       const found = known ?? (await find(other));
       if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));
       return now - message.receivedAt < ROW_LATEST_MS

@@ -102,7 +102,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     const done = ready.filter((_, n) => told[n] === true).map(({ id }) => id);
     if (done.length > 0) await spool.reported(done);
     for (const id of done) stubborn.delete(id);
-    if (told.includes(false)) throw new StoreAway('reports are told later');
+    if (told.includes(false)) throw new StoreAway('reports are waiting for the store');
     return ready.length === BATCH ? 'more' : 'done';
   }
 
@@ -121,7 +121,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
 
   async function record(report: Report): Promise<void> {
     const told = readReport(report);
-    if (!told) throw new Error('a report cannot be read');
+    if (!told) throw new Error('the report cannot be parsed');
     const { event, sent } = told;
     if ((await recorder.record(event)) !== 'unknown') return;
     // The store was unavailable when the message was submitted. A lost message has no row, and no data to create one

@@ -2,33 +2,34 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { networkOf } from '../base/networks.ts';
+import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
-import { REFUSALS, type Reply } from './replies.ts';
+import { REFUSALS, type Reply, reasonOf } from './replies.ts';
 import type { Meters } from './session-log.ts';
 
-/** Who may come in: counts the sessions of a listener, on whichever threads they are. */
+/** Admits clients: counts the sessions of a listener across all threads. */
 export interface Admission {
   open(): void;
   close(): void;
-  /** Takes a place among all sessions and, unless a proxy has yet to name the client, one of its address. */
+  /** Takes a place in the total and, unless a proxy has yet to name the client, in the count of its address. */
   enter(client: string, behindProxy: boolean): Entry | Promise<Entry>;
 }
 
-/** A place, or why there is none. */
+/** A place, or a refusal. */
 export type Entry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: Place };
 
 /** The place of one session. */
 export interface Place {
-  /** The proxy has named the client. A refusal gives the place back. */
+  /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
-  /** Gives the place back; may be called again. */
+  /** Releases the place; may be called again. */
   leave(): void;
 }
 
-/** `Admission` on the thread that counts, which answers at once. */
+/** `Admission` on the main thread, which answers synchronously. */
 export interface Counting extends Admission {
   enter(client: string, behindProxy: boolean): CountedEntry;
-  /** Notes that a client is turned away for another reason. */
+  /** Counts and logs a client that is rejected for another reason. */
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
@@ -40,16 +41,31 @@ export interface CountedPlace extends Place {
 
 interface AdmissionParts {
   readonly clock: Clock;
+  /** Its name in the history. */
+  readonly listener: string;
   readonly log: Log;
+  readonly notes: Notes;
   readonly meters: Pick<Meters, 'refused'>;
 }
 
-/** Clients turned away are logged once in this time; the rest goes to debug. */
+/** What is noted of a session that was not let in: it has said nothing yet. */
+const NOT_LET_IN = {
+  what: 'refused',
+  session: null,
+  stage: 'CONNECT',
+  helo: null,
+  tls: null,
+  sender: null,
+  recipient: null,
+  account: null,
+} as const;
+
+/** One rejected client per interval is logged at level info, the others at debug. */
 const QUIET_MS = 1_000;
 
 export function createAdmission(
   settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress' | 'maxLoopLagMs'>,
-  { clock, log, meters }: AdmissionParts,
+  { listener, clock, log, notes, meters }: AdmissionParts,
 ): Counting {
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
   const caps = createCaps(settings);
@@ -60,7 +76,9 @@ export function createAdmission(
     const write = now - loggedAt >= QUIET_MS ? log.info : log.debug;
     if (write === log.info) loggedAt = now;
     meters.refused(refused);
-    write('smtp.refused', { client, reply: refused.line.trimEnd() });
+    const reply = refused.line.trimEnd();
+    write('smtp.refused', { client, reply });
+    notes.note({ ...NOT_LET_IN, at: clock.now(), listener, reply, reason: reasonOf(refused), client });
     return { refused };
   }
 
@@ -99,9 +117,9 @@ export function createAdmission(
   });
 }
 
-/** Counts sessions, in all and by address. */
+/** Counts sessions, in total and by address. */
 interface Caps {
-  /** Takes a place, or answers why there is none. */
+  /** Takes a place, or returns a refusal. */
   enter(): Reply | undefined;
   leave(): void;
   /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
@@ -136,10 +154,10 @@ function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSession
 }
 
 const PROBE_MS = 100;
-/** How long the loop must lag before new sessions are put off: a single long pause is no overload. */
+/** How long the event loop must lag before new sessions are rejected: a single long pause is no overload. */
 const PATIENCE_MS = 1000;
 
-/** Watches how late timers come, which is how late everything comes. */
+/** Measures the lag of the event loop by how late timers fire. */
 export interface LagProbe {
   start(): void;
   stop(): void;

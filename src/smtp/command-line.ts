@@ -2,12 +2,12 @@ import { type Address, parseAddress } from '../mail/address.ts';
 import type { DsnRequest, Notify, RecipientDsn } from '../mail/envelope.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 
-// The grammar of command lines (RFC 5321 section 4.1): verb, path and parameters. Nothing here knows a session.
+// The grammar of command lines (RFC 5321 section 4.1): verb, path and parameters. Independent of the session.
 
-/** A refusal, or what was asked for. */
+/** A refusal, or the parsed value. */
 export type Verdict<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
 
-/** The verb of a command line, in upper case, and what stands behind it. */
+/** Splits a command line into its verb, in upper case, and the rest. */
 export function splitCommand(line: string): { readonly verb: string; readonly rest: string } {
   const end = line.indexOf(' ');
   if (end < 0) return { verb: line.toUpperCase(), rest: '' };
@@ -17,7 +17,7 @@ export function splitCommand(line: string): { readonly verb: string; readonly re
 /** RET and ENVID of MAIL (RFC 3461). */
 type MailDsn = Pick<DsnRequest, 'ret' | 'envid'>;
 
-/** MAIL FROM, read. */
+/** A parsed MAIL command. */
 export interface MailCommand {
   /** The reverse-path, empty for the null sender. */
   readonly mailFrom: string;
@@ -26,7 +26,9 @@ export interface MailCommand {
   readonly dsn: MailDsn;
 }
 
-/** Reads what stands behind MAIL. `offersAuth`: this server offers AUTH, so it must take the parameter of that name. */
+/**
+ * Parses the arguments of MAIL. `offersAuth`: this server offers AUTH, so it must accept the parameter of that name.
+ */
 export function readMail(
   rest: string,
   limits: { readonly maxMessageBytes: number; readonly offersAuth: boolean },
@@ -43,20 +45,20 @@ export function readMail(
   return dsn.refused ? dsn : { value: { mailFrom: path, utf8, dsn: dsn.value } };
 }
 
-/** RCPT TO, read. */
+/** A parsed RCPT command. */
 interface RcptCommand {
   readonly address: Address;
   readonly dsn: RecipientDsn | undefined;
 }
 
-/** Reads what stands behind RCPT, in a transaction with SMTPUTF8 or without. */
+/** Parses the arguments of RCPT. `utf8`: the transaction uses SMTPUTF8. */
 export function readRcpt(rest: string, utf8: boolean, hostname: string): Verdict<RcptCommand> {
   const command = parsePath('TO', rest);
   if (typeof command === 'string')
     return { refused: command === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
   const dsn = readRecipientDsn(command.params);
   if (dsn.refused) return dsn;
-  // RFC 5321 section 4.5.1: a postmaster without a domain is the one of our own name.
+  // RFC 5321 section 4.5.1: `postmaster` without a domain is the postmaster of this hostname.
   const path = /^postmaster$/i.test(command.path) ? `${command.path}@${hostname}` : command.path;
   const address = parseAddress(path);
   if (!address) return { refused: REFUSALS.badRecipient };
@@ -65,7 +67,7 @@ export function readRcpt(rest: string, utf8: boolean, hostname: string): Verdict
     : { value: { address, dsn: dsn.value } };
 }
 
-/** The address in a MAIL (`keyword` FROM) or RCPT (`keyword` TO), when it is written as one. */
+/** Returns the path of a MAIL (`FROM`) or RCPT (`TO`) command; undefined on a syntax error. */
 export function pathIn(keyword: 'FROM' | 'TO', rest: string): string | undefined {
   const command = parsePath(keyword, rest);
   return typeof command === 'string' ? undefined : command.path;
@@ -74,19 +76,19 @@ export function pathIn(keyword: 'FROM' | 'TO', rest: string): string | undefined
 type Params = ReadonlyMap<string, string | true>;
 
 const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
-// A quoted string may hold brackets and blanks. The two branches share no first character, so this is linear.
+// A quoted string may contain angle brackets and spaces. The two branches share no first character, so this is linear.
 const PATH = /^[ \t]*<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>(?:[ \t]+(.*))?$/;
-// RFC 5321 section 4.1.2 esmtp-param; a value beyond ASCII comes with RFC 6531.
+// RFC 5321 section 4.1.2 esmtp-param; RFC 6531 allows non-ASCII values.
 const PARAM = /^([a-z0-9][a-z0-9-]*)(?:=([^\s=\p{Cc}]+))?$/iu;
-// RFC 5321 section 4.1.2 A-d-l: the hosts that a message once was to pass on its way. Labels are looked at no closer
-// than that.
+// RFC 5321 section 4.1.2 A-d-l, the hosts of a source route. Their names are not validated further.
 const SOURCE_ROUTE = /^@[^@,:\s"<>[\]\\]+(?:,@[^@,:\s"<>[\]\\]+)*:(?=.+@)/;
 const NONE: Params = new Map();
 
 /**
- * The path without its brackets, and the parameters with their names in upper case. `path`: it is not written as one;
- * `params`: a parameter is malformed or comes twice. A blank after the colon is let pass: many send one. A source route
- * is taken and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox behind it counts.
+ * Returns the path without angle brackets, and the parameters with upper-case names; `path` on a syntax error of the
+ * path, `params` if a parameter is malformed or repeated. A space after the colon is accepted, as many clients send
+ * one. A source route is accepted and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox after it
+ * counts.
  */
 function parsePath(
   keyword: 'FROM' | 'TO',
@@ -114,8 +116,8 @@ function parseParams(text: string | undefined): Params | undefined {
 }
 
 /**
- * Why a parameter of MAIL is refused: of SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), or one that is not
- * offered.
+ * Returns the refusal of an invalid SIZE (RFC 1870), BODY (RFC 6152) or SMTPUTF8 (RFC 6531), or of an unsupported
+ * parameter.
  */
 function wrongMailParameter(
   params: Params,
@@ -134,7 +136,7 @@ function wrongMailParameter(
         if (value !== true) return REFUSALS.badArgument;
         break;
       case 'AUTH':
-        // Who sent it first (RFC 4954 section 5) is of no interest here.
+        // The original submitter (RFC 4954 section 5) is ignored.
         if (!offersAuth || value === true) return REFUSALS.unknownParameter;
         break;
       case 'RET':
@@ -147,20 +149,20 @@ function wrongMailParameter(
   return undefined;
 }
 
-// The parameters of RFC 3461: what a client wants to be told of a message, and how.
+// The DSN parameters of RFC 3461.
 
 const BAD = { refused: REFUSALS.badArgument };
 const MAX_ENVID = 100; // section 4.4
 const MAX_ORCPT = 500; // section 4.2
-// Section 4: everything printable but + and =, which are written as + and two digits, upper case.
+// Section 4: printable characters; + and = are encoded as + and two upper-case hex digits.
 const XTEXT = /^(?:[!-*,-<>-~]|\+[0-9A-F]{2})+$/;
-// RFC 6533 section 3: an address beyond ASCII may stand as it is, or with \x{…} for its letters, which are printable.
+// RFC 6533 section 3: non-ASCII characters stand as they are or as \x{…}, which is printable ASCII.
 const UTF8_TEXT = /^(?:[!-*,-<>-~\u0080-\u{10ffff}]|\+[0-9A-F]{2})+$/u;
 const ADDRESS_TYPE = /^[\w!#$%&'*/?^`{|}~-]+$/;
 const PRINTABLE = /^[ -~]+$/;
 const PRINTABLE_UTF8 = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}\ufffd]+$/u;
 
-/** Reads RET and ENVID; refuses what section 4.3 and 4.4 do not allow. */
+/** Parses RET and ENVID (sections 4.3 and 4.4). */
 function readMailDsn(params: Params): Verdict<MailDsn> {
   const [ret, id] = [params.get('RET'), params.get('ENVID')];
   const form = ret === undefined ? null : ret === true ? undefined : toRet(ret);
@@ -170,7 +172,7 @@ function readMailDsn(params: Params): Verdict<MailDsn> {
   return { value: { ret: form, envid } };
 }
 
-/** Reads NOTIFY and ORCPT (section 4.1 and 4.2), the only parameters of RCPT; undefined when there is neither. */
+/** Parses NOTIFY and ORCPT (sections 4.1 and 4.2), the only parameters of RCPT; undefined if there is neither. */
 function readRecipientDsn(params: Params): Verdict<RecipientDsn | undefined> {
   if (params.size === 0) return { value: undefined };
   if ([...params.keys()].some((name) => name !== 'NOTIFY' && name !== 'ORCPT'))
@@ -186,7 +188,7 @@ function toRet(text: string): DsnRequest['ret'] | undefined {
   return word === 'FULL' || word === 'HDRS' ? word : undefined;
 }
 
-/** NEVER stands alone; of the others each comes once. */
+/** NEVER must stand alone; each other keyword may appear once. */
 function toNotify(text: string): readonly Notify[] | undefined {
   const words = text.toUpperCase().split(',');
   if (words.length === 1 && words[0] === 'NEVER') return ['NEVER'];

@@ -14,36 +14,36 @@ import { duplicateSocket } from './threads/duplicate-socket.ts';
 import type { Answer } from './verbs.ts';
 
 /**
- * The one file that knows smtp-server. The library listens, turns bytes into command lines with backpressure, upgrades
- * to TLS with everything that arrived in plaintext thrown away, and closes sockets. What is answered, and everything
- * about the bytes of a message, is ours (session.ts): the library rewrites addresses, derives enhanced codes from the
- * number alone, answers errors without a code by a permanent 550, and lets bare line ends through.
+ * The only file that uses smtp-server. The library listens, splits bytes into command lines with backpressure, upgrades
+ * to TLS and discards all plaintext received before, and closes sockets. Replies and the bytes of messages are handled
+ * by Postern (session.ts), because the library rewrites addresses, derives enhanced codes from the reply code alone,
+ * answers errors without a code with a permanent 550, and accepts bare line ends.
  *
- * It is used by its options (`secure` with `needsUpgrade`, `socketTimeout`, `onSecure`, `onClose`), its events, and
- * methods and fields that it publishes. Three private members have no public counterpart:
+ * Postern uses its options (`secure` with `needsUpgrade`, `socketTimeout`, `onSecure`, `onClose`), its events, and its
+ * public methods and fields. Three private members have no public counterpart:
  *
- * - `_setListeners`: the public `init` greets after 100 ms, and after a reverse look-up or its `onConnect`.
- * - `_createParser`: the only place where a parser of one's own can be put in. DATA needs one: what `onData` is handed
- *   has lost its bare line ends already.
- * - `_dataMode`: ends the parser's command mode within a chunk; the public `startDataMode` has no way back but its own
- *   end.
+ * - `_setListeners`: the public `init` greets after 100 ms, and after a reverse lookup or its `onConnect`.
+ * - `_createParser`: the only place to install a custom parser. DATA needs one: `onData` gets bytes that have already
+ *   lost their bare line ends.
+ * - `_dataMode`: ends the parser's command mode within a chunk; the public `startDataMode` ends only at its own end of
+ *   data.
  *
- * `override` and the library's own types make the compiler say so when an update renames one; its version is pinned.
+ * With `override` and the library's types, the compiler reports a member that an update renames; its version is pinned.
  */
 
-/** The sockets that a listener listens on. */
+/** The listening sockets of a listener. */
 interface Servers {
   /** Opens all of them, or none. */
   open(): Promise<void>;
-  /** Takes no more connections; resolves when those that were taken are gone. */
+  /** Accepts no more connections; resolves when the existing ones are closed. */
   close(): Promise<void>;
   addresses(): { readonly address: string; readonly port: number }[];
   listening(): boolean;
-  /** Handshakes from now on get this certificate. Throws when key and certificate do not belong together. */
+  /** Uses this certificate for new handshakes. Throws if key and certificate do not match. */
   useTls(tls: TlsSettings): void;
 }
 
-/** Makes a connection of a socket that was let in; `leave` is called when the connection is gone. */
+/** Creates the connection of an admitted socket; `leave` is called when the connection is closed. */
 type Connect = (session: Session, leave: () => void) => Connection;
 
 /** What all connections of a listener share. */
@@ -52,14 +52,12 @@ interface Shared {
   /** The handshake comes before the greeting (RFC 8314 section 3.3). */
   readonly implicitTls: boolean;
   stopping(): boolean;
-  /** Something ended that a stop may be waiting for. */
+  /** Called when a session has ended that a stop may be waiting for. */
   settled(): void;
-  /** We end a session of our own accord. */
-  refused(reply: Reply): void;
   fault(error: unknown): void;
 }
 
-/** `onSocket` gets every socket that comes in, and decides whether it becomes a connection. */
+/** `onSocket` gets every accepted socket, and decides whether it becomes a connection. */
 export function createServers(
   { hostname, listen }: { readonly hostname: string; readonly listen: readonly ListenEntry[] },
   { shared, log }: { readonly shared: Shared; readonly log: Log },
@@ -69,7 +67,7 @@ export function createServers(
 
   async function open({ entry, library }: (typeof servers)[number]): Promise<void> {
     library.on('error', (fault) => {
-      // What keeps it from listening is thrown.
+      // Errors before it listens are thrown by `once`.
       if (library.server.listening) log.error('smtp.fault', { fault });
     });
     await once(library.listen(await toListen(entry)), 'listening');
@@ -92,7 +90,7 @@ export function createServers(
     listening: () => servers.length > 0 && servers.every(({ library }) => library.server.listening),
     useTls(tls) {
       const context = tlsOptions(tls);
-      createSecureContext(context); // throws before the library forgets the old one
+      createSecureContext(context); // throws before the library drops the old one
       for (const { library } of servers) library.updateSecureContext(context);
     },
   });
@@ -102,12 +100,15 @@ function tlsOptions({ cert, key, minVersion, ticketKeys }: TlsSettings) {
   return { cert, key, minVersion, ...(ticketKeys && { ticketKeys: Buffer.from(ticketKeys) }) };
 }
 
-/** Throws when key and certificate do not belong together. */
+/** Throws if key and certificate do not match. */
 export function checkTls(tls: TlsSettings): void {
   createSecureContext(tlsOptions(tls));
 }
 
-/** Threads share an address by the kernel, which deals connections out, and a socket by a descriptor each. */
+/**
+ * Threads share an address by SO_REUSEPORT, where the kernel distributes connections, and a socket by a descriptor
+ * each.
+ */
 async function toListen(entry: ListenEntry): Promise<object> {
   if ('fd' in entry) return entry.shared ? duplicateSocket(entry.fd) : { fd: entry.fd };
   return { host: entry.host, port: entry.port, reusePort: entry.shared === true };
@@ -119,12 +120,12 @@ function placeOf(server: NetServer): { readonly address: string; readonly port: 
   return typeof place === 'string' ? { address: place, port: 0 } : { address: place.address, port: place.port };
 }
 
-/** Deadlines are ours (deadlines.ts), for all sessions at once: the longest that a timer of Node's can be. */
+/** The longest timer that Node allows: deadlines.ts has the timeouts, and checks all sessions at once. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
-/** Bytes of a command line. RFC 5321 section 4.5.3.1.4 asks for 512, SMTPUTF8 and parameters for some more. */
+/** Bytes of a command line. RFC 5321 section 4.5.3.1.4 requires 512; SMTPUTF8 and parameters need some more. */
 const MAX_LINE = 2048;
 
-/** One socket that listens. */
+/** One listening socket. */
 class Server extends SMTPServer {
   readonly #shared: Shared;
   readonly #onSocket: (socket: Socket, connect: Connect) => void;
@@ -136,9 +137,9 @@ class Server extends SMTPServer {
       name,
       logger: false,
       secure: shared.implicitTls,
-      needsUpgrade: shared.implicitTls, // within the session, whose deadlines hold for the handshake
+      needsUpgrade: shared.implicitTls, // within the session, so that its deadlines apply
       socketTimeout: NO_TIMEOUT_MS,
-      // A client may end its side behind its last command and still wait for the answers.
+      // A client may close its side after its last command and still wait for the replies.
       allowHalfOpen: true,
       noDelay: true,
       onSecure(socket, session, done) {
@@ -152,7 +153,7 @@ class Server extends SMTPServer {
     this.#connections = connections;
   }
 
-  /** The library would make a connection of every socket. */
+  /** The library would create a connection for every socket. */
   override connect(socket: Socket): void {
     this.#onSocket(socket, (session, leave) => {
       const connection = new Connection(this, socket, session, this.#shared, leave);
@@ -162,7 +163,7 @@ class Server extends SMTPServer {
   }
 }
 
-/** One connection: moves lines and bytes between the socket and the session. */
+/** One connection: passes lines and bytes between the socket and the session. */
 export class Connection extends SMTPConnection {
   readonly #own: Session;
   readonly #shared: Shared;
@@ -179,25 +180,25 @@ export class Connection extends SMTPConnection {
     this.#shared = shared;
     this.#leave = leave;
     this.#watch(socket);
-    // A broken connection or handshake is the client's affair: it stands in the session's line.
+    // A broken connection or handshake is not a fault of Postern: it is noted in the session's log line.
     this.on('error', () => this.close());
   }
 
-  /** Greets at once, or after the handshake where that comes first. */
+  /** Sends the greeting at once, or after the handshake with implicit TLS. */
   override init(): void {
     this._setListeners(() => this.#say(greeting(this.name)));
   }
 
-  /** Obeys a command line that came by this parser. */
+  /** Runs a command line from this parser. */
   obey(line: Buffer, next: () => void, input: Input): void {
-    // What stood behind STARTTLS in plaintext is nobody's command.
+    // Plaintext after STARTTLS is discarded.
     if (this.#handshaking) return next();
     const answer = this.#own.command(line.toString());
     if (!(answer instanceof Promise)) return this.#answer(answer, next, input);
     answer.then((later) => this.#answer(later, next, input)).catch((error: unknown) => this.#fail(error));
   }
 
-  /** Hands bytes of DATA to the session; `next` gets those behind the message, or nothing while it goes on. */
+  /** Passes bytes of DATA to the session; `next` gets the bytes after the message, or nothing while it continues. */
   take(chunk: Buffer, input: Input, next: (rest?: Buffer) => void): void {
     this.#own
       .data(chunk)
@@ -210,38 +211,37 @@ export class Connection extends SMTPConnection {
   }
 
   /**
-   * Keeps replies back until `release`: one text costs less than a corked socket, which would hand over a list of them.
+   * Holds replies back until `release`: one string costs less than a corked socket, which would write a list of them.
    */
   hold(): void {
     this.#held ??= '';
   }
 
-  /** Sends what was kept back; never more than answers one chunk, and the next chunk waits until it is gone. */
+  /** Sends the held replies: at most those to one chunk, and `#whenWritable` then waits until they are sent. */
   release(): void {
     const held = this.#held;
     this.#held = undefined;
     if (held && this.#socket.writable) this.#socket.write(held, 'latin1');
   }
 
-  /** Bytes came in command mode. */
+  /** Notes bytes received in command mode. */
   received(chunk: Buffer): void {
     this.#own.deadlines.received(chunk, this.#shared.clock.monotonic());
   }
 
-  /** Ends the session from our side. */
+  /** Ends the session with a last reply. */
   finish(reply: Reply): void {
-    this.#shared.refused(reply);
-    this.#own.ending(reply.line.trimEnd());
+    this.#own.finishing(reply);
     this.#say(reply);
     this.close();
   }
 
-  /** Ends the connection for good, once what was said is sent. */
+  /** Closes the socket once all replies are sent. */
   leave(): void {
     this.#socket.destroySoon();
   }
 
-  /** Ends the connection, whatever of it is still to be sent. */
+  /** Closes the socket at once, and discards unsent replies. */
   cut(): void {
     this.#socket.destroy();
   }
@@ -256,7 +256,7 @@ export class Connection extends SMTPConnection {
     return !this.#closing && this.#own.deadlines.inData();
   }
 
-  /** The handshake is done: from here on the connection is this socket. */
+  /** Notes the end of the TLS handshake, and switches to the TLS socket. */
   secured(socket: Socket): void {
     this.#handshaking = false;
     this.#socket = socket;
@@ -265,7 +265,7 @@ export class Connection extends SMTPConnection {
     this.#own.secured(socket instanceof TLSSocket ? socket.getProtocol() : null);
   }
 
-  /** The socket is gone. */
+  /** Called when the socket is closed. */
   closed(): void {
     this.#closing = true;
     this.#own.ended();
@@ -275,15 +275,15 @@ export class Connection extends SMTPConnection {
   override upgrade(next: () => void, then?: () => void): void {
     this.#handshaking = true;
     this.#own.deadlines.handshake(this.#shared.clock.monotonic());
-    // The socket is about to belong to TLS: its 220 has to be gone.
+    // The 220 must be sent before TLS takes over the socket.
     this.release();
-    // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for
-    // ever.
+    // Nothing reads from the TLS socket before the handshake ends: a client that closes its side then would stay
+    // forever.
     this.#socket.allowHalfOpen = false;
     super.upgrade(next, then);
   }
 
-  /** The session is over when we end it, though its socket may linger until the client has read the last reply. */
+  /** Ends the session at once, though its socket may linger until the client has read the last reply. */
   override close(): void {
     if (this.#handshaking) this.#own.ending('TLS handshake failed');
     this.#closing = true;
@@ -294,15 +294,15 @@ export class Connection extends SMTPConnection {
 
   override _createParser(): SMTPStream {
     const parser = new Input(this);
-    // The library refuses a line that is too long by an error of the stream, which ends it.
+    // The library reports a line that is too long as a stream error, which ends the stream.
     parser.on('error', () => this.finish(REFUSALS.lineTooLong));
-    // The client has ended its side, and all that it sent is answered.
+    // The client has closed its side, and all that it sent is answered.
     parser.on('finish', () => this.close());
     return parser;
   }
 
   #answer({ reply, then, delayMs = 0 }: Answer, next: () => void, input: Input): void {
-    // It came too late: the session ended while it waited for another part.
+    // Too late: the session ended while the command waited for another part.
     if (this.#closing) return next();
     if (delayMs > 0) return this.#answerLater({ reply, then }, delayMs, next, input);
     this.#say(reply);
@@ -327,14 +327,14 @@ export class Connection extends SMTPConnection {
     });
   }
 
-  /** During a handshake nothing may be written: it would be plaintext in the middle of it. */
+  /** Writes nothing during a handshake, where plaintext would corrupt it. */
   #say(reply: Reply): void {
     if (this.#handshaking || !this.#socket.writable) return;
     if (this.#held === undefined) this.#socket.write(reply.line, 'latin1');
     else this.#held += reply.line;
   }
 
-  /** A client that does not read its replies is not asked for more commands. */
+  /** Reads no more commands from a client that does not read its replies. */
   #whenWritable(next: () => void): void {
     if (this.#socket.writableNeedDrain && !this.#socket.destroyed) this.#socket.once('drain', next);
     else next();
@@ -350,7 +350,7 @@ export class Connection extends SMTPConnection {
   }
 }
 
-/** The parser of one connection: command lines by the library, DATA by us. */
+/** The parser of one connection: the library parses command lines, Postern parses DATA. */
 class Input extends SMTPStream {
   readonly #connection: Connection;
 
@@ -359,7 +359,7 @@ class Input extends SMTPStream {
     this.#connection = connection;
   }
 
-  /** The bytes of a message come next. */
+  /** The bytes of a message follow. */
   beginData(): void {
     this._dataMode = true;
   }
@@ -378,7 +378,7 @@ class Input extends SMTPStream {
     if (this._dataMode)
       return connection.take(chunk, this, (rest) => (rest ? this._write(rest, 'buffer', next) : next()));
     connection.received(chunk);
-    // Commands that come together are answered together, even if one of them waits for another thread.
+    // Pipelined commands are answered together, even if one of them waits for another thread.
     if (chunk.indexOf(10) < chunk.length - 1) connection.hold();
     super._write(chunk, encoding, (error) => {
       connection.release();
@@ -386,7 +386,7 @@ class Input extends SMTPStream {
     });
   }
 
-  /** An unfinished line at the end of the input is no command: a closed parser leaves it alone. */
+  /** Discards an unfinished line at the end of the input: a closed parser does not run it. */
   override _final(done: () => void): void {
     this.isClosed = true;
     done();

@@ -2,45 +2,45 @@ import { frozen } from '../base/frozen.ts';
 import { isTooSlow } from '../base/shares.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 
-/** The window of the floor for the DATA rate, in seconds. */
+/** The window over which the minimum DATA rate is measured, in seconds. */
 const RATE_WINDOW_S = 30;
 
 interface DeadlineSettings {
   readonly sessionTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** Bytes per second, over any half minute of DATA. 0: no floor. */
+  /** Bytes per second, over any 30 seconds of DATA. 0: no minimum. */
   readonly minDataRate: number;
 }
 
-/** How long a client may take, for one session. `now` is the time of `Clock.monotonic`. */
+/** The timeouts of one session. `now` is the time of `Clock.monotonic`. */
 export interface Deadlines {
   readonly startedAt: number;
-  /** Bytes came in command mode. */
+  /** Notes bytes received in command mode. */
   received(chunk: Buffer, now: number): void;
-  /** A TLS handshake begins; it may take as long as a command line. */
+  /** Notes the start of a TLS handshake, which has the timeout of a command line. */
   handshake(now: number): void;
   secured(): void;
-  /** It is our turn: no deadline runs, or the client would be told 421 for a message that is about to be accepted. */
+  /** Stops the deadlines while Postern works: a client must not get 421 for a message that is about to be accepted. */
   pause(): void;
   resume(now: number): void;
   beginData(): void;
-  /** So many bytes came in DATA. */
+  /** Notes bytes received in DATA. */
   receivedData(bytes: number): void;
   endData(): void;
   inData(): boolean;
-  /** Asked once a second: how the session ends, when a deadline has passed. */
+  /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
   overdue(now: number): Reply | undefined;
 }
 
 export function createDeadlines(settings: DeadlineSettings, startedAt: number): Deadlines {
   const floor = { rate: settings.minDataRate, seconds: RATE_WINDOW_S };
-  /** When the client last sent something, or last got an answer. */
+  /** When the client last sent bytes or got a reply. */
   let quietSince = startedAt;
-  /** When the first byte of an unfinished command line came, or a TLS handshake began. */
+  /** When the first byte of an unfinished command line arrived, or a TLS handshake started. */
   let lineSince: number | undefined;
   let paused = false;
-  /** Bytes of the present DATA, and at each of the last seconds, the newest last; undefined outside DATA. */
+  /** Bytes of the current DATA, and the totals at each of the last seconds, newest last; undefined outside DATA. */
   let data: { bytes: number; readonly seconds: number[] } | undefined;
 
   return frozen({
@@ -78,7 +78,7 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
     inData: () => data !== undefined,
     overdue(now) {
       if (paused) {
-        // While we write to disk the client cannot send: those seconds must not count against its rate.
+        // The client cannot send while Postern writes to disk: these seconds must not count against its rate.
         data?.seconds.splice(0);
         quietSince = now;
         return undefined;

@@ -7,30 +7,30 @@ import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 
 /**
- * What sessions for inbound mail ask of the rest of the daemon. On the main thread the parts answer at once
- * (`createDesk`); on a thread of its own a session asks over a port (threads/asking.ts) and cannot tell the difference.
+ * What sessions for inbound mail need from the rest of the daemon. On the main thread the answers are immediate
+ * (`createDesk`); on other threads the same interface sends requests over a port (threads/asking.ts).
  */
 export interface Desk {
   readonly admission: Admission;
   /** Whether the disk has room for mail. */
   hasRoom(): boolean;
-  /** Where mail for an address goes, or why it is not taken. */
+  /** Routes an address, or refuses it. */
   route(address: Address): RoutedHere | Promise<RoutedHere>;
   readonly acceptance: Acceptance;
 }
 
-/** A match, or a refusal and the account whose mail is refused. */
+/** A match, or a refusal and the account that owns the domain. */
 export type RoutedHere =
   | { readonly refused: Reply; readonly owner: string | undefined }
   | { readonly refused?: undefined; readonly value: Match };
 
-// A mailbox that carries another address inside is the old way to ask for relaying (RFC 5321 section 3.6.1).
+// A mailbox that contains another address is an old form of relay request (RFC 5321 section 3.6.1).
 const RELAY_TRICK = /[@%!]/;
-/** Messages to the postmaster that wait for the operator to say where he reads them: anybody may send such. */
+/** Limit of messages kept for the postmaster until the operator sets a forwarding address: anyone can send them. */
 const MAX_KEPT = 100;
 const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, unknown: REFUSALS.fault } as const;
 
-/** `Desk` where the parts are, which answers at once. */
+/** The `Desk` of the main thread, which answers synchronously. */
 export interface LocalDesk extends Desk {
   readonly admission: Counting;
   route(address: Address): RoutedHere;

@@ -8,22 +8,23 @@ import type { ListenerSettings } from './listener.ts';
 import { readProxyHeader } from './proxy-header.ts';
 import type { Reply } from './replies.ts';
 
-/** A proxy sends its header at once; whoever does not is none. */
+/** Timeout for the PROXY header, which a proxy sends at once. */
 const PROXY_HEADER_MS = 10_000;
-/** How long a client that was turned away may take to read why. */
+/** How long a rejected client may take to read the reply. */
 const FAREWELL_MS = 5_000;
 
-/** Where connections come in: it finds out whose they are, and turns away whom `Admission` does not let in. */
+/** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
 interface Door {
-  /** `welcome` is called when the client is let in, with its address and what to call when its connection is closed. */
+  /**
+   * `welcome` is called for an admitted client, with its address and a function to call when its connection is closed.
+   */
   knock(socket: Socket, welcome: Welcome): void;
-  /** Ends what waits at the door. */
+  /** Destroys sockets that wait for a PROXY header or were rejected. */
   close(): void;
 }
 
 type Welcome = (address: string, leave: () => void) => void;
 
-/** The door of one listener. */
 export function createDoor(
   settings: Pick<ListenerSettings, 'proxyProtocol' | 'commandTimeoutMs'>,
   { admission, clock, log }: { readonly admission: Admission; readonly clock: Clock; readonly log: Log },
@@ -42,7 +43,7 @@ export function createDoor(
     socket.off('error', ignore);
   }
 
-  /** Over a cap a client hears so; a silent drop would look like a broken network. */
+  /** Rejects a client with a reply; a silent drop would look like a broken network. */
   function turnAway(socket: Socket, reply: Reply) {
     hold(socket);
     socket.resume().end(reply.line);
@@ -50,7 +51,7 @@ export function createDoor(
     socket.once('close', cancel);
   }
 
-  /** Waits for an answer about a client, who may leave in the meantime. */
+  /** Waits for the answer of `Admission`; the client may disconnect in the meantime. */
   function whenAnswered<T>(answer: T | Promise<T>, socket: Socket, go: (answer: T) => void) {
     if (!(answer instanceof Promise)) return go(answer);
     socket.on('error', ignore);
@@ -92,7 +93,7 @@ export function createDoor(
   return frozen({
     knock(socket, welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
-      if (address === undefined) return void socket.destroy(); // it is gone already
+      if (address === undefined) return void socket.destroy(); // already disconnected
       const proxy = isProxy(address);
       whenAnswered<Entry>(admission.enter(address, proxy), socket, (entry) => {
         if (entry.refused) turnAway(socket, entry.refused);

@@ -8,10 +8,10 @@ import { REFUSALS } from './replies.ts';
 import type { Side } from './session.ts';
 import { dsnOf, protocolOf } from './session-state.ts';
 
-/** The largest message to the postmaster that waits for the operator: what anybody may leave on our disk. */
+/** Size limit of a message kept for the postmaster: anyone can send one. */
 const MAX_KEPT_BYTES = 1024 * 1024;
 
-/** Mail that comes in for the domains of accounts: from anybody, to routes only. */
+/** Creates the side for inbound mail: from anyone, to recipients with a route only. */
 export function createInboundSide(
   settings: ListenerSettings,
   { desk, log }: { readonly desk: Omit<Desk, 'admission'> } & Pick<ListenerDeps, 'log'>,
@@ -39,7 +39,7 @@ export function createInboundSide(
   });
 }
 
-/** Writes a message to the spool, to be delivered to those that it is routed to. */
+/** Writes a message to the spool, for delivery to its routes. */
 function openSpoolSink(
   { acceptance }: { readonly acceptance: Acceptance },
   arrival: Arrival,

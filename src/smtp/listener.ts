@@ -2,11 +2,13 @@ import type { Socket } from 'node:net';
 import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
+import type { Notes } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { type Admission, createAdmission } from './admission.ts';
 import { type Connection, createServers } from './connection.ts';
@@ -19,26 +21,23 @@ import { createSession, type Side } from './session.ts';
 import { createSessionMeters, type Meters } from './session-log.ts';
 import { createThreadedListener } from './threads/threads.ts';
 
-/** The SMTP side of the daemon. */
+/** An SMTP listener: inbound mail or submission. */
 export interface Listener extends Service {
-  /** Finishes what is in DATA for at most `graceMs` (10 s), says 421 4.3.0 to everybody else, and closes. */
+  /** Finishes messages in DATA for at most `graceMs` (10 s), sends 421 4.3.0 to all other sessions, and closes. */
   stop(graceMs?: number): Promise<void>;
   addresses(): Place[];
-  /** New sessions get this certificate. Throws when key and certificate do not fit; the old ones stay. */
+  /** Uses this certificate for new sessions. Throws if key and certificate do not match; the old ones stay. */
   reload(tls: TlsSettings | undefined): Promise<void>;
   healthy(): boolean;
 }
 
-/** Where a listener listens. */
+/** An address and port that a listener listens on. */
 export interface Place {
   readonly address: string;
   readonly port: number;
 }
 
-/**
- * Where to listen: an address and a port, or a socket that somebody opened for us (systemd). `shared`: other threads
- * listen there too.
- */
+/** Where to listen: an address and port, or an open socket from systemd. `shared`: other threads listen there too. */
 export type ListenEntry = { readonly shared?: boolean } & (
   | { readonly host: string; readonly port: number }
   | { readonly fd: number }
@@ -49,11 +48,11 @@ export interface TlsSettings {
   readonly cert: string;
   readonly key: string;
   readonly minVersion: SecureVersion;
-  /** 48 bytes that session tickets are sealed with: a client resumes its session on whichever thread it comes back to. */
+  /** 48 bytes, the keys of session tickets: a client can resume its TLS session on any thread. */
   readonly ticketKeys?: Uint8Array;
 }
 
-/** What config/default.yaml says under `smtp`, and our name. Times are milliseconds. */
+/** The `smtp` settings of config/default.yaml, and the hostname. Times are in milliseconds. */
 export interface ListenerSettings {
   readonly hostname: string;
   readonly listen: readonly ListenEntry[];
@@ -65,17 +64,17 @@ export interface ListenerSettings {
   readonly sessionTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** Bytes per second, over any half minute of DATA. 0: no floor. */
+  /** Bytes per second, over any 30 seconds of DATA. 0: no minimum. */
   readonly minDataRate: number;
   readonly slowAfterRefusals: number;
   readonly endAfterRefusals: number;
   readonly maxReceived: number;
   readonly bareNewline: BareNewline;
-  /** Mail to the postmaster has nowhere to go, and waits for the operator. */
+  /** Mail to the postmaster has no destination and is kept for the operator. */
   readonly keepsPostmaster: boolean;
   readonly maxBacklogPerAccount: number;
   readonly maxLoopLagMs: number;
-  /** Addresses and networks of proxies that must begin with a PROXY header. */
+  /** Addresses and networks of proxies, whose connections must begin with a PROXY header. */
   readonly proxyProtocol: readonly string[];
   /** TLS from the first byte instead of STARTTLS. */
   readonly implicitTls?: boolean;
@@ -83,31 +82,34 @@ export interface ListenerSettings {
   readonly tls?: TlsSettings | undefined;
 }
 
-/** What SMTP needs of the parts below it. */
+/** The parts that SMTP depends on. */
 export interface ListenerDeps {
   readonly routing: Pick<Routing, 'lookup' | 'ownerOf'>;
-  /** The return domain; where there is none, it is a domain like any other. */
+  /** Return addresses; if undefined, the return domain is a domain like any other. */
   readonly returnAddresses: ReturnAddresses | undefined;
   readonly postmaster: Postmaster;
   readonly acceptance: Acceptance;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly threads: SessionThreads;
   readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
+  /** The history. */
+  readonly notes: Notes;
   readonly metrics: Metrics;
 }
 
-/** What sessions need beside their side. */
-interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'log'> {
+/** The parts that sessions depend on besides their side. */
+interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'notes'> {
   readonly admission: Admission;
   readonly meters: Meters;
 }
 
-/** Threads for sessions. */
+/** The threads that run sessions. */
 export interface SessionThreads {
-  /** 0: the sessions are on the main thread. */
+  /** 0: sessions run on the main thread. */
   readonly count: number;
-  /** The program, which calls `serveSessions`, and what it is started with. */
+  /** The script of a thread, which calls `serveSessions`, and its start data. */
   readonly script: URL;
   readonly own: unknown;
 }
@@ -116,26 +118,27 @@ const SWEEP_MS = 1000;
 export const GRACE_MS = 10_000;
 export const FAREWELL_MS = 1000;
 
-/** Listens for mail that comes in: on threads of its own, or on this one. */
+/** Creates the listener for inbound mail, with its sessions on threads or on this one. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
-  const { clock, log, metrics } = deps;
+  const { clock, log, notes, metrics } = deps;
   const meters = createSessionMeters('smtp', metrics);
-  const admission = createAdmission(settings, { clock, log, meters });
+  const admission = createAdmission(settings, { listener: 'smtp', clock, log, notes, meters });
   const desk = createDesk(settings, { ...deps, admission });
   const shared = { ...deps, admission, meters, desk };
   if (deps.threads.count > 0) return withLog(createThreadedListener(settings, shared), log);
   return withLog(createSessions(createInboundSide(settings, shared), settings, shared), log);
 }
 
-/** Listens for what the side is there for, on this thread. */
+/** Creates a listener for a side, with its sessions on this thread. */
 export function createListenerFor(
   side: Side,
   settings: ListenerSettings,
-  { clock, log, metrics }: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
+  deps: Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'notes' | 'metrics'>,
 ): Listener {
-  const meters = createSessionMeters(settings.implicitTls ? 'submissions' : side.name, metrics);
-  const admission = createAdmission(settings, { clock, log, meters });
-  return withLog(createSessions(side, settings, { admission, clock, log, meters }), log);
+  const listener = settings.implicitTls ? 'submissions' : side.name;
+  const meters = createSessionMeters(listener, deps.metrics);
+  const admission = createAdmission(settings, { ...deps, listener, meters });
+  return withLog(createSessions(side, settings, { ...deps, admission, meters }), deps.log);
 }
 
 function withLog(listener: Listener, log: Log): Listener {
@@ -152,11 +155,11 @@ function withLog(listener: Listener, log: Log): Listener {
   });
 }
 
-/** Listens with the sessions on this thread. */
+/** Creates a listener with its sessions on this thread, given their admission and metrics. */
 export function createSessions(
   side: Side,
   settings: ListenerSettings,
-  { admission, meters, clock, log }: SessionDeps,
+  { admission, meters, clock, ids, log, notes }: SessionDeps,
 ): Listener {
   const implicitTls = settings.implicitTls ?? false;
   const open = new Set<Connection>();
@@ -170,7 +173,6 @@ export function createSessions(
     implicitTls,
     stopping: () => stopping,
     settled: () => wake(),
-    refused: meters.refused,
     fault: (fault: unknown) => log.error('smtp.fault', { fault }),
   };
   const door = createDoor(settings, { admission, clock, log });
@@ -181,7 +183,7 @@ export function createSessions(
         leave();
         return turnAway(socket);
       }
-      const session = createSession(settings, { side, clock, log, meters }, { address, offersTls: tls });
+      const session = createSession(settings, { side, clock, ids, log, notes, meters }, { address, offersTls: tls });
       const connection = connect(session, () => {
         leave();
         open.delete(connection);
@@ -217,7 +219,7 @@ export function createSessions(
     }
   }
 
-  /** The library hands a socket over a turn of the loop after it was accepted; a stop may have begun in between. */
+  /** The library passes a socket on one turn of the event loop after accepting it; a stop may have begun in between. */
   function turnAway(socket: Socket) {
     socket.on('error', ignore);
     meters.refused(REFUSALS.shutdown);
@@ -226,7 +228,7 @@ export function createSessions(
   }
 
   function useTls(next: TlsSettings | undefined) {
-    // Before anything is changed, because it throws.
+    // First, because it may throw.
     if (next) servers.useTls(next);
     tls = next !== undefined;
     meters.certificate(next?.cert);

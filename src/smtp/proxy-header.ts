@@ -3,8 +3,8 @@ import type { Clock } from '../base/clock.ts';
 import { normalizeAddress } from '../base/networks.ts';
 
 /**
- * What a PROXY header says (haproxy's proxy-protocol.txt, versions 1 and 2). client: whose connection it is · local:
- * the proxy's own, a health check · more: not all of it came yet · bad: no such header, or one that makes no sense.
+ * A parsed PROXY header (haproxy's proxy-protocol.txt, versions 1 and 2). client: the address of the client · local:
+ * the proxy's own connection, such as a health check · more: incomplete · bad: missing or invalid.
  */
 type ProxyHeader =
   | { readonly kind: 'client'; readonly address: string; readonly length: number }
@@ -12,8 +12,8 @@ type ProxyHeader =
   | { readonly kind: 'more' | 'bad' };
 
 /**
- * Reads the header off a socket and leaves everything behind it unread. Answers `bad` at the deadline or when the
- * socket ends first.
+ * Reads the header from a socket, and leaves the bytes after it unread. Returns `bad` at the deadline or if the socket
+ * ends first.
  */
 export function readProxyHeader(socket: Socket, deadlineMs: number, clock: Clock): Promise<ProxyHeader> {
   return new Promise((resolve) => {
@@ -44,10 +44,10 @@ const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const V1 = Buffer.from('PROXY ', 'latin1');
 // The longest line of version 1, CRLF included.
 const MAX_V1 = 107;
-// Version 2 may carry 64 KiB of extensions; no proxy needs a fraction of it.
+// Version 2 allows 64 KiB of extensions; proxies use far less.
 const MAX_V2 = 4096;
 
-/** Reads the header at the start of `bytes`. */
+/** Parses the header at the start of `bytes`. */
 export function parseProxyHeader(bytes: Buffer): ProxyHeader {
   const signed = Math.min(bytes.length, SIGNATURE.length);
   if (bytes.subarray(0, signed).equals(SIGNATURE.subarray(0, signed)))

@@ -4,35 +4,35 @@ import type { Log } from '../base/log.ts';
 import { giveBack } from '../base/room.ts';
 import { queued, REFUSALS, type Reply } from './replies.ts';
 
-/** How a message ended: with a reply, and with its id and size when it is ours now. */
+/** The result of a message: its reply and size, and its id if it was accepted. */
 export interface Received {
   readonly reply: Reply;
   readonly messageId?: string;
   readonly size: number;
 }
 
-/** What a chunk brought: nothing yet, or the end and the bytes behind it. */
+/** The result of a chunk: empty while more is expected, else the result of the message and the bytes after it. */
 type Progress = { readonly ended?: undefined } | { readonly ended: Received; readonly rest: Buffer };
 
-/** One message between 354 and its reply. */
+/** The reception of one message, from 354 to its final reply. */
 export interface Reception {
-  /** Takes the next bytes as they came from the client; wait for the answer before the next. Never throws. */
+  /** Takes the next bytes from the client; await the result before the next. Never throws. */
   take(chunk: Buffer): Promise<Progress>;
-  /** The client went away. */
+  /** Called when the client disconnects. */
   abort(): Promise<void>;
 }
 
-/** Where the bytes of one message go: the spool, or memory until it is submitted. */
+/** The destination of a message's bytes: the spool, or memory until it is submitted. */
 export interface MessageSink {
   readonly messageId: string;
   /**
-   * Nothing to wait for, or a wait; answers a refusal when no more can be held: the rest of the message is then read
-   * and dropped.
+   * Returns undefined or a promise to await. It resolves with a refusal if no more fits: the rest of the message is
+   * then read and discarded.
    */
   write(bytes: Buffer): Promise<Reply | undefined> | undefined;
-  /** Takes responsibility, and only then answers the id that the client is told. */
+  /** Takes responsibility for the message, and only then returns the id for the reply. */
   finish(): Promise<{ readonly id: string } | { readonly id?: undefined; readonly refused: Reply }>;
-  /** Forgets what was written; may be called again, and after `finish`. */
+  /** Discards what was written; may be called again, and after `finish`. */
   abort(): Promise<void>;
 }
 
@@ -40,8 +40,8 @@ const MORE: Progress = {};
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /**
- * Brings a message from the client to where it is kept. Whatever goes wrong, the bytes are still read to their end,
- * because the client hears nothing before that; they just go nowhere.
+ * Receives a message into a sink. After an error the bytes are still read to their end and discarded, because the
+ * client expects no reply before that.
  */
 export function openReception(
   settings: { readonly maxMessageBytes: number; readonly maxReceived: number; readonly bareNewline: BareNewline },
@@ -61,7 +61,7 @@ export function openReception(
     return refused;
   }
 
-  /** Answers nothing when there is nothing to wait for, as with all but large messages. */
+  /** Returns undefined if there is nothing to wait for, as for all but large messages. */
   function keep(pieces: readonly Buffer[]): Promise<unknown> | undefined {
     for (const piece of pieces) size += piece.length;
     if (refused) return void pieces.forEach(giveBack);
@@ -95,7 +95,7 @@ export function openReception(
         await sink.abort();
         return { ended: { reply: REFUSALS.bareLineEnding, size }, rest: NOTHING };
       }
-      // A copy: with the message the memory of its chunks may be given away to another thread.
+      // A copy: the memory of the chunks may be transferred to another thread with the message.
       const behind = rest.length === 0 ? NOTHING : Buffer.from(rest);
       const kept = keep(pieces);
       if (kept) await kept;
@@ -106,25 +106,25 @@ export function openReception(
   });
 }
 
-/** What a chunk of DATA was: content without its dot-stuffing, and how it goes on. */
+/** The result of scanning a chunk of DATA: content without dot-stuffing, and the state after it. */
 interface Scanned {
   readonly pieces: readonly Buffer[];
   /**
-   * more: no end yet · end: CRLF.CRLF came · bare: a NUL came, or a bare CR or LF that is not taken; nothing behind it
-   * may be believed.
+   * more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a bare CR or LF that is not accepted; nothing after
+   * it can be trusted.
    */
   readonly state: 'more' | 'end' | 'bare';
-  /** What came behind the end. */
+  /** The bytes after the end. */
   readonly rest: Buffer;
 }
 
-/** Reads the bytes between 354 and CRLF.CRLF, in whatever chunks they come. */
+/** Scans the bytes between 354 and CRLF.CRLF, in chunks of any size. */
 interface DataScanner {
   scan(chunk: Buffer): Scanned;
 }
 
 /**
- * What becomes of a CR or LF that is not part of a CRLF: the message is refused, or it ends a line and is kept as CRLF.
+ * How to handle a CR or LF that is not part of a CRLF: reject the message, or treat it as a line end and store CRLF.
  */
 export type BareNewline = 'reject' | 'normalize';
 
@@ -132,35 +132,35 @@ const NUL = 0;
 const LF = 10;
 const CR = 13;
 const DOT = 46;
-// Slices of the slab that Node keeps for short texts: whoever frees the memory of a chunk behind him leaves that alone.
+// Slices of the slab that Node uses for short strings, which `giveBack` does not free.
 const ONE_CR: Buffer = Buffer.from('\r');
 const ONE_LF: Buffer = Buffer.from('\n');
 const CRLF: Buffer = Buffer.from('\r\n');
 
-/** What a socket reads at once, at most. */
+/** The most bytes that a socket reads at once. */
 const ROOM = 64 * 1024;
-/** Of a shorter chunk less would be won than lost. */
+/** For shorter chunks the copy costs more than it saves. */
 const WORTH = 256;
 const passes = createBytePasses(ROOM + SLACK);
 
-/** Lays a chunk down for `passes.contentLength`; answers how much of it. */
+/** Copies a chunk to where `passes.contentLength` reads it; returns the number of bytes copied. */
 function layDown(chunk: Buffer): number {
   if (chunk.length < WORTH) return 0;
   return chunk.copy(passes.memory, 0, 0, ROOM);
 }
 
 /**
- * Only CRLF.CRLF ends a message: whoever reads "LF.LF" as an end sees two messages where the sender's server saw one
- * (SMTP smuggling). That holds too where bare line ends are taken: they end lines of the content, and a dot behind one
- * is content, or the stuffing of a client that knows no other line ends. One pass over the bytes; a chunk that holds no
- * dot at the start of a line and no bare line end comes out as it went in, uncopied.
+ * Only CRLF.CRLF ends a message: a server that takes "LF.LF" as the end sees two messages where the sender's server saw
+ * one (SMTP smuggling). This holds even if bare line ends are accepted: they end lines of the content, and a dot after
+ * one is content, or the dot-stuffing of a client that sends no other line ends. One pass over the bytes; a chunk
+ * without a dot at the start of a line or a bare line end is returned uncopied.
  */
 export function createDataScanner(bareNewline: BareNewline): DataScanner {
   const refuses = bareNewline === 'reject';
-  // Where the last chunk ended: within a line, behind its CR, at the start of one, behind a dot there, or behind dot
+  // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot there, or after dot
   // and CR.
   let at: 'line' | 'cr' | 'start' | 'dot' | 'dotcr' = 'start';
-  // Whether the present line began behind CRLF. No other can be the end.
+  // Whether the current line began after a CRLF. No other line can be the end.
   let proper = true;
 
   function scan(chunk: Buffer): Scanned {
@@ -172,7 +172,7 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
     const keep = (end: number) => {
       if (end > from) pieces.push(chunk.subarray(from, end));
     };
-    /** Keeps what was read, and then these bytes, which were not sent so. */
+    /** Keeps the bytes read so far, then adds bytes that were not sent. */
     const insert = (bytes: Buffer) => {
       keep(i);
       pieces.push(bytes);
@@ -185,7 +185,7 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
     const done = (state: Scanned['state'], rest = NOTHING): Scanned => ({ pieces, state, rest });
     while (i < length) {
       if (at === 'line') {
-        // Nearly everything is passed over here. Of what is left everything above CR is content, whatever it is.
+        // Skips nearly all bytes. Of the remaining ones, all above CR are content.
         if (i < laid) i += passes.contentLength(i, laid - i);
         while (i < length && (chunk[i] ?? 0) > CR) i++;
         if (i === length) break;
@@ -215,7 +215,7 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
           at = 'dot';
         } else at = 'line';
       } else if (at === 'dot') {
-        // Only the first dot of a line is taken away (RFC 5321 section 4.5.2), whatever comes behind it.
+        // Only the first dot of a line is removed (RFC 5321 section 4.5.2), whatever follows it.
         if (byte === CR) {
           from = ++i;
           at = 'dotcr';
@@ -235,20 +235,18 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
   return frozen({ scan });
 }
 
-// A header section beyond this is refused an examination: 50 Received lines need a tenth of it.
+// A header section is not examined beyond this size: 50 Received fields need a tenth of it.
 const MAX_EXAMINED = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
-/**
- * Counts the Received lines of a message while it arrives, to find one that goes in a circle (RFC 5321 section 6.3).
- */
+/** Counts the Received fields of a message as it arrives, to detect mail loops (RFC 5321 section 6.3). */
 interface ReceivedCount {
   see(bytes: Buffer): void;
   count(): number;
 }
 
 function createReceivedCount(): ReceivedCount {
-  // With an empty line before it every header line begins behind a line end, the first one too.
+  // Starts with CRLF, so that every field, even the first, follows a line end.
   let header = '\r\n';
   let complete = false;
   return frozen({
@@ -256,7 +254,7 @@ function createReceivedCount(): ReceivedCount {
       if (complete) return;
       const already = Math.max(0, header.length - END_OF_HEADER.length);
       const end = bytes.indexOf(END_OF_HEADER);
-      // Up to the first empty line of this chunk is enough; one that lies across two chunks is found below.
+      // The first empty line of this chunk is far enough; one split across two chunks is found below.
       header += bytes.toString('latin1', 0, end < 0 ? bytes.length : end + END_OF_HEADER.length);
       complete = header.indexOf(END_OF_HEADER, already) >= 0 || header.length > MAX_EXAMINED;
     },

@@ -5,7 +5,7 @@ export interface Reply {
   readonly code: number;
   /** RFC 3463; empty where RFC 2034 section 3 forbids one (greeting, HELO, EHLO, 354). */
   readonly enhanced: string;
-  /** The line itself, with its CRLF. */
+  /** The line with its CRLF. */
   readonly line: string;
 }
 
@@ -14,11 +14,11 @@ function reply(code: number, enhanced: string, text: string): Reply {
 }
 
 /**
- * Every "no" that we choose. A text never says why in words of ours that change with the error: what a fault was stands
- * in the log, and one text for all unknown mailboxes leaves nothing to harvest.
+ * All refusals with a fixed text. The text does not depend on the error: the details of a fault go to the log, and one
+ * text for all unknown mailboxes gives harvesters nothing.
  */
 export const REFUSALS = frozen({
-  // 421: we end the session
+  // 421: Postern ends the session
   tooManySessions: reply(421, '4.3.2', 'Too many connections, try again later'),
   busy: reply(421, '4.3.2', 'Server is busy, try again later'),
   tooManyFromAddress: reply(421, '4.7.0', 'Too many connections from your address'),
@@ -33,7 +33,7 @@ export const REFUSALS = frozen({
   dataTooSlow: reply(421, '4.4.2', 'Data transfer is too slow'),
   shutdown: reply(421, '4.3.0', 'Service shutting down, try again later'),
   tooManyFailedLogins: reply(421, '4.7.0', 'Too many failed logins'),
-  // 45x: the client tries again
+  // 45x: the client retries
   cannotLogIn: reply(454, '4.7.0', 'Temporary authentication failure, try again later'),
   accountBacklog: reply(452, '4.3.1', 'Account queue is full, try again later'),
   accountFull: reply(452, '4.2.2', 'Account storage limit reached, try again later'),
@@ -41,7 +41,7 @@ export const REFUSALS = frozen({
   full: reply(452, '4.3.1', 'Insufficient system storage, try again later'),
   backlog: reply(452, '4.2.2', 'Mailbox queue is full, try again later'),
   tooManyRecipients: reply(452, '4.5.3', 'Too many recipients'),
-  // 5xx: for good
+  // 5xx: permanent
   lineTooLong: reply(500, '5.5.2', 'Line too long'),
   unknownCommand: reply(500, '5.5.2', 'Command not recognized'),
   badArgument: reply(501, '5.5.4', 'Syntax error in parameters or arguments'),
@@ -82,15 +82,20 @@ export type RefusalName = keyof typeof REFUSALS;
 
 const NAMES = new Map<Reply, string>(Object.entries(REFUSALS).map(([name, refusal]) => [refusal, name]));
 
-/** How a refusal travels between threads; undefined for one that was made when it was said. */
+/** Returns the name by which a refusal is sent between threads; undefined for one made for a single message. */
 export function nameOfRefusal(refusal: Reply): RefusalName | undefined {
   const name = NAMES.get(refusal);
   return name !== undefined && isRefusalName(name) ? name : undefined;
 }
 
+/** The reason for a refusal, as metrics and the history name it. */
+export function reasonOf(refusal: Reply): string {
+  return NAMES.get(refusal) ?? (refusal.code === 554 ? 'faultyTemplate' : 'unknownThing');
+}
+
 const isRefusalName = (name: string): name is RefusalName => Object.hasOwn(REFUSALS, name);
 
-/** The rest: what we say when all is well. */
+/** The positive replies. */
 export const REPLIES = frozen({
   ok: reply(250, '2.0.0', 'OK'),
   senderOk: reply(250, '2.1.0', 'Sender OK'),
@@ -98,7 +103,7 @@ export const REPLIES = frozen({
   bye: reply(221, '2.0.0', 'Bye'),
   startTls: reply(220, '2.0.0', 'Ready to start TLS'),
   help: reply(214, '2.0.0', 'Commands: EHLO HELO STARTTLS MAIL RCPT DATA RSET NOOP VRFY QUIT (RFC 5321)'),
-  // RFC 5321 section 3.5.3: what a server says that does not tell.
+  // RFC 5321 section 3.5.3: the reply of a server that does not verify.
   cannotVerify: reply(252, '2.5.0', 'Cannot VRFY user, send some mail and see'),
   loggedIn: reply(235, '2.7.0', 'Authentication successful'),
   // RFC 4954 section 4: a challenge is base64; PLAIN has an empty one.
@@ -108,26 +113,26 @@ export const REPLIES = frozen({
   sendData: reply(354, '', 'End data with <CR><LF>.<CR><LF>'),
 });
 
-/** The 550 for a thing that the message names and the account does not have; the words are those of the API. */
+/** The 550 for an object that the message names and the account does not have; `words` are those of the API. */
 export const unknownThing = (words: string, name: string): Reply =>
   reply(550, '5.7.1', `${words} ${name.replace(/[^ -~]/g, '?').slice(0, 100)}`);
 
-/** A template that cannot be merged; what is wrong is said for whoever wrote it. */
+/** The 554 for a template that cannot be merged, with the error for its author. */
 export const faultyTemplate = (fault: string): Reply =>
   reply(554, '5.6.0', `Template error: ${fault.replace(/[^ -~]/g, '?').slice(0, 200)}`);
 
 /** The 220 that opens a session. */
 export const greeting = (hostname: string): Reply => reply(220, '', `${hostname} ESMTP Postern`);
 
-/** The answer to HELO. */
+/** The reply to HELO. */
 export const helloPlain = (hostname: string): Reply => reply(250, '', hostname);
 
-/** The answer to EHLO, a line for each extension. */
+/** The reply to EHLO, with a line for each extension. */
 export function hello(hostname: string, extensions: readonly string[]): Reply {
   const words = [hostname, ...extensions];
   const lines = words.map((word, i) => `250${i === words.length - 1 ? ' ' : '-'}${word}\r\n`);
   return { code: 250, enhanced: '', line: lines.join('') };
 }
 
-/** The 250 that says: this message is ours now. */
+/** The 250 for an accepted message. */
 export const queued = (messageId: string): Reply => reply(250, '2.0.0', `OK: queued as ${messageId}`);

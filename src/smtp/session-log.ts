@@ -1,54 +1,89 @@
 import { X509Certificate } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { REFUSALS, type Reply } from './replies.ts';
+import type { Notes } from '../journal/types.ts';
+import { REFUSALS, type Reply, reasonOf } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
-/** What is logged and counted of one session. */
+/** The log lines, the metrics and the history of one session. */
 interface SessionLog {
   /**
-   * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
-   * line.
+   * Counts a refusal and logs it, at level debug after the first few. `command` is the refused command as sent;
+   * `parties` are fields of the log line.
    */
   refused(reply: Reply, command: string, parties: Parties): void;
+  /** Counts a reply by which Postern ends the session; `stage` is DATA, or COMMAND outside of it. */
+  finished(reply: Reply, stage: string): void;
   accepted(messageId: string, recipients: number, size: number): void;
-  /** Writes the one line about the whole session. */
+  /** Writes the log line that summarizes the session. */
   end(reason: string, durationMs: number): void;
 }
 
-/** Whose mail was refused, as far as the session has said: an operator looks for these. */
+/** The envelope of refused mail, as far as it is known; operators search the log by it. */
 export interface Parties {
   /** The reverse-path; empty for the null sender. */
   readonly mail_from: string | undefined;
-  /** The recipient that was refused, or all of them when the message was. */
+  /** The refused recipient, or all recipients if the message was refused. */
   readonly recipient: string | undefined;
-  /** Id of the account that the mail was for, or that handed it over. */
+  /** Id of the account that the mail was for, or that submitted it. */
   readonly account: string | undefined;
 }
 
-/** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
+/** Refusals per session that are logged at level info; an address harvester must not fill the disk. */
 const MAX_LOGGED = 5;
 /**
- * Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few
- * of them.
+ * Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few of them.
  */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
-/** The log of a session that opens now. */
+/** What the log of a session depends on. */
+export interface SessionLogDeps {
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+  readonly notes: Notes;
+  readonly meters: Meters;
+}
+
+/** Counts a new session, and creates its log. */
 export function createSessionLog(
-  address: string,
+  { address, listener }: { readonly address: string; readonly listener: string },
   state: SessionState,
-  { log, meters }: { readonly log: Log; readonly meters: Meters },
+  { clock, ids, log, notes, meters }: SessionLogDeps,
 ): SessionLog {
+  const id = ids.message();
+  const at = clock.now();
   let recipientsTaken = 0;
   let refusals = 0;
   meters.opened();
+
+  function note(reply: Reply, stage: string, parties: Partial<Parties>): void {
+    const { helo, tls } = state;
+    notes.note({
+      what: 'refused',
+      at: clock.now(),
+      session: id,
+      listener,
+      stage,
+      reply: reply.line.trimEnd(),
+      reason: reasonOf(reply),
+      client: address,
+      helo,
+      tls,
+      sender: parties.mail_from ?? null,
+      recipient: parties.recipient ?? null,
+      account: parties.account ?? null,
+    });
+  }
+
   return frozen({
     refused(reply, command, parties) {
       refusals++;
       meters.refused(reply);
-      // fail2ban's filter reads wrong keys up to the reply; they have no parties.
+      // The fail2ban filter matches lines about wrong keys up to the reply; they have no parties.
       const fields = {
         client: address,
         helo: state.helo,
@@ -58,9 +93,15 @@ export function createSessionLog(
       };
       if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
+      note(reply, loggable(command).split(' ', 1)[0]?.toUpperCase() ?? '', parties);
+    },
+    finished(reply, stage) {
+      meters.refused(reply);
+      if (reply !== REFUSALS.shutdown) note(reply, stage, {});
     },
     accepted(messageId, recipients, size) {
       recipientsTaken += recipients;
+      notes.note({ what: 'arrived', messageId, session: id });
       log.info('message.accepted', { message: messageId, recipients, size, client: address });
     },
     end(reason, durationMs) {
@@ -76,13 +117,28 @@ export function createSessionLog(
         reason,
         duration_ms: Math.round(durationMs),
       });
+      const recipients = recipientsTaken;
+      notes.note({
+        what: 'session',
+        id,
+        at,
+        listener,
+        client: address,
+        helo,
+        tls,
+        messages,
+        recipients,
+        refusals,
+        reason,
+        durationMs,
+      });
     },
   });
 }
 
 /**
- * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as
- * commands, and AUTH carries a password.
+ * Returns MAIL and RCPT in full, other commands as their verb: a client that ignores the reply to DATA sends its
+ * message as commands, and AUTH carries a password.
  */
 function loggable(command: string): string {
   if (/^(?:MAIL|RCPT) /i.test(command)) return command;
@@ -92,19 +148,19 @@ function loggable(command: string): string {
   );
 }
 
-/** What is counted of all sessions of a listener. */
+/** The metrics of all sessions of a listener. */
 export interface Meters {
   opened(): void;
   closed(): void;
   secured(version: string | null): void;
   refused(reply: Reply): void;
-  /** The certificate in use from now on, PEM; undefined: none. */
+  /** Sets the certificate in use, PEM; undefined: none. */
   certificate(pem: string | undefined): void;
 }
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
 
-/** Counts for a listener; `listener` is the value of its label. */
+/** Creates the metrics of a listener; `listener` is the value of the label. */
 export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
   const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
   const byVersion = new Map<string, Counter>(
@@ -121,8 +177,8 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
   metrics.gauge('postern_tls_certificate_not_after_timestamp_seconds', () =>
     notAfter === undefined ? [] : [[{ listener }, notAfter]],
   );
-  // The one refusal that is made when it is said, because it names something.
-  let unknownThing: Counter | undefined;
+  // Replies made for one message have no counter until the first of them.
+  const made = new Map<string, Counter>();
   return frozen({
     opened() {
       active++;
@@ -135,7 +191,10 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
       (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
     },
     refused(reply) {
-      (byReply.get(reply) ?? (unknownThing ??= count('unknownThing', reply))).add();
+      const reason = reasonOf(reply);
+      const counter = byReply.get(reply) ?? made.get(reason) ?? count(reason, reply);
+      if (!byReply.has(reply)) made.set(reason, counter);
+      counter.add();
     },
     certificate(pem) {
       notAfter = pem === undefined ? undefined : expiryOf(pem);
@@ -147,7 +206,7 @@ function expiryOf(pem: string): number {
   return new X509Certificate(pem).validToDate.getTime() / 1000;
 }
 
-/** `noMailbox` as Prometheus writes names. */
+/** Converts `noMailbox` to `no_mailbox`, as Prometheus names are written. */
 function toWords(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -3,65 +3,63 @@ import type { Match } from '../inbound/types.ts';
 import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
 import type { MailCommand } from './command-line.ts';
 
-/** Commands that bring no message forward (NOOP, RSET, MAIL, EHLO, …) between two messages. Postfix ends at 100 too. */
+/** Limit of commands without progress (NOOP, RSET, MAIL, EHLO, …) between two messages. Postfix has the same limit. */
 const MAX_IDLE_COMMANDS = 100;
-/** Unknown commands in a session. */
+/** The session ends at this many unknown commands. */
 const MAX_UNKNOWN_COMMANDS = 10;
 
-/** Somebody that the transaction is for. */
 interface Recipient {
   /** The address as the client gave it. */
   readonly recipient: string;
-  /** Null for mail that goes out. */
+  /** Null for outgoing mail. */
   readonly match: Match | null;
   readonly dsn: RecipientDsn | undefined;
 }
 
-/** MAIL FROM to final dot or RSET. */
+/** A mail transaction, from MAIL to the final dot or RSET. */
 export interface Transaction extends MailCommand {
-  /** By mailbox and domain, letters in lower case: a recipient named twice is one. */
+  /** By lower-case address, so that a recipient named twice counts once. */
   readonly recipients: ReadonlyMap<string, Recipient>;
 }
 
-/** The account that mail is handed over for, and the `id` of the key that showed it. */
+/** The account that a client logged in to, and the `id` of its API key. */
 export interface Login {
   readonly account: string;
   readonly key: string;
 }
 
-/** What is known of a session so far. Everybody may read it; only its own functions change it. */
+/** The state of a session. Any part may read it; only its own functions change it. */
 export interface SessionState {
   readonly helo: string | null;
-  /** EHLO and not HELO. */
+  /** The client sent EHLO, not HELO. */
   readonly extended: boolean;
-  /** The TLS version, null while nothing is encrypted. */
+  /** The TLS version; null without TLS. */
   readonly tls: string | null;
-  /** Who logged in, where that is asked for. */
+  /** Undefined until the client logs in, and on listeners without login. */
   readonly login: Login | undefined;
   readonly transaction: Transaction | undefined;
   readonly badRecipients: number;
   readonly messages: number;
-  /** HELO or EHLO; it ends the transaction. */
+  /** Notes HELO or EHLO, which ends the transaction. */
   greet(name: string, extended: boolean): void;
-  /** The TLS handshake is done: everything said before it is forgotten (RFC 3207 section 4.2). */
+  /** Notes the end of the TLS handshake, and discards what the client said before it (RFC 3207 section 4.2). */
   secure(version: string | null): void;
-  /** Undefined: the login does not hold any more. */
+  /** Undefined: the login is no longer valid. */
   logIn(login: Login | undefined): void;
   begin(command: MailCommand): void;
-  /** Adds a recipient to the transaction. */
   addRecipient(key: string, recipient: Recipient): void;
   refuseRecipient(): void;
-  /** The transaction is over without a message. */
+  /** Ends the transaction without a message. */
   reset(): void;
-  /** The message of the transaction is ours. */
+  /** Ends the transaction with an accepted message. */
   accept(): void;
-  /** Counts a command that brings no message forward; true when there were too many. */
+  /** Counts a command without progress; true if there were too many. */
   countIdle(): boolean;
-  /** Counts an unknown command; true when there were too many. */
+  /** Counts an unknown command; true if there were too many. */
   countUnknown(): boolean;
 }
 
-/** The state of a session in which nothing was said. */
+/** Creates the state of a new session. */
 export function createSessionState(): SessionState {
   let helo: string | null = null;
   let extended = false;
@@ -101,7 +99,7 @@ export function createSessionState(): SessionState {
       transaction = undefined;
     },
     secure(version) {
-      // What counts against the client stays: encryption is no way to begin anew.
+      // The counters stay: STARTTLS must not reset them.
       helo = null;
       extended = false;
       transaction = undefined;
@@ -133,14 +131,14 @@ export function createSessionState(): SessionState {
   });
 }
 
-/** The word for our Received line (RFC 3848, RFC 6531 section 4.3). */
+/** Returns the protocol keyword for the Received field (RFC 3848, RFC 6531 section 4.3). */
 export function protocolOf({ tls, extended, transaction, login }: SessionState): string {
   const secure = `${tls === null ? '' : 'S'}${login === undefined ? '' : 'A'}`;
   if (transaction?.utf8) return `UTF8SMTP${secure}`;
   return extended || secure ? `ESMTP${secure}` : 'SMTP';
 }
 
-/** What a transaction asked to be told (RFC 3461); undefined when it asked for nothing. */
+/** Returns the DSN request of a transaction (RFC 3461); undefined if there is none. */
 export function dsnOf({ mailFrom, dsn, recipients }: Transaction): DsnRequest | undefined {
   const wishes = [...recipients.values()].flatMap(({ recipient, dsn: wish }) =>
     wish ? [[recipient, wish] as const] : [],

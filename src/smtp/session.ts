@@ -1,6 +1,4 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
 import { pathIn, splitCommand } from './command-line.ts';
@@ -8,74 +6,74 @@ import { createDeadlines, type Deadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
 import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './replies.ts';
-import { createSessionLog, type Meters, type Parties } from './session-log.ts';
+import { createSessionLog, type Parties, type SessionLogDeps } from './session-log.ts';
 import { createSessionState, type SessionState, type Transaction } from './session-state.ts';
 import { type Answer, obey } from './verbs.ts';
 
-/** One SMTP connection from greeting to end, apart from its socket. */
+/** One SMTP session from greeting to end, without its socket. */
 export interface Session {
   readonly deadlines: Deadlines;
-  /** Obeys one command line (without its line end); wait for the answer before the next. Never throws. */
+  /** Runs one command line (without its line end); await the answer before the next. Never throws. */
   command(line: string): Answer | Promise<Answer>;
-  /** Takes bytes after an answer with `then: 'data'`; wait for its answer before the next. Never throws. */
+  /** Takes bytes after an answer with `then: 'data'`; await the result before the next. Never throws. */
   data(chunk: Buffer): Promise<DataAnswer>;
-  /** The TLS handshake is done. */
+  /** Notes the end of the TLS handshake. */
   secured(version: string | null): void;
   /** Notes why the session is about to end; the first reason counts. */
   ending(reason: string): void;
-  /** The session is over: what was in DATA is given up, and the log gets its line. */
+  /** Postern is about to end the session with this reply. */
+  finishing(reply: Reply): void;
+  /** Ends the session: aborts a message in DATA, and writes the session's log line. */
   ended(): void;
 }
 
-/**
- * What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message.
- */
+/** The result of a chunk of DATA: empty while more is expected, else the answer and the bytes after the message. */
 type DataAnswer =
   | { readonly answer?: undefined; readonly rest?: undefined }
   | { readonly answer: Answer; readonly rest: Buffer };
 
 /**
- * What a listener is there for. Everything about sessions is the same for all; a side says who may speak, what is
- * taken, and where a message goes.
+ * The purpose of a listener: who may send, which recipients are accepted, and where messages go. Everything else about
+ * sessions is the same for all listeners.
  */
 export interface Side {
-  /** How its numbers are told apart. */
+  /** The `listener` label of its metrics (`submissions` with implicit TLS). */
   readonly name: 'smtp' | 'submission';
-  /** Why no transaction may begin now. */
+  /** Returns a refusal if no transaction may begin now. */
   mail(): Reply | undefined;
-  /** Where mail for an address goes, or why it is not taken. */
+  /** Routes an address, or refuses it. */
   recipient(address: Address): Routed | Promise<Routed>;
-  /** Why no message may come now. */
+  /** Returns a refusal if no message may be received now. */
   data(): Reply | undefined;
-  /** Opens the place that the bytes of the present transaction go to. */
+  /** Opens the reception of the current transaction's message. */
   receive(state: SessionState, address: string): Reception;
-  /** One for each session; undefined: nobody has to say who they are. */
+  /** Creates the gate of a session; undefined if no login is required. */
   gate?(state: SessionState, client: Client): Gate;
 }
 
-/** Where mail goes (null: out into the world), or why it is not taken, and by which account. */
+/** A match (null for outgoing mail), or a refusal and the account that owns the domain. */
 export type Routed =
   | { readonly refused: Reply; readonly owner?: string | undefined }
   | { readonly refused?: undefined; readonly value: Match | null };
 
-/** Hears a session before the verbs do, and lets through whom it knows. */
+/** Sees each command line before the verbs do, and requires a login. */
 export interface Gate {
-  /** Words for the answer to EHLO. */
+  /** EHLO keywords to offer. */
   offers(): readonly string[];
-  /** Answers a line, or leaves it to the verbs (undefined). */
+  /** Answers a line, or returns undefined to leave it to the verbs. */
   hear(line: string): Answer | undefined | Promise<Answer | undefined>;
 }
 
-/** The other end of a session, and whether STARTTLS is there for it. */
+/** The client of a session, and whether it can use TLS. */
 export interface Client {
   readonly address: string;
   readonly offersTls: boolean;
 }
 
-/** A session of a client that was just let in. */
+/** Creates the session of a client that was just admitted. */
 export function createSession(
   settings: ListenerSettings,
-  deps: { readonly side: Side; readonly clock: Clock; readonly log: Log; readonly meters: Meters },
+  deps: { readonly side: Side } & SessionLogDeps,
   client: Client,
 ): Session {
   const { side, clock, log } = deps;
@@ -84,13 +82,17 @@ export function createSession(
   const state = createSessionState();
   const gate = side.gate?.(state, client);
   const dialog = { settings, side, offersTls, gate, state };
-  const sessionLog = createSessionLog(address, state, deps);
+  const listener = settings.implicitTls ? 'submissions' : side.name;
+  const sessionLog = createSessionLog({ address, listener }, state, deps);
   let reception: Reception | undefined;
   let writing = false;
   let reason: string | undefined;
   let over = false;
 
-  /** RFC 5321 section 3.8: a 421 is the end of the session; after a 521 nothing of the input can be believed. */
+  /**
+   * Logs refusals. A 421 ends the session (RFC 5321 section 3.8), and so does 521: the rest of the input cannot be
+   * trusted.
+   */
   function settle(answer: Answer, command: string, transaction = state.transaction): Answer {
     const { reply, then, owner } = answer;
     if (reply.code >= 400) sessionLog.refused(reply, command, partiesOf(command, transaction, owner));
@@ -135,9 +137,9 @@ export function createSession(
     return settle({ reply: REFUSALS.fault }, line);
   }
 
-  /** What the gate has nothing to say about is for the verbs. */
+  /** Runs the verb unless the gate has answered. */
   function answer(fromGate: Answer | undefined, line: string): Answer | Promise<Answer> {
-    // The lines of a login hold the key: none of them is logged.
+    // Login lines contain the key and must not be logged.
     if (fromGate) return settle(fromGate, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
     const fromVerb = obey(dialog, line);
     if (fromVerb instanceof Promise) return inOurTime(() => fromVerb.then((later) => settle(later, line)), line);
@@ -145,7 +147,7 @@ export function createSession(
     return settle(fromVerb, line);
   }
 
-  /** While we wait for other parts no deadline runs. */
+  /** Pauses the deadlines while the session waits for other parts. */
   async function inOurTime(work: () => Promise<Answer>, line: string): Promise<Answer> {
     deadlines.pause();
     try {
@@ -193,17 +195,21 @@ export function createSession(
     ending(why) {
       reason ??= why;
     },
+    finishing(reply) {
+      sessionLog.finished(reply, reception ? 'DATA' : 'COMMAND');
+      reason ??= reply.line.trimEnd();
+    },
     ended() {
       if (over) return;
       over = true;
-      // While bytes are on their way to the disk they are given up behind them.
+      // During a write, `data` aborts the message when the write ends.
       if (!writing) void reception?.abort();
       sessionLog.end(reason ?? 'disconnect', clock.monotonic() - deadlines.startedAt);
     },
   });
 }
 
-/** Several of a kind in one field of the log; undefined when there are none. */
+/** Joins words for one log field; undefined if there are none. */
 function listed(words: Iterable<string>): string | undefined {
   return [...words].join(' ') || undefined;
 }

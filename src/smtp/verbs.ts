@@ -4,36 +4,36 @@ import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
 import type { Gate, Routed, Side } from './session.ts';
 import type { SessionState, Transaction } from './session-state.ts';
 
-/** What a command is answered, and what the connection does then. */
+/** The reply to a command, and what the connection does next. */
 export interface Answer {
   readonly reply: Reply;
-  /** close: end the session · data: the bytes of a message come next · tls: begin the handshake. */
+  /** close: end the session · data: the bytes of a message follow · tls: start the handshake. */
   readonly then?: 'close' | 'data' | 'tls' | undefined;
-  /** How long the answer waits, in milliseconds. */
+  /** Delay of the reply, in milliseconds. */
   readonly delayMs?: number;
-  /** Whose mail is refused; for the log. */
+  /** The account whose mail is refused, for the log. */
   readonly owner?: string | undefined;
 }
 
-/** What the verbs work with. */
+/** The context of the verbs: one session and its settings. */
 interface Dialog {
   readonly settings: ListenerSettings;
   readonly side: Side;
   readonly offersTls: boolean;
-  /** Undefined: nobody has to log in. */
+  /** Undefined: no login is required. */
   readonly gate: Gate | undefined;
   readonly state: SessionState;
 }
 
-/** How long an answer waits once a session has collected too many refused recipients. */
+/** Delay of replies to RCPT once a session has too many refused recipients. */
 const SLOW_ANSWER_MS = 500;
-// Verbs that exist and that we do not offer.
+// Existing verbs that Postern does not offer.
 const NOT_OFFERED = new Set('EXPN AUTH BDAT ETRN ATRN TURN SEND SOML SAML XCLIENT XFORWARD'.split(' '));
 const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\/\d/i;
-// Nothing that a header line or a log could not carry. Beyond that all is let pass: real clients say the oddest names.
+// Excludes only what a header field or a log line cannot carry: real clients send the oddest names.
 const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
 
-/** Obeys one command line (without its line end). Only RCPT may have to wait, for who knows the recipients. */
+/** Runs one command line (without its line end). Only RCPT may return a promise, for the routing of the recipient. */
 export function obey(dialog: Dialog, line: string): Answer | Promise<Answer> {
   const { state } = dialog;
   const { verb, rest } = splitCommand(line);
@@ -97,7 +97,7 @@ function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
   if (state.helo === null) return { reply: REFUSALS.noHelo };
   if (!state.transaction) return { reply: REFUSALS.noMail };
   if (state.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
-  // Known and unknown mailboxes wait alike, or the wait would tell which is which.
+  // Known and unknown mailboxes are delayed alike, or the delay would reveal which is which.
   const slow = state.badRecipients > 0 && state.badRecipients >= settings.slowAfterRefusals;
   const toAnswer = (answer: Answer): Answer => {
     if (answer.reply.code === 550) state.refuseRecipient();
@@ -107,7 +107,7 @@ function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
   return added instanceof Promise ? added.then(toAnswer) : toAnswer(added);
 }
 
-/** Adds the recipient to the transaction, or answers why not. */
+/** Adds the recipient to the transaction, or refuses it. */
 function addRecipient(
   { settings, side, state }: Dialog,
   { utf8, recipients }: Transaction,

@@ -187,7 +187,7 @@ export function createTallies(deps: {
       );
       if (failure !== undefined) {
         if (!(failure instanceof StoreAway))
-          log.error('spool.fault', { reason: 'what a webhook was sent could not be noted', error: failure });
+          log.error('spool.fault', { reason: 'cannot save the counts of a webhook', error: failure });
         cancel = clock.after(AGAIN_MS, () => add([]));
         break;
       }
@@ -281,7 +281,7 @@ export function tendBatchesTask(
     async run() {
       if (isSteady()) {
         for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * 3_600_000)) {
-          log.error('delivery.failed', { webhook, events: count, error: 'they waited too long for the endpoint' });
+          log.error('delivery.failed', { webhook, events: count, error: 'expired while waiting for the endpoint' });
         }
       }
       const { forgotten, redirected } = await align();

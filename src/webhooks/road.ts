@@ -5,6 +5,7 @@ import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Routing, SigningKeys } from '../inbound/types.ts';
+import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
@@ -14,7 +15,7 @@ import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 import { createSharedPosts } from './shared-posts.ts';
-import type { Poster, Rendered, Renderer, RenderPart } from './types.ts';
+import type { Findings, Poster, Rendered, Renderer, RenderPart } from './types.ts';
 
 // The road for deliveries of the kinds `inbound` and `events`: posts a message or a batch of events, signed.
 
@@ -38,6 +39,8 @@ export interface WebhookRoadDeps {
   readonly destinations: Destinations;
   readonly signingKeys: Pick<SigningKeys, 'keysFor'>;
   readonly senderReports: SenderReports;
+  /** The history. */
+  readonly notes: Notes;
   readonly time: RunningTime;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -55,7 +58,7 @@ interface Mail extends RenderPart {
 interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
   /** The id of the POST if several messages share it. */
   readonly batch: string | undefined;
-  readonly parts: readonly (Mail & Pick<Rendered, 'verdicts' | 'parseError'>)[];
+  readonly parts: readonly (Mail & Findings)[];
 }
 
 const TURNED_BACK = { kind: 'turned back' } as const;
@@ -114,7 +117,10 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     if (!keys) return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
     const rendered = await render(first, mail, inTurn(keys, first.waiting.attempts));
     if (!rendered) return new Map();
-    for (const { parseError } of rendered.parts) if (parseError !== null) unparsed.add();
+    for (const part of rendered.parts) {
+      if (part.parseError !== null) unparsed.add();
+      if (part.delivery.kind === 'inbound') noteParsed(part);
+    }
     try {
       return await post(first, rendered, gate, engine);
     } finally {
@@ -123,6 +129,10 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
         .discard(rendered.body)
         ?.catch((error: unknown) => log.error('delivery.fault', { delivery: first.delivery.id, error }));
     }
+  }
+
+  function noteParsed({ delivery: { id }, message, summary, verdicts }: RenderedMail['parts'][number]): void {
+    deps.notes.note({ what: 'parsed', id, sender: message.envelope.mailFrom, summary, verdicts });
   }
 
   /** Undefined if a shared POST broke the parser. A shared POST omits messages whose verdicts take long. */

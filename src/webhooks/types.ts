@@ -1,3 +1,4 @@
+import type { MailSummary } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
@@ -16,14 +17,19 @@ export interface Rendered {
   readonly verdicts: Verdicts;
   /** Why the message is delivered raw; null if it was parsed. */
   readonly parseError: string | null;
+  /** For the history; null if it was not parsed. */
+  readonly summary: MailSummary | null;
 }
+
+/** What was found out about a message. */
+export type Findings = Pick<Rendered, 'verdicts' | 'parseError' | 'summary'>;
 
 /** Several messages rendered as one signed POST. */
 export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
   /** The id of the POST: that of the delivery, or one for all of them (base/ids.ts). */
   readonly id: string;
   /** The findings for each, in order; undefined: left out of the POST because its verdicts take long. */
-  readonly parts: readonly (Pick<Rendered, 'verdicts' | 'parseError'> | undefined)[];
+  readonly parts: readonly (Findings | undefined)[];
 }
 
 /** What a POST is signed with, besides its id. */

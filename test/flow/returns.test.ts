@@ -158,7 +158,7 @@ describe('mail and visitors that come back', () => {
         'hard_bounce recorded',
         'nothing: auto-reply',
         'nothing: delivery report: relayed',
-        'nothing: the report names no message of ours',
+        'nothing: the report refers to no known message',
         'spam duplicate',
         'spam recorded',
         'unsub duplicate',

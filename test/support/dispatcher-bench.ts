@@ -113,6 +113,7 @@ export async function createBench(
         body: { kind: 'bytes', bytes: new Uint8Array(1) },
         headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
         parseError: null,
+        summary: null,
         verdicts: {
           spf: { result: 'pass', detail: '' },
           dkim: { signed: false, valid: false },

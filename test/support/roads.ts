@@ -6,6 +6,7 @@ import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../sr
 import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
 import { type Backlog, createBacklog } from '../../src/queue/schedule/backlog.ts';
 import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import { NO_NOTES } from './notes.ts';
 
 const nobody = () => Promise.reject(new Error('this test has no such road'));
 
@@ -26,7 +27,7 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'notes' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
   readonly time: RunningTime;
@@ -38,7 +39,8 @@ export function createWebhookDispatcher(
   deps: WebhookDispatcherDeps,
   others: Partial<Roads> = {},
 ): Dispatcher {
-  const parts = { backlog: createBacklog(1000), ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
+  const own = { senderReports: NO_SENDER_REPORTS, notes: NO_NOTES, metrics: NO_METRICS };
+  const parts = { backlog: createBacklog(1000), ...deps, ...own };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };

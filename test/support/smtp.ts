@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import { type Metrics, NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
@@ -12,6 +13,7 @@ import { createListener, type ListenerSettings } from '../../src/smtp/listener.t
 import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
+import { createTestNotes } from './notes.ts';
 import { tempDir } from './temp.ts';
 import { until } from './until.ts';
 
@@ -163,6 +165,7 @@ export async function startListener(
   if (threads > 0) makeFolders(folderOf(spoolDir));
   const below = createBelow();
   const log = createTestLog();
+  const notes = createTestNotes();
   const listener = createListener(
     { ...LISTENER_SETTINGS, ...settings },
     {
@@ -171,6 +174,8 @@ export async function startListener(
       postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
       threads: { count: threads, script, own: { spoolDir, ...own } },
       clock: threads === 0 ? clock : time,
+      ids: createIds(clock),
+      notes,
       log,
       metrics,
     },
@@ -182,6 +187,7 @@ export async function startListener(
     listener,
     below,
     log,
+    notes,
     clock,
     port,
     /** A connection that has not been greeted yet. */

@@ -16,6 +16,7 @@ import type { Store } from '../../src/store/store.ts';
 import { limitsOf } from './api.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
+import { NO_NOTES } from './notes.ts';
 import { type Client, createClient, LISTENER_SETTINGS } from './smtp.ts';
 import { openTestStore } from './store.ts';
 
@@ -111,6 +112,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
       clock,
       ids: createIds(clock),
       log,
+      notes: NO_NOTES,
       metrics: NO_METRICS,
     },
   );

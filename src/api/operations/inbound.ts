@@ -39,7 +39,7 @@ const inboundRouteRecord = z
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
     url: str('webhook URL that inbound messages are posted to'),
-    batch_events: z.int().meta({ description: 'the most messages that share a POST' }),
+    batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
   })
   .meta({ title: 'inbound route record' });
 
@@ -48,7 +48,7 @@ const MOST_BATCHED = 100;
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
-  description: `the most messages that share a POST when several wait, 1 to ${MOST_BATCHED}; 1 for a new route when left out`,
+  description: `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if omitted`,
 });
 const DOMAIN = {
   domain: 'inbound.example.com',

@@ -18,14 +18,14 @@ import {
   whole,
 } from './schema.ts';
 
-/** What was new of the events that were published for a webhook. */
+/** What was new among the events published for a webhook. */
 interface Published {
   readonly webhook: string;
   readonly events: number;
   readonly bytes: number;
 }
 
-/** Events on their way into batches, inside the common transaction. */
+/** Publishing and batching of events, inside the common transaction. */
 export interface Batching {
   publish(wanted: readonly EventsForHook[], now: number): Published[];
   freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): FreezeOutcome;
@@ -33,15 +33,15 @@ export interface Batching {
 }
 
 /**
- * Open batches of one webhook at most: a failing one does not hold up the next, and a dead endpoint does not fill the
- * queue with them.
+ * The maximum of open batches per webhook: a failing one does not delay the next, and a dead endpoint does not fill the
+ * queue.
  */
 const MOST_OPEN = 4;
 const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
 
-/** Batching over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
+/** Creates the batching on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
 export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Batching {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
   const openOnes = db.prepare(
@@ -67,7 +67,7 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
       const key = number(row, 'key');
       const hook = toHook(row);
       const left = () => pending.look(key, limits.events);
-      // A thread that died before it answered is asked once more.
+      // The request is repeated if the thread died before it replied.
       const done = again.get(messageId);
       if (done) return { delivery: toDelivery(hook, messageId, number(done, 'events')), blocked: false, left: left() };
       if (number(openOnes.get(key) ?? {}, 'n') >= MOST_OPEN) return { delivery: null, blocked: true, left: left() };
@@ -91,7 +91,7 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
   };
 }
 
-/** The number of a webhook, with where it is now; undefined for one that was deleted. */
+/** Registers a webhook or updates its URL, and returns its key; undefined for a deleted one. */
 function createRegister(db: DatabaseSync): (hook: Hook) => number | undefined {
   const register = db.prepare(`INSERT INTO hooks (id, account, url, gone, spool, batches, events)
     VALUES (?, ?, ?, 0, (SELECT value FROM meta WHERE name = 'spool'), 0, 0)
@@ -124,7 +124,7 @@ function createPending(db: DatabaseSync) {
       }
       return added;
     },
-    /** The oldest that make one batch, and the number of the last of them. */
+    /** Returns the oldest events that fit in one batch, and the key of the last of them. */
     take(hook: number, limits: BatchLimits): { bodies: string[]; last: number } {
       const bodies: string[] = [];
       let bytes = '[]'.length;
@@ -147,11 +147,11 @@ function createPending(db: DatabaseSync) {
   };
 }
 
-/** What is pending for a webhook, counted up to a limit. */
+/** Counts the pending events of a webhook, up to a limit. */
 export const PENDING = `SELECT count(*) AS events, sum(size) AS bytes, min(at) AS since FROM
     (SELECT size, at FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?)`;
 
-/** A row of `PENDING`. */
+/** Converts a row of `PENDING`. */
 export function toPending(row: SqlRow): Pending {
   return {
     events: number(row, 'events'),
@@ -160,7 +160,7 @@ export function toPending(row: SqlRow): Pending {
   };
 }
 
-/** Writes a batch: its message, its delivery, and what makes it a batch. */
+/** Writes a batch: its message, its delivery and its row in `batches`. */
 function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
   const message =
     db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes, sum)
@@ -232,24 +232,19 @@ function toHook(row: SqlRow): Hook {
   return { id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') };
 }
 
-/**
- * What happens to the events and batches of a webhook as a whole, in steps small enough to share a commit with new
- * mail.
- */
+/** Changes to all events and batches of a webhook, in steps small enough to share a commit with new mail. */
 export interface HookChanges {
-  /**
-   * A step of forgetting a webhook that was deleted: whether there is more to do, and how many batches were dropped.
-   */
+  /** Deletes a webhook, one step at a time. Returns whether there is more to do, and how many batches were dropped. */
   forgetHook(webhook: string, now: number, limit: number): { readonly more: boolean; readonly batches: number };
-  /** Answers how many batches go elsewhere from now on. */
+  /** Returns how many batches were moved to the new URL. */
   redirectHook(webhook: string, url: string): number;
   /**
-   * A step of dropping pending events that came before a time: how many of which webhook. Nothing: there are none left.
+   * Drops pending events that arrived before a time, one step at a time. Returns how many per webhook; empty when done.
    */
   expireEvents(before: number, limit: number): { readonly webhook: string; readonly events: number }[];
 }
 
-/** The changes over the writer's connection. */
+/** Creates the changes on the writer's connection. */
 export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' | 'redirect'>): HookChanges {
   const find = db.prepare('SELECT key FROM hooks WHERE id = ?');
   const bury = db.prepare('UPDATE hooks SET gone = 1 WHERE key = ?');
@@ -267,7 +262,7 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
     const row = find.get(webhook);
     return row && number(row, 'key');
   };
-  /** Pending events are removed oldest first: until the limit, or one that came later. */
+  /** Removes pending events, oldest first, up to the limit or the first one that is not older than `before`. */
   const removePending = (hook: number, before: number, limit: number): number => {
     const rows = pending.all(hook, limit);
     const end = rows.findIndex((row) => number(row, 'at') >= before);
@@ -305,15 +300,15 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   };
 }
 
-/** What the writer notes of a batch that was attempted, in the transaction of its settlement. */
+/** Records an attempt at a batch, in the transaction of its settlement. */
 interface Tallying {
   /**
-   * Answers the numbers of its webhook; null when the webhook was deleted. `waits`: the delivery was open until now.
+   * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
    */
   settled(delivery: number, endpoint: number, settlement: Settlement, waits: boolean): HookTally | null;
 }
 
-/** Tallying over the writer's connection. */
+/** Creates the tallying on the writer's connection. */
 export function createTallying(db: DatabaseSync): Tallying {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
@@ -345,17 +340,17 @@ function openness(state: Settlement['state'], parked: boolean): number {
   return state === 'dead' ? 2 : 0;
 }
 
-/** The words that readers of `last_error` know. */
+/** The wording that readers of `last_error` expect. */
 function toErrorText(url: string, { status, answer, error }: AttemptRecord): string {
   return status === null
     ? `POST to ${url} failed: ${error ?? 'no answer'}`
     : `POST to ${url} failed with ${status}: ${answer}`;
 }
 
-/** What `toTally` reads. */
+/** The columns for `toTally`. */
 export const TALLY = 'SELECT id, account, url, spool, batches, events, sent_at, error, error_at FROM hooks';
 
-/** A row of `TALLY`. */
+/** Converts a row of `TALLY`. */
 export function toTally(row: SqlRow): HookTally {
   return {
     hook: { id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') },

@@ -7,16 +7,16 @@ import { giveBack, isTight } from '../../base/room.ts';
 import type { Body, BodyWriter } from '../delivery.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
 
-/** Large bodies as files of their own. */
+/** Large bodies as separate files. */
 export interface Blobs {
   writer(messageId: string): BodyWriter;
-  /** From now on the file belongs to a message and no `abort` removes it. */
+  /** The file now belongs to a message: `abort` no longer removes it. */
   claim(body: Body): void;
-  /** Removes files that no message names. Never throws: what stays is swept at the next start. */
+  /** Removes files that no message refers to. Never throws: leftovers are removed at the next start. */
   remove(names: readonly string[]): Promise<void>;
 }
 
-/** Blob files under `blobs`; they arrive in `tmp`. */
+/** Creates the blob files in `blobs`; they are written in `tmp` first. */
 export function createBlobs(folders: BlobFolders): Blobs {
   const loose = new Set<string>();
   return frozen({
@@ -33,21 +33,21 @@ export function createBlobs(folders: BlobFolders): Blobs {
   });
 }
 
-/** Where large bodies are, and where they arrive. */
+/** The folders of finished bodies and of those being written. */
 interface BlobFolders {
   readonly blobs: string;
   readonly tmp: string;
 }
 
-/** A body up to this size lives in the row of its message. */
+/** A body up to this size is stored in the row of its message. */
 const INLINE_BYTES = 256 * 1024;
 
 /**
- * Takes one body. A failure of the disk is remembered and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
- * never throws into a stream. `loose` holds the names of blobs that are finished and belong to no message yet.
+ * Creates the writer of one body. A disk error is kept and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
+ * never throws into a stream. `loose` holds the names of finished blobs that belong to no message yet.
  */
 function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
-  // Most bodies never see a folder.
+  // Computed lazily, since most bodies need no file.
   const tmp = () => join(folders.tmp, messageId);
   const path = () => join(folders.blobs, messageId);
   const held = createBuffer();
@@ -103,7 +103,7 @@ function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<st
       }
     },
     async abort() {
-      failure ??= new SpoolFault('it was aborted');
+      failure ??= new SpoolFault('the write was aborted');
       await remove();
     },
   });
@@ -118,9 +118,9 @@ function toFault(cause: unknown): Error {
 const EMPTY: Buffer = Buffer.alloc(0);
 
 /**
- * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory
- * of its own: that is kept as it is. What is a piece of a larger slab is copied, and everything once the first was
- * taken.
+ * Creates a buffer that grows up to the limit. Most messages are one chunk, and a socket allocates each chunk
+ * separately: such a chunk is kept without copying. A slice of a larger slab is copied, as is everything after the
+ * first `take`.
  */
 function createBuffer() {
   let buffer: Buffer = EMPTY;
@@ -135,10 +135,10 @@ function createBuffer() {
     ours = true;
   };
   return {
-    /** Whether the memory of the chunk is what holds it. */
+    /** Whether the buffer uses the memory of the chunk itself. */
     isIn: (chunk: Uint8Array): boolean => buffer.buffer === chunk.buffer,
     hasRoom: (chunk: Uint8Array): boolean => length + chunk.byteLength <= INLINE_BYTES,
-    /** Takes as much of the chunk as there is room for. Answers how much. */
+    /** Copies as much of the chunk as fits. Returns how many bytes. */
     add(chunk: Uint8Array): number {
       const part = chunk.subarray(0, INLINE_BYTES - length);
       if (buffer === EMPTY && !taken && isTight(part)) {
@@ -153,7 +153,7 @@ function createBuffer() {
       length += part.byteLength;
       return part.byteLength;
     },
-    /** Everything so far; valid until the next `add`. */
+    /** Returns all bytes so far and empties the buffer; they are valid until the next `add`. */
     take(): Uint8Array {
       const bytes = buffer.subarray(0, length);
       length = 0;
@@ -161,12 +161,12 @@ function createBuffer() {
       if (!ours) buffer = EMPTY;
       return bytes;
     },
-    /** Forgets everything; nothing may be added after. */
+    /** Discards everything; nothing may be added afterwards. */
     free(): void {
       if (buffer !== EMPTY) giveBack(buffer);
       buffer = EMPTY;
     },
-    /** Everything, in memory of its own and no larger than it; nothing may be added after. */
+    /** Returns all bytes in a buffer of exactly their size; nothing may be added afterwards. */
     giveAway(): Uint8Array {
       if (buffer.byteLength === length) return buffer;
       const bytes = new Uint8Array(buffer.subarray(0, length));
@@ -178,7 +178,7 @@ function createBuffer() {
 
 interface BlobFile {
   write(bytes: Uint8Array): Promise<void>;
-  /** Syncs and closes it. */
+  /** Syncs and closes the file. */
   seal(): Promise<{ readonly size: number; readonly sha256: string }>;
   close(): Promise<void>;
 }
@@ -213,13 +213,13 @@ async function syncFolder(path: string): Promise<void> {
 
 const STEP = 1024 * 1024;
 
-/** What is wrong with a blob file, as the rest of "message lost: …"; null when it is whole. Reads all of it. */
+/** Returns what is wrong with a blob file, to follow "message lost: "; null if it is intact. Reads all of it. */
 export function blobFault(path: string, size: number, sha256: string): string | null {
   let file: number | undefined;
   try {
     file = openSync(path, 'r');
     if (fstatSync(file).size !== size) return 'its blob file has the wrong length';
-    return digestOf(file) === sha256 ? null : 'its blob file was damaged on the disk';
+    return digestOf(file) === sha256 ? null : 'its blob file was damaged on disk';
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'its blob file is missing';
     // Running out of file handles or memory says nothing about the file.

@@ -15,13 +15,13 @@ interface BulkParts {
   readonly listeners: Listeners;
 }
 
-/** Deliveries forgotten in one step, which shares a commit with new mail. */
+/** Deliveries deleted in one step, which shares a commit with new mail. */
 const PURGE_STEP = 200;
 
-/** What operators, the API and the purge do: over many deliveries, in steps. */
+/** The operations of operators, the API and the purge: on many deliveries, in steps. */
 export function createBulk(
   parts: BulkParts,
-): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
+): Pick<Spool, 'list' | 'scan' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
   const change = async (
@@ -35,6 +35,7 @@ export function createBulk(
   };
   return {
     list: scan.list,
+    scan: scan.pages,
     count: scan.count,
     retry: (selection: Selection, now: number, progress?: Progress) =>
       change(selection, (keys) => file.write('retry', keys, now), progress),
@@ -69,11 +70,12 @@ async function purge(
   return count;
 }
 
-/** Looking through the whole queue in windows, so that short questions get their turn in between. */
+/** Scans the whole queue in windows, so that short queries can run in between. */
 interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
+  pages(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */
+  /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
   change(
     selection: Selection,
     change: (keys: readonly number[]) => Promise<number>,
@@ -81,14 +83,16 @@ interface Scan {
   ): Promise<number>;
 }
 
-/** Numbers looked at in one question: some 10 ms. */
+/** Keys scanned in one query: about 10 ms. */
 const WINDOW = 20_000;
+/** Deliveries that are read whole in one query. */
+const PAGE = 1000;
 /** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 500;
 
-/** Scans over the reader. */
+/** Creates the scans on the reader. */
 function createScan({ read }: Reader): Scan {
-  /** Named ids are found by their index; one question is enough then. */
+  /** Given ids are found by their index, so one query is enough. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
   return frozen({
@@ -100,6 +104,13 @@ function createScan({ read }: Reader): Scan {
         found.push(...(await read('list', selection, limit - found.length, Math.max(first, to - width + 1), to)));
       }
       return found;
+    },
+    async *pages(selection) {
+      const [first, last] = await read('span');
+      for (let from = first; from <= last; from += PAGE) {
+        const page = await read('list', selection, PAGE, from, Math.min(last, from + PAGE - 1));
+        if (page.length > 0) yield page;
+      }
     },
     async count(selection) {
       const [first, last] = await read('span');

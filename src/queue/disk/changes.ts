@@ -19,7 +19,7 @@ import {
   whole,
 } from './schema.ts';
 
-/** A message as its row holds it: with the bytes, or with the name and SHA-256 of its blob. */
+/** A message as its row stores it: with the bytes, or with the name and SHA-256 of its blob. */
 export interface MessageRow {
   readonly id: string;
   readonly receivedAt: number;
@@ -32,18 +32,18 @@ export interface MessageRow {
   readonly sha256: string | null;
 }
 
-/** Whether a message was written: not when one of its id is there already. Its bytes go back to who handed them over. */
+/** Whether a message was written: not if its id exists already. The bytes are returned to the caller. */
 export interface Accepted {
   readonly written: boolean;
   readonly bytes: Uint8Array | null;
 }
 
-/** What the writer thread does to the file; each runs inside the common transaction. */
+/** The operations of the writer thread on the file; each runs inside the common transaction. */
 export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
-   * Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook
-   * afterwards.
+   * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
+   * webhook.
    */
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
   keepEndpoint(endpoint: Endpoint, memory: string | null): void;
@@ -51,10 +51,10 @@ export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick
   keepTime(memory: string): void;
 }
 
-/** The history of a delivery is for looking at, not for ever: its last attempts are enough. */
+/** The history of a delivery is limited to its last attempts. */
 const KEPT_ATTEMPTS = 50;
 
-/** The changes over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
+/** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const time = db.prepare(
@@ -156,7 +156,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
-    // What was attempted has happened, whatever became of the delivery meanwhile.
+    // The attempt took place, whatever became of the delivery meanwhile.
     if (report) keepReport(report);
     const row = find.get(deliveryId);
     if (!row) return null;
@@ -193,23 +193,23 @@ function value(row: SqlRow, name: string): SQLOutputValue {
   return row[name] ?? null;
 }
 
-/** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
+/** The operations of operators and the API on deliveries, by key. Each returns how many it changed. */
 export interface Ending {
   retry(keys: readonly number[], now: number): number;
-  /** Moves what waits and was never attempted to another time. */
+  /** Moves waiting deliveries that were never attempted to another time. */
   reschedule(keys: readonly number[], at: number): number;
   drop(keys: readonly number[], now: number): number;
   replay(keys: readonly number[], now: number): number;
   redirect(keys: readonly number[], url: string): number;
-  /** Gives up what waits of a message whose body is lost. */
+  /** Gives up the waiting deliveries of a message whose body is lost. */
   quarantine(messageId: string, note: string, now: number): number;
-  /** Gives up what waits, by number or id. */
+  /** Gives up waiting deliveries, by key or id. */
   bury(which: readonly (number | string)[], note: string, now: number): number;
 }
 
-/** Every statement looks at the state again: it may have changed since the numbers were looked up. */
+/** Every statement checks the state again: it may have changed since the keys were read. */
 function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
-  // What is not to go before a time has its budget from then on, and keeps to that time whoever is impatient.
+  // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier.
   const retry =
     db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
     WHERE key = ? AND state = 0`);
@@ -229,7 +229,7 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
   const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
 
-  /** Runs `change` for each number that is still there and answers how often it did something. */
+  /** Runs `change` for each key that still exists and returns how often it changed something. */
   const each = (keys: readonly number[], change: (key: number, endpoint: number, state: number) => boolean) => {
     let count = 0;
     for (const key of keys) {
@@ -288,13 +288,13 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   };
 }
 
-/** What ended before these times is forgotten. */
+/** Deliveries that ended before these times are deleted. */
 interface Bounds {
   readonly deliveredBefore: number;
   readonly deadBefore: number;
 }
 
-/** What a step of forgetting did: deliveries, and the blob files that no row names any more. */
+/** The result of a purge step: the deliveries deleted, and the blob files that no row refers to any more. */
 interface Forgotten {
   readonly deliveries: number;
   readonly blobs: readonly string[];
@@ -302,27 +302,27 @@ interface Forgotten {
   readonly more: boolean;
 }
 
-/** Removing what has ended, in steps small enough to share a commit with new mail. */
+/** Deletes ended deliveries, in steps small enough to share a commit with new mail. */
 interface Forgetting {
   purge(bounds: Bounds, limit: number): Forgotten;
-  /** Takes messages back whose acceptance was never answered. */
+  /** Takes back messages whose acceptance was never confirmed. */
   unaccept(ids: readonly string[]): void;
 }
 
-/** Free pages above which some are given back to the disk: a quarter of the file, and 64 MiB. */
+/** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
 const SPARE_PAGES = 16_384;
-/** Rows of events that one step forgets at most, unless a single batch has more. */
+/** Event rows deleted in one step, unless a single batch has more. */
 const MOST_EVENTS = 2000;
 const VACUUM_STEP = 256;
 
-/** A dropped delivery is not kept as long as a dead one: an operator did not want it. */
+/** A dropped delivery is not kept as long as a dead one: an operator discarded it. */
 const ENDED = [
   [1, 'deliveredBefore'],
   [2, 'deadBefore'],
   [3, 'deliveredBefore'],
 ] as const;
 
-/** Forgetting over the writer's connection. A message stays as long as any of its deliveries. */
+/** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */
 function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
@@ -373,14 +373,14 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
   };
 }
 
-/** As many of the deliveries as one step takes: a batch may bring a thousand rows of events along. */
+/** Limits the deliveries to one step: a batch may include a thousand event rows. */
 function fewEvents(rows: readonly SqlRow[]): readonly SqlRow[] {
   let events = 0;
   const end = rows.findIndex((row) => (events += number(row, 'events')) > MOST_EVENTS);
   return end === -1 ? rows : rows.slice(0, Math.max(1, end));
 }
 
-/** Shortens the file when much of it is free, a little each time. Answers whether it did. */
+/** Shortens the file by a small step if much of it is free. Returns whether it did. */
 function giveBack(db: DatabaseSync): boolean {
   const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
   const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);

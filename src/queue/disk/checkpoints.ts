@@ -3,24 +3,21 @@ import { kindOf } from './faults.ts';
 import type { Moved, MoverData } from './mover-thread.ts';
 import type { OpenFile } from './open-file.ts';
 
-/**
- * Pages in the log after which they are moved into the file (8 MiB): fewer would be synced more often than they are
- * worth.
- */
+/** Pages in the log after which they are moved into the file (8 MiB): a lower number would cause too many syncs. */
 const MANY = 2048;
-/** So few that the writer moves them itself, in about the time of a commit (2 MiB). */
+/** At most this many pages are moved by the writer itself, in about the time of a commit (2 MiB). */
 const FEW = 512;
-/** Pages of a log that begins anew once all of it was moved (32 MiB). A log of this length stays on the disk. */
+/** Pages at which the log restarts once all of it was moved (32 MiB). A log of this length stays on disk. */
 const LONG = 4 * MANY;
 /**
- * Unmoved pages at which new mail waits for the disk (128 MiB): the log of one that cannot keep up must not grow for
- * ever.
+ * Unmoved pages at which new mail waits for the disk (128 MiB): if the disk cannot keep up, the log must not grow
+ * forever.
  */
 const TOO_MANY = 64 * FEW;
-/** How long a move may hold up what cannot be done beside it. */
+/** The longest wait for a running move, in milliseconds. */
 const REST_MS = 60_000;
 
-/** A move that failed on its own thread, so that the file cannot be trusted any more. */
+/** A move failed on its thread, so the file cannot be trusted any more. */
 class MoveFailed extends Error {
   override readonly name = 'MoveFailed';
   readonly errcode: number | undefined;
@@ -32,21 +29,21 @@ class MoveFailed extends Error {
 }
 
 /**
- * Moves the log into the file. A move takes tens of milliseconds, most of it a sync, and nothing could be accepted
- * meanwhile: so the bulk is moved on a thread of its own beside the commits, and the writer itself moves only the
- * little that came in between, which lets the log begin anew.
+ * Moves the log into the file. A move takes tens of milliseconds, mostly for a sync, in which nothing could be
+ * accepted. So a separate thread moves the bulk beside the commits, and the writer itself moves only the few pages
+ * added in between, which lets the log restart.
  */
 interface Checkpoints {
-  /** To be called after each commit. Throws when the file cannot be trusted any more. */
+  /** Must be called after each commit. Throws when the file cannot be trusted any more. */
   tend(file: OpenFile): void;
-  /** Waits for a move that is under way, and forgets how it went: the file is about to be replaced or closed. */
+  /** Waits for a running move and ignores its result: the file is about to be replaced or closed. */
   rest(): void;
   stop(): void;
 }
 
 export function createCheckpoints(path: string): Checkpoints {
   const mover = createMover();
-  /** Pages that the last move left in the log, because they came in meanwhile or someone was reading. */
+  /** Pages that the last move left in the log, because they were added meanwhile or a reader needed them. */
   let left = 0;
 
   function moveHere(file: OpenFile): void {
@@ -88,8 +85,7 @@ export function createCheckpoints(path: string): Checkpoints {
 }
 
 /**
- * Throws what makes the file one that cannot be trusted. Somebody else is at it, or there is no room just now: the log
- * stays as it is.
+ * Throws an error that makes the file untrustworthy. If the file is busy or the disk full, the log just stays as it is.
  */
 function tell(error: unknown): void {
   const kind = kindOf(error);
@@ -97,8 +93,7 @@ function tell(error: unknown): void {
 }
 
 /**
- * The thread that moves. It is started by the first move, and looked at between commits: its answers wait for no turn
- * of the loop.
+ * Creates the mover thread, started by the first move. Its results are polled between commits, without the event loop.
  */
 function createMover() {
   const cell = new SharedArrayBuffer(4);
@@ -115,7 +110,7 @@ function createMover() {
       resourceLimits: { maxYoungGenerationSizeMb: 3 },
     });
     worker.on('exit', () => {
-      // What it fails at it answers; one that ended without being asked is replaced by the next move.
+      // The thread reports its failures as results; if it ends unexpectedly, the next move starts a new one.
       Atomics.store(working, 0, 0);
       if (thread?.worker === worker) stop();
     });

@@ -1,9 +1,9 @@
-/** There is no room on the disk: the sender may come again later (452 4.3.1). */
+/** The disk has no space: the sender may retry later (452 4.3.1). */
 export class SpoolFull extends Error {
   override readonly name = 'SpoolFull';
 }
 
-/** The disk, the file or the thread that owns it failed us: temporary (451 4.3.0), and said in the log once. */
+/** An error of the disk, the file or its thread: temporary (451 4.3.0), and logged once. */
 export class SpoolFault extends Error {
   override readonly name = 'SpoolFault';
 }
@@ -13,15 +13,15 @@ export class SpoolInUse extends Error {
   override readonly name = 'SpoolInUse';
 }
 
-/** The queue was written by a newer version, whose meaning we do not know. */
+/** The queue was written by a newer version, in a format this one does not know. */
 export class SpoolTooNew extends Error {
   override readonly name = 'SpoolTooNew';
 }
 
 /**
- * What a failure of SQLite means for what was to be written.
- * full: no space · busy: another process writes · io: the file cannot be trusted any more ·
- * damaged: what is in the file makes no sense · misuse: this one write is wrong, the others are not.
+ * The kind of an SQLite error, as it concerns a write.
+ * full: no space · busy: another process writes · io: the file cannot be trusted any more · damaged: the file content
+ * is invalid · misuse: only this write is wrong.
  */
 export type FailureKind = 'full' | 'busy' | 'io' | 'damaged' | 'misuse';
 
@@ -40,15 +40,15 @@ const KINDS: Readonly<Record<number, FailureKind>> = {
   26: 'damaged',
 };
 
-/** SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which is lack of space and no loss. */
+/** SQLITE_IOERR_SHMSIZE: the WAL index could not grow, which means lack of space, not loss. */
 const SHM_SIZE = 4874;
 
-/** The result code that node:sqlite hangs on its errors. */
+/** Returns the result code that node:sqlite adds to its errors. */
 export function codeOf(error: unknown): number | undefined {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
 }
 
-/** What the result code of a failure means. */
+/** Returns the kind of an error by its result code. */
 export function kindOf(error: unknown): FailureKind {
   const code = codeOf(error);
   if (code === undefined) return 'misuse';
@@ -56,14 +56,14 @@ export function kindOf(error: unknown): FailureKind {
   return KINDS[code & 0xff] ?? 'misuse';
 }
 
-/** The text of a failure, with SQLite's own name for it. */
+/** Returns the message of an error, with its SQLite result code. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = 'errcode' in error ? ` (${String(error.errcode)})` : '';
   return error.message + code;
 }
 
-/** Whether the system said that there is no space left, or none left for us. */
+/** Whether the system reported no space, or an exceeded quota. */
 export function isNoSpace(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
 }

@@ -20,43 +20,44 @@ import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './
 import { openWriter, type Writer } from './writer.ts';
 
 /**
- * The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread.
+ * The queue file as used from the main thread: its operations survive a failed sync, a full disk and the death of the
+ * writer thread.
  */
 export interface QueueFile {
   readonly tally: Tally;
-  /** What was salvaged while it was opened. */
+  /** What was salvaged when the file was opened. */
   readonly rebuilt: Rebuilt | null;
   /** False while nothing can be written. */
   sound(): boolean;
-  /** The bytes are handed over; they come back when they were accepted. */
+  /** Transfers the bytes of the message; they are returned on acceptance. */
   accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance>;
-  /** Resolves after the sync, however long that takes; throws only when the write is wrong in itself, or at the end. */
+  /** Resolves after the sync, however long that takes; throws only if the write itself is invalid, or after close. */
   write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
-  /** As `write`, tried once: throws SpoolFault when it cannot be done now, or nobody knows whether it was. */
+  /** Like `write`, tried once: throws SpoolFault if it fails now, or if the result is unknown. */
   once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
-  /** A synced write that throws at once when it cannot be done now. */
+  /** A synced write that throws immediately if it fails. */
   check(): Promise<void>;
-  /** The file was found damaged: resolves when what can be read is in a new one. */
+  /** Called when damage is found: resolves when everything readable is in a new file. */
   repair(reason: string): Promise<void>;
   close(): Promise<void>;
 }
 
-/** What came of a message, with its bytes when it was accepted and has some. */
+/** The result for a message, with its bytes if it was accepted and has some. */
 interface FileAcceptance {
   readonly outcome: AcceptOutcome;
   readonly bytes: Uint8Array | null;
 }
 
 interface QueueFileListener {
-  /** Something other than our own writes changed the queue. */
+  /** The queue was changed by another process, or reloaded. */
   changed(): void;
-  /** A new file took the place of the old one, which must not be read any more. */
+  /** A new file replaced the old one, which must not be read any more. */
   replaced(): Promise<void>;
 }
 
-/** How often another process's changes are looked for, and what could not be written is tried again. */
+/** Milliseconds between checks for changes by another process, and between retries of a failed write. */
 const POLL_MS = 1000;
-/** What comes of an attempt: it can wait for new mail to travel with. */
+/** Writes that can wait and share the commit of new mail. */
 const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported', 'keepTime']);
 
 /** Opens the queue file in its thread. */
@@ -124,7 +125,7 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
         if (closed) throw new SpoolFault('the queue is closed');
         const reply = await writer.ask(name, args, PATIENT.has(name));
         if (reply.kind === 'done') return reply.value;
-        // The daemon has time; a person at the command line wants to know.
+        // The daemon can wait; a person at the command line needs the error.
         if (reply.kind === 'fault' || role === 'visitor') throw new SpoolFault(String(reply.value));
         if (writer.sound()) await pauses.wait(POLL_MS);
       }
@@ -144,7 +145,7 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   };
 }
 
-/** Runs `fn` every `ms` milliseconds until the answer is called. */
+/** Runs `fn` every `ms` milliseconds until the returned function is called. */
 function every(clock: Clock, ms: number, fn: () => void): () => void {
   let cancel = () => {};
   const next = () => {
@@ -162,22 +163,22 @@ interface Entry extends Endpoint {
   waiting: number;
 }
 
-/** How much waits for whom, in memory: what backlogs and summaries are answered from. */
+/** The numbers of waiting deliveries, in memory, for backlogs and summaries. */
 interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
-  /** All of them, by where they go. */
+  /** The totals by kind of endpoint. */
   byEndpoint(): Readonly<Record<EndpointKind, number>>;
-  /** Endpoints with something waiting or a memory. */
+  /** Endpoints with waiting deliveries or saved state. */
   entries(): readonly (Readonly<Entry> & { readonly key: number })[];
 }
 
-/** An empty tally. */
+/** Creates an empty tally. */
 function createTally(): Tally {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
-  /** Of these, what goes out as mail. */
+  /** The part of them that is outgoing mail. */
   const outgoing = new Map<string, number>();
   let byEndpoint = tableOf(ENDPOINT_KINDS, () => 0);
   const shift = (entry: Entry, more: number) => {
@@ -218,27 +219,27 @@ function createTally(): Tally {
   });
 }
 
-/** What the queue knows of itself. */
+/** The figures of the queue. */
 interface Known {
-  /** Deliveries that wait, by where they go; from memory. */
+  /** Waiting deliveries by kind of endpoint, from memory. */
   waiting(): Readonly<Record<EndpointKind, number>>;
   hasRoom(): boolean;
   disk(): { readonly total: number; readonly free: number } | undefined;
-  /** Milliseconds since 1970 from which the oldest waits; null when none does. */
+  /** When the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): Promise<number | null>;
-  /** Ended ones, by state, and how many milliseconds the reader took to count them. */
+  /** Ended deliveries by state, and how many milliseconds the reader took to count them. */
   ended(): Promise<Ended>;
 }
 
 type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
 
 /**
- * Counting a million ended deliveries takes a tenth of a second of the reader: no more than this share of its time goes
- * into it.
+ * Counting a million ended deliveries takes the reader a tenth of a second: at most this share of its time is spent on
+ * it.
  */
 const SHARE = 0.01;
 
-/** Shows the gauges of the queue. */
+/** Registers the gauges of the queue. */
 export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   const ended = remembered(known.ended, clock);
   metrics.gauge('postern_spool_waiting', () =>
@@ -257,7 +258,7 @@ export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   metrics.gauge('postern_spool_disk_bytes', () => known.disk()?.total);
 }
 
-/** Counts that are kept the longer the longer they took. */
+/** Caches the counts, for longer the longer they took. */
 function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ended['counts']> {
   let known: Ended | undefined;
   let until = -Infinity;
@@ -269,7 +270,7 @@ function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ende
   };
 }
 
-/** Counts commits by what the writer says of them. */
+/** Returns a function that records the figures of a commit. */
 function createCommitMeters(metrics: Metrics): (figures: CommitFigures) => void {
   const seconds = metrics.histogram('postern_spool_commit_seconds');
   const writes = metrics.histogram('postern_spool_commit_writes');

@@ -16,23 +16,23 @@ import { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
 import { kindOf, SpoolInUse } from './faults.ts';
 
-/** Where things are under the folder of the queue. */
+/** The paths in the folder of the queue. */
 export interface Folder {
   readonly dir: string;
   /** The queue file, with `-wal` and `-shm` beside it. */
   readonly file: string;
   /** A new queue file while it is written; worthless until it is renamed to `next`. */
   readonly part: string;
-  /** A whole new queue file that replaces `file`, even after a crash. */
+  /** A complete new queue file that replaces `file`, even after a crash. */
   readonly next: string;
-  /** Held by the one daemon. */
+  /** Locked by the one daemon. */
   readonly lock: string;
-  /** Large bodies, and the same while they arrive. */
+  /** Large bodies, and the folder where they are written first. */
   readonly blobs: string;
   readonly tmp: string;
 }
 
-/** The names under `dir`. */
+/** Returns the paths in `dir`. */
 export function folderOf(dir: string): Folder {
   const at = (name: string) => join(dir, name);
   return {
@@ -46,7 +46,7 @@ export function folderOf(dir: string): Folder {
   };
 }
 
-/** Makes the folders, and makes sure that they are still there after a power cut. */
+/** Creates the folders and syncs them, so that they survive a power cut. */
 export function makeFolders({ dir, blobs, tmp }: Folder): void {
   for (const path of [dir, blobs, tmp]) mkdirSync(path, { recursive: true, mode: 0o750 });
   syncPath(dir);
@@ -54,7 +54,8 @@ export function makeFolders({ dir, blobs, tmp }: Folder): void {
 }
 
 /**
- * Syncs a folder (its names), or a file that nobody else has open: closing it drops the locks that SQLite holds on it.
+ * Syncs a folder (its names), or a file that is not open elsewhere in this process: closing it drops the locks that
+ * SQLite holds on it.
  */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
@@ -65,15 +66,15 @@ export function syncPath(path: string): void {
   }
 }
 
-/** Throws away what was arriving when the last daemon ended. Answers how many files. */
+/** Deletes unfinished files of the last daemon. Returns how many. */
 export function emptyTmp({ tmp }: Folder): number {
-  // Threads with SMTP sessions have folders of their own.
+  // Threads with SMTP sessions have their own subfolders.
   const files = readdirSync(tmp, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   for (const name of readdirSync(tmp)) rmSync(join(tmp, name), { recursive: true, force: true });
   return files.length;
 }
 
-/** From here on the new file counts: a crash before `adopt` is made good by the next start. */
+/** Makes the new file the valid one: after a crash before `adopt`, the next start completes the replacement. */
 export function appoint({ dir, part, next }: Folder): void {
   syncPath(part);
   renameSync(part, next);
@@ -81,8 +82,8 @@ export function appoint({ dir, part, next }: Folder): void {
 }
 
 /**
- * Puts the new file in the place of the old one. The log of the old one goes first: SQLite would replay it into the new
- * file, whose pages it knows nothing of.
+ * Replaces the old file with the new one. The old log is removed first: SQLite would replay it into the new file, whose
+ * pages differ.
  */
 export function adopt({ dir, file, next }: Folder): void {
   rmSync(`${file}-wal`, { force: true });
@@ -100,7 +101,7 @@ export function isAppointed({ next }: Folder): boolean {
 const asideOf = ({ file }: Folder, now: number) =>
   `${file}.damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`;
 
-/** Keeps a copy of a damaged log before SQLite goes on writing it. Answers where; null when it could not be made. */
+/** Copies a damaged log before SQLite continues to write it. Returns the path; null if that failed. */
 export function copyLogAside(folder: Folder, now: number): string | null {
   const aside = `${asideOf(folder, now)}-wal`;
   try {
@@ -109,12 +110,12 @@ export function copyLogAside(folder: Folder, now: number): string | null {
     syncPath(folder.dir);
     return aside;
   } catch {
-    rmSync(aside, { force: true }); // no room, most likely
+    rmSync(aside, { force: true }); // most likely no space
     return null;
   }
 }
 
-/** Keeps a damaged queue file, with its log, under another name for whoever wants to look at it. */
+/** Keeps a damaged queue file, with its log, under another name for inspection. Returns the name. */
 export function keepAside(folder: Folder, now: number): string {
   const { file } = folder;
   const aside = asideOf(folder, now);
@@ -130,8 +131,8 @@ interface Lock {
 }
 
 /**
- * Takes the folder for one daemon. It is SQLite's exclusive lock on an empty file of its own: the kernel gives it up
- * when the process ends, however it ends, which a file with a process id in it does not.
+ * Locks the folder for one daemon, with SQLite's exclusive lock on an empty file: unlike a process id in a file, the
+ * kernel releases it when the process ends for any reason.
  */
 export function takeLock(path: string): Lock {
   const db = new DatabaseSync(path, { timeout: 0 });

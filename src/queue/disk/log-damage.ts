@@ -1,27 +1,26 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
-/** What is wrong with a write-ahead log. */
+/** Damage in a write-ahead log. */
 interface LogDamage {
-  /** The frame, from 0, behind which SQLite reads nothing. */
+  /** The frame, from 0, at which SQLite stops reading. */
   readonly frame: number;
-  /** Transactions behind it that were committed whole. */
+  /** Transactions behind it that were committed completely. */
   readonly transactions: number;
 }
 
 // https://www.sqlite.org/fileformat.html#the_write_ahead_log
 const HEADER = 32;
 const FRAME_HEADER = 24;
-/** The last bit says in which order the bytes of a checksum's words stand. */
+/** The last bit is the byte order of the checksum words. */
 const MAGIC = 0x377f0682;
-/** Bytes that are read in one go. */
+/** Bytes per read. */
 const STEP = 1024 * 1024;
 
 /**
- * Looks for damage in a log that SQLite would take for its end. SQLite stops at the first frame whose checksum is
- * wrong, which is right for a log that was being written when the power went: there it can be the last transaction
- * only, for the next one is begun when that is synced. Two whole transactions behind such a frame, each frame bound to
- * the one before it by its checksum, mean that a bit was changed. Undefined: nothing of that kind. Reads all of the
- * file, a step at a time.
+ * Looks for damage that SQLite would take for the end of the log. SQLite stops at the first frame with a wrong
+ * checksum. After a power cut that is correct: such a frame belongs to the last transaction, since the next one begins
+ * only when that is synced. But if two complete transactions follow it, each frame chained to the one before by its
+ * checksum, a bit was changed. Returns undefined if there is no such damage. Reads the whole file in steps.
  */
 export function findLogDamage(path: string): LogDamage | undefined {
   const file = openSync(path, 'r');
@@ -39,11 +38,11 @@ function walk(file: number): LogDamage | undefined {
   if (!layout) return undefined;
   const sum = createSum(layout.bigEndian);
   const headerSum = sumAt(header, 24);
-  /** Those of this log; undefined when its header is damaged: then the first frame has to know. */
+  /** The salts of this log; undefined if its header is damaged, then taken from the first frame. */
   let salts = same(sum(header, 0, 24, [0, 0]), headerSum) ? header.readBigUInt64BE(16) : undefined;
   let broken = salts === undefined ? 0 : -1;
   let before = headerSum;
-  /** Committed transactions of frames that are bound together, behind the damage. */
+  /** Committed transactions of chained frames behind the damage. */
   let run = 0;
   let most = 0;
   for (const [frame, at] of framesOf(file, FRAME_HEADER + layout.pageSize)) {
@@ -62,7 +61,7 @@ function walk(file: number): LogDamage | undefined {
   return most >= 2 ? { frame: broken, transactions: most } : undefined;
 }
 
-/** How a log is laid out; undefined when this is the header of none. */
+/** Returns the layout of a log; undefined if the header is not that of a log. */
 function layoutOf(header: Buffer): { readonly pageSize: number; readonly bigEndian: boolean } | undefined {
   const [magic, pageSize] = [header.readUInt32BE(0), header.readUInt32BE(8)];
   if ((magic & ~1) !== MAGIC || pageSize < 512 || pageSize > 65_536 || (pageSize & (pageSize - 1)) !== 0)
@@ -70,7 +69,7 @@ function layoutOf(header: Buffer): { readonly pageSize: number; readonly bigEndi
   return { pageSize, bigEndian: (magic & 1) === 1 };
 }
 
-/** Every whole frame with its number. What is handed out is overwritten by the next ones. */
+/** Yields every complete frame with its number. The buffer is reused. */
 function* framesOf(file: number, size: number): Generator<[frame: Buffer, at: number]> {
   const step = Buffer.allocUnsafe(Math.max(1, Math.floor(STEP / size)) * size);
   for (let at = 0; ; ) {
@@ -81,10 +80,10 @@ function* framesOf(file: number, size: number): Generator<[frame: Buffer, at: nu
   }
 }
 
-/** The two words of a checksum, each from 0 to 2^32. */
+/** The two words of a checksum, each from 0 to 2^32 - 1. */
 type Sum = readonly [number, number];
 
-/** The checksum over bytes, going on from the one before. */
+/** Returns the checksum function, which continues from a previous checksum. */
 function createSum(bigEndian: boolean): (bytes: Buffer, from: number, to: number, before: Sum) => Sum {
   return (bytes, from, to, before) => {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

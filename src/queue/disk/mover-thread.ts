@@ -3,23 +3,23 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { codeOf, reasonOf } from './faults.ts';
 import { connect } from './schema.ts';
 
-/** What the thread that moves is given: where it answers, and the cell that is 1 while it works. */
+/** The data of the mover thread: the port for its results, and the cell that is 1 while it works. */
 export interface MoverData {
   readonly answers: MessagePort;
   readonly cell: SharedArrayBuffer;
 }
 
-/** How a move ended; an error that crosses threads keeps neither its class nor what SQLite hung on it. */
+/** The result of a move; an error sent between threads loses its class and SQLite's result code. */
 export type Moved =
   | { readonly failed: false }
   | { readonly failed: true; readonly code: number | undefined; readonly reason: string };
 
-/** SQLITE_IOERR_FSYNC: what SQLite says when it cannot sync the file. */
+/** SQLITE_IOERR_FSYNC: SQLite's code for a failed sync of the file. */
 const SYNC_FAILED = 1034;
 
 /**
- * Moves the log of the queue file at `path` into it, beside the thread that writes. The connection lives as long as the
- * move: the file may be another one the next time.
+ * Returns a function that moves the log into the queue file at `path`, concurrently with the writer. It connects for
+ * each move, since the file may have been replaced.
  */
 function createMove(sync: (path: string) => void): (path: string) => Moved {
   return (path) => {
@@ -43,9 +43,9 @@ function createMove(sync: (path: string) => void): (path: string) => Moved {
 }
 
 /**
- * SQLite syncs the file only when the whole log is in it, and that is the writer's turn: what is synced here, it need
- * not wait for. Descriptors stay open for good: closing one would drop the locks that SQLite has on the file, which
- * belong to the process (fcntl(2)). There is another one only after a file was replaced.
+ * Returns a function that syncs the file. SQLite syncs it only when the whole log is moved, which the writer does: what
+ * is synced here saves the writer time. Descriptors are never closed: closing one would drop SQLite's locks on the
+ * file, which belong to the process (fcntl(2)). A new one is opened only after the file was replaced.
  */
 function createSync(): (path: string) => void {
   let fd = -1;

@@ -7,27 +7,27 @@ import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
 import type { Answer, Ask, EndpointRow, News } from './thread.ts';
 
-/** What came of one transaction. */
+/** The result of one transaction. */
 interface Committed {
   readonly answers: readonly Answer[];
   readonly news: News;
 }
 
-/** The queue file as the writer has it open. */
+/** The open queue file of the writer. */
 export interface OpenFile {
   readonly db: DatabaseSync;
   readonly loaded: Loaded;
-  /** Writes all of them with one sync. Nothing of what is not answered `done` is kept. */
+  /** Writes all requests with one sync. Requests not answered `done` leave no changes. */
   commit(asks: readonly Ask[]): Committed;
-  /** Everything anew when another process wrote, else undefined. */
+  /** Reloads the endpoints if another process wrote, else returns undefined. */
   outside(): Loaded | undefined;
   /** Pages in the log, and how many of them are not in the file yet. */
   log(): { readonly length: number; readonly unmoved: number };
-  /** Moves what the log holds into the file. Throws when that cannot be synced. */
+  /** Moves the log into the file. Throws if that cannot be synced. */
   checkpoint(): void;
 }
 
-/** Prepares an open queue file for writing. Throws when it is damaged. */
+/** Prepares an open queue file for writing. Throws if it is damaged. */
 export function createOpenFile(db: DatabaseSync): OpenFile {
   const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
@@ -48,7 +48,7 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
     return endpoints.load();
   };
 
-  /** Throws what SQLite throws; a `Misuse` names the one ask that was wrong. */
+  /** Throws errors of SQLite; a `Misuse` names the one request that was wrong. */
   function attempt(asks: readonly Ask[]): Committed {
     db.exec('BEGIN IMMEDIATE');
     const first = next;
@@ -62,7 +62,7 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
     } catch (error) {
       endpoints.rollback();
       next = first;
-      if (reloaded) seen = -1; // nobody was told yet of what another process wrote
+      if (reloaded) seen = -1; // the changes of another process were not reported yet
       rollback(db);
       throw error;
     }
@@ -77,7 +77,7 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
   });
 }
 
-/** One transaction, without those asks that are wrong in themselves. */
+/** Commits one transaction, without requests that are invalid in themselves. */
 function commit(asks: readonly Ask[], attempt: (asks: readonly Ask[]) => Committed): Committed {
   try {
     return attempt(asks);
@@ -95,11 +95,11 @@ function rollback(db: DatabaseSync): void {
   try {
     if (db.isTransaction) db.exec('ROLLBACK');
   } catch {
-    // What went wrong before is what counts.
+    // The first error counts.
   }
 }
 
-/** The version of the file, which changes when another connection writes, and the next free number. */
+/** Reads the version of the file, which changes when another connection writes, and the next free key. */
 function createCounters(db: DatabaseSync) {
   const version = db.prepare('PRAGMA data_version');
   const last = db.prepare(
@@ -111,7 +111,7 @@ function createCounters(db: DatabaseSync) {
   };
 }
 
-/** The write-ahead log from the outside. */
+/** The size of the write-ahead log, and its checkpoint. */
 function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
   const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
   const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
@@ -127,7 +127,7 @@ function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
   };
 }
 
-/** One write was wrong in itself, so that the others are done without it. */
+/** One request is invalid in itself; the others are written without it. */
 class Misuse extends Error {
   override readonly name = 'Misuse';
   readonly ask: Ask;
@@ -146,7 +146,7 @@ function run(changes: Changes, ask: Ask): unknown {
   }
 }
 
-/** New mail is told at once, so that its sender tries again; everything else is done later. */
+/** New mail fails at once, so that its sender retries; all other requests are repeated later. */
 function failed(asks: readonly Ask[], error: unknown): Committed {
   const kind = kindOf(error);
   const reason = reasonOf(error);
@@ -160,24 +160,21 @@ function isBreak(kind: FailureKind): boolean {
   return kind === 'io' || kind === 'damaged';
 }
 
-/** Every endpoint with how many deliveries wait for it. */
+/** Every endpoint with its number of waiting deliveries. */
 export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
 
-/**
- * The endpoints as the writer knows them, and what the open transaction changes about them. Nothing of that counts
- * before `commit`.
- */
+/** The endpoints as seen by the writer, with the changes of the open transaction, which take effect with `commit`. */
 export interface Endpoints {
-  /** The number of an endpoint; a new one gets its row. */
+  /** Returns the key of an endpoint; inserts a row for a new one. */
   keyOf(endpoint: Endpoint): number;
   byKey(key: number): Endpoint | undefined;
   keep(endpoint: Endpoint, memory: string | null): void;
-  /** `more` deliveries wait for it, or fewer when negative. */
+  /** Adds `more` to its number of waiting deliveries (may be negative). */
   shift(key: number, more: number): void;
-  /** Takes what changed since the last commit. */
+  /** Returns and clears the changes since the last commit. */
   commit(): { readonly shifts: [number, number][]; readonly endpoints: EndpointRow[] };
   rollback(): void;
-  /** Reads everything anew: one query over the index of what waits. */
+  /** Reloads everything: one query on the index of waiting deliveries. */
   load(): Loaded;
 }
 
@@ -186,7 +183,7 @@ SELECT e.key, e.account, e.url, e.kind, e.memory, coalesce(c.waiting, 0) AS wait
 LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
 ON c.endpoint = e.key`;
 
-/** Endpoints over the writer's connection. */
+/** Creates the endpoints on the writer's connection. */
 function createEndpoints(db: DatabaseSync): Endpoints {
   const insert = db.prepare(
     `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
@@ -227,7 +224,7 @@ function createEndpoints(db: DatabaseSync): Endpoints {
       return changed;
     },
     rollback() {
-      // keyOf finds those again that were there before
+      // those that existed before are read again by keyOf
       for (const { key, account, url } of fresh.values()) names.remove(key, account, url);
       shifts = new Map();
       fresh = new Map();

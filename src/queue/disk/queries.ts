@@ -31,40 +31,40 @@ import {
   toMessage,
 } from './schema.ts';
 
-/** What is due; and the numbers of deliveries that were damaged on the disk. */
+/** The due deliveries, and the keys of deliveries that were damaged on disk. */
 interface Due {
   readonly found: QueuedDelivery[];
   readonly damaged: number[];
 }
 
-/** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
+/** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export interface Queries extends MessageQueries, ReportQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
-  /** The number of each endpoint that has something waiting, with the time the first of it is due. */
+  /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
-  /** From when the oldest that waits has waited, milliseconds since 1970; null when none does. */
+  /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): number | null;
-  /** What was kept of the time, and when the last delivery was accepted; null when there is none. */
+  /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
   lastTime(): LastTime;
-  /** How many ended, by state: one pass over an index, which took so many milliseconds. */
+  /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
   ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
   attempts(deliveryId: string): AttemptRecord[];
-  /** First and last number of a delivery. */
+  /** Returns the first and last key of deliveries. */
   span(): [first: number, last: number];
   list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
   count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
   keys(selection: Selection, from: number, to: number): number[];
-  /** The time before which delivered ones are too many for `bytes`; 0 when all have room. */
+  /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
   deliveredLimit(bytes: number): number;
-  /** Webhooks with pending events, counted up to `limit` each. */
+  /** Returns the webhooks with pending events, counted up to `limit` each. */
   pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
-  /** Webhooks with pending events, or with batches that may still go out. */
+  /** Returns the webhooks with pending events, or with batches that may still be sent. */
   hooks(): Hook[];
   tallies(): HookTally[];
 }
 
-/** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
+/** Creates the queries on one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
   return Object.freeze({
     ...createScheduling(db),
@@ -87,7 +87,7 @@ function createScheduling(db: DatabaseSync) {
     due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const left = new Set(except);
       const due: Due = { found: [], damaged: [] };
-      // Those in `except` are in flight and so few; walking over them in the index is cheaper than naming them in SQL.
+      // Those in `except` are in flight and so few; skipping them in the index is cheaper than listing them in SQL.
       for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
         if (due.found.length >= limit) break;
         if (!isWholeDelivery(row)) due.damaged.push(number(row, 'key'));
@@ -218,25 +218,25 @@ function createScans(db: DatabaseSync) {
   };
 }
 
-/** A message as it was found: whole, or with the reason why its body cannot be had any more. */
+/** A message from the disk: intact, or with the reason why its body is lost. */
 type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
   | { readonly kind: 'damaged'; readonly reason: string };
 
-/** What the reader answers about messages. */
+/** The queries about messages. */
 interface MessageQueries {
   message(id: string): Found | undefined;
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
-const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
+const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
-/** Questions over the reader's connection. `blobs` is the folder of large bodies. */
+/** Creates the queries about messages. `blobs` is the folder of large bodies. */
 function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
     'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
   );
-  const sound = new Set<string>(); // blobs whose bytes were read and are right
+  const sound = new Set<string>(); // blobs that were read and found intact
   return {
     message(id: string) {
       const row = one.get(id);
@@ -250,7 +250,7 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   };
 }
 
-/** Whether a row says what was written. One of an older version has no checksum; then at least it has to make sense. */
+/** Whether a row is as it was written. Rows of older versions have no checksum; they must at least parse. */
 function isWhole(row: SqlRow): boolean {
   try {
     const sum = numberOrNull(row, 'sum');
@@ -276,17 +276,14 @@ function isWhole(row: SqlRow): boolean {
   }
 }
 
-/**
- * SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the
- * disk.
- */
+/** Checks the body against its checksum, since SQLite does not notice a changed byte in it. */
 function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   const size = number(row, 'size');
   const name = textOrNull(row, 'blob');
   if (name === null) {
     const bytes = row['bytes'];
     if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
-      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
+      return { kind: 'damaged', reason: 'its bytes were damaged on disk' };
     }
     return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
   }
@@ -299,13 +296,13 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   return { kind: 'whole', message: toMessage(row), body: { kind: 'blob', path, size, sha256 } };
 }
 
-/** A condition over `deliveries d` with the values for its question marks. */
+/** A condition on `deliveries d` with the values of its parameters. */
 interface Condition {
   readonly sql: string;
   readonly values: readonly SQLInputValue[];
 }
 
-/** A selection as SQL; everything from outside is a bound value. */
+/** Converts a selection to SQL; all external values are bound. */
 function toCondition(selection: Selection): Condition {
   const parts: string[] = [];
   const values: SQLInputValue[] = [];
@@ -313,7 +310,7 @@ function toCondition(selection: Selection): Condition {
     parts.push(sql);
     values.push(...bound);
   };
-  // Lists travel as one JSON value: their length is not bounded by the number of question marks that SQLite takes.
+  // A list is bound as one JSON value, so its length is not limited by SQLite's number of parameters.
   const inList = (sql: string, list: readonly (string | number)[] | undefined) => {
     if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
   };
@@ -337,12 +334,12 @@ function toCondition(selection: Selection): Condition {
 
 /** Reports inside the common transaction. */
 export interface Reporting {
-  /** Known already: its settlement was asked for again because the first answer was lost. */
+  /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
   keepReport(report: Report): void;
   reported(ids: readonly string[]): void;
 }
 
-/** Reporting over the writer's connection. */
+/** Creates the reporting on the writer's connection. */
 export function createReporting(db: DatabaseSync): Reporting {
   const insert = db.prepare('INSERT INTO reports (id, body) VALUES (?, ?) ON CONFLICT DO NOTHING');
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
@@ -356,12 +353,12 @@ export function createReporting(db: DatabaseSync): Reporting {
   };
 }
 
-/** What the reader answers about reports. */
+/** The queries about reports. */
 interface ReportQueries {
   reports(limit: number): Report[];
 }
 
-/** Questions over the reader's connection. */
+/** Creates the queries about reports on the reader's connection. */
 function createReportQueries(db: DatabaseSync): ReportQueries {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {

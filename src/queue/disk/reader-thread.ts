@@ -6,7 +6,7 @@ import { createQueries, type Queries } from './queries.ts';
 import { connect } from './schema.ts';
 import type { Answer, Ask, QueueProtocol } from './thread.ts';
 
-// The thread that reads: what it looks for never holds up a commit.
+// The reader thread: its queries never delay a commit.
 serveThread<QueueProtocol>(({ dir }, line) => {
   const folder = folderOf(dir);
   let db: DatabaseSync;

@@ -5,20 +5,20 @@ import { SpoolFault } from './faults.ts';
 import type { Queries } from './queries.ts';
 import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
-/** The reader thread from main's side. */
+/** The reader thread as used from the main thread. */
 export interface Reader {
   read<K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>>;
-  /** Turns to the file that has the name now. */
+  /** Opens the current file of that name. */
   reopen(): Promise<void>;
   close(): Promise<void>;
 }
 
 const READER = new URL('./reader-thread.ts', import.meta.url);
 const AGAIN_MS = 1000;
-/** A question that ends its thread, or finds damage, even after a repair is given up. */
+/** The tries of a query that kills its thread, or finds damage even after a repair. */
 const TRIES = 3;
 
-/** Starts the reader. `repair` is asked for when it meets damage. */
+/** Starts the reader. `repair` is called when it finds damage. */
 export async function openReader(
   data: ThreadData,
   deps: { clock: Clock; log: Log },
@@ -34,7 +34,7 @@ export async function openReader(
         if (closed) return;
         deps.log.error('spool.fault', { reason: `the reader thread ended: ${reason}` });
         starting = start();
-        starting.catch(() => undefined); // whoever asks next gets to know
+        starting.catch(() => undefined); // the next query gets the error
       },
     });
   }

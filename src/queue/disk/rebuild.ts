@@ -4,7 +4,7 @@ import { kindOf } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
 import { connect, fillKinds, lacksKinds, makeTables, TABLE_KEYS, text } from './schema.ts';
 
-/** What a new queue file was made from. */
+/** What was salvaged into a new queue file. */
 export interface Rebuilt {
   readonly messages: number;
   readonly deliveries: number;
@@ -12,15 +12,15 @@ export interface Rebuilt {
   readonly lostMessages: number;
   /** Messages without any delivery left; they are only in the damaged file. */
   readonly lostDeliveries: number;
-  /** Where the damaged file is kept, null when there was none. */
+  /** The path of the damaged file, null if none was kept. */
   readonly aside: string | null;
 }
 
 const RANGE = 20_000;
 
 /**
- * Writes everything that can be read from `old` (null: nothing can) into a new file and appoints it. A failed sync
- * leaves the old file in a state that the kernel does not tell the truth about, so it is never written again.
+ * Writes everything readable in `old` (null: nothing) into a new file and appoints it. After a failed sync the kernel
+ * no longer reports the true state of the old file, so that is never written again.
  */
 export function rebuild(old: DatabaseSync | null, folder: Folder, now: number, aside: boolean): Rebuilt {
   for (const end of ['', '-journal', '-wal', '-shm']) rmSync(folder.part + end, { force: true });
@@ -51,7 +51,7 @@ function copyAll(old: DatabaseSync, part: string, now: number) {
   }
 }
 
-/** A file of an older version has fewer columns, and may lack the table. */
+/** Copies a table. A file of an older version has fewer columns, and may lack the table. */
 function copyTable(db: DatabaseSync, table: string, key: string): void {
   const columns = db
     .prepare('SELECT name FROM pragma_table_info(?, ?)')
@@ -67,7 +67,7 @@ function copyTable(db: DatabaseSync, table: string, key: string): void {
     try {
       copy.run(from, to);
     } catch (error) {
-      // Nonsense that SQLite takes for a row breaks a rule of the tables (misuse).
+      // Invalid data that SQLite takes for a row violates a constraint (misuse).
       if (kindOf(error) !== 'damaged' && kindOf(error) !== 'misuse') throw error;
       if (from === to) return;
       const middle = Math.floor((from + to) / 2);
@@ -78,7 +78,7 @@ function copyTable(db: DatabaseSync, table: string, key: string): void {
   for (let from = 0; from <= last; from += RANGE) range(from, Math.min(from + RANGE - 1, last));
 }
 
-/** The largest number in a table; asked of its neighbours too, because the page that knows may be the damaged one. */
+/** Returns the largest key of a table; asks related tables too, because the page that holds it may be damaged. */
 function lastKey(db: DatabaseSync, table: string, key: string): number {
   const questions = [
     `SELECT max(${key}) AS last FROM main.${table}`,
@@ -99,7 +99,7 @@ function lastKey(db: DatabaseSync, table: string, key: string): number {
   return last + RANGE;
 }
 
-/** Makes the new file consistent: what lost its other half is dead, or left out. */
+/** Makes the new file consistent: deliveries without message, batch or endpoint are dead, other orphans are deleted. */
 function mend(db: DatabaseSync, now: number) {
   db.exec(`INSERT OR IGNORE INTO fresh.endpoints (key, account, url)
     SELECT DISTINCT endpoint, '', 'lost:' || endpoint FROM fresh.deliveries WHERE endpoint NOT IN (SELECT key FROM fresh.endpoints)`);
@@ -110,10 +110,10 @@ function mend(db: DatabaseSync, now: number) {
         .run(now, `message lost: ${what}`).changes,
     );
   const lostMessages =
-    bury('its events were damaged on the disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +
-    bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
+    bury('its events were damaged on disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +
+    bury('its row was damaged on disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
     bury(
-      'its endpoint was damaged on the disk',
+      'its endpoint was damaged on disk',
       `endpoint IN (SELECT key FROM fresh.endpoints WHERE url LIKE 'lost:%' AND account = '')`,
     );
   const lostDeliveries = Number(

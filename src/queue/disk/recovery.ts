@@ -19,7 +19,7 @@ interface RecoveryParts {
   readonly path: string;
 }
 
-/** Gives up what waits of a message that cannot be read any more; the rest of the queue goes on. */
+/** Gives up the waiting deliveries of an unreadable message; the rest of the queue continues. */
 export async function quarantine(
   { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
   messageId: string,
@@ -30,30 +30,30 @@ export async function quarantine(
 }
 
 /**
- * The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by
- * its id.
+ * Gives up single deliveries, by key or id: their rows were damaged, or the row of their message cannot be found by its
+ * id.
  */
 export async function buryDamaged(
   { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
   which: readonly (number | string)[],
   message?: string,
 ): Promise<void> {
-  const reason = 'message lost: its row was damaged on the disk';
+  const reason = 'message lost: its row was damaged on disk';
   const count = await file.write('bury', which, reason, clock.now());
   if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
 }
 
 /**
- * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and
- * forgets what was committed behind. Mail goes on with what can be read, and the log is kept for a person.
+ * Checks the log of the queue file before it is opened: SQLite takes damage in the middle for the end, and discards the
+ * commits behind it. Postern continues with the readable part, and keeps a copy of the log for inspection.
  */
 export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
   const path = `${folder.file}-wal`;
-  if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced needs its log no more
+  if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced no longer needs its log
   const damage = findLogDamage(path);
   if (!damage) return;
   log.error('spool.fault', {
-    reason: 'the log of the queue was damaged on the disk; what was committed behind the damage is not in the queue',
+    reason: 'the write-ahead log of the queue was damaged on disk; changes after the damage are missing from the queue',
     ...damage,
     aside: copyLogAside(folder, clock.now()),
   });
@@ -64,13 +64,13 @@ async function moveAside(path: string, names: readonly string[], aside: string):
   for (const name of names) await rename(join(path, name), join(aside, name));
 }
 
-/** Brings files and rows together at the start of the daemon, and says in the log what was found. */
+/** Reconciles files and rows when the daemon starts, and logs what was found. */
 export async function recover(parts: RecoveryParts, swept: number): Promise<void> {
   const { log, file, reading, blobs, path } = parts;
   const rows = await reading.read('blobNames');
   const names = new Set(rows.map(({ name }) => name));
   const orphans = (await readdir(path)).filter((name) => !names.has(name));
-  // A damaged queue file may have named them: they stay with it.
+  // A damaged queue file may have referred to them: they are kept with it.
   if (file.rebuilt?.aside) await moveAside(path, orphans, `${file.rebuilt.aside}-blobs`);
   else await blobs.remove(orphans);
   for (const { name, messageId, size } of rows) {
@@ -81,7 +81,7 @@ export async function recover(parts: RecoveryParts, swept: number): Promise<void
   const waiting = file.tally.entries().reduce((sum, entry) => sum + entry.waiting, 0);
   if (file.rebuilt)
     log.error('spool.fault', {
-      reason: 'the queue file was damaged; what could be read is in a new one',
+      reason: 'the queue file was damaged; all readable data is in a new file',
       ...file.rebuilt,
     });
   log.info('spool.recovered', { waiting, largeBodies: rows.length, orphans: orphans.length, unfinished: swept });

@@ -13,12 +13,13 @@ import {
 import { SpoolTooNew } from './faults.ts';
 
 /**
- * One sequence numbers deliveries; a message has the number of its first delivery, and `deliveries` says how many
- * numbers are its own. So everything grows at its end, and the deliveries of a message are a range that needs no index.
+ * Deliveries are numbered by one sequence; a message has the key of its first delivery, and `deliveries` is how many
+ * keys belong to it. So tables grow at the end only, and the deliveries of a message are a key range that needs no
+ * index.
  *
- * A row keeps its length when it is delivered at the first attempt (`ended_at` holds a time from the beginning, small
+ * A row keeps its length if it is delivered at the first attempt (`ended_at` holds a time from the beginning, small
  * numbers take no bytes, the body and the verdicts are elsewhere): SQLite then overwrites it in place instead of
- * splitting a full page. STRICT keeps nonsense from a damaged page out of a salvaged file.
+ * splitting a full page. STRICT keeps invalid data of a damaged page out of a salvaged file.
  */
 const TABLES = `
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
@@ -48,11 +49,11 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
 `;
 
 /**
- * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as
- * the batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of
- * its one delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when
- * it is over. `hooks` counts what was sent, under the name that this queue had when the counting began: SQLite's own
- * chance is good enough for a name that only has to differ from those of a handful of other queues.
+ * Events for webhooks. An event is pending while it has no batch; afterwards its id is kept as long as the batch, so
+ * that the same event is not accepted twice. A batch has the key of its message, which is that of its one delivery;
+ * `open` is 1 while it holds its place, 2 while it is parked or dead and may be sent later, 0 when it is finished.
+ * `hooks` counts what was sent, under the name that this queue got when counting began: SQLite's random() is good
+ * enough for a name that only has to differ from those of a few other queues.
  */
 const EVENTS = `
 INSERT INTO meta (name, value) VALUES ('spool', random() & 9007199254740991);
@@ -73,17 +74,17 @@ CREATE INDEX batches_hook ON batches (hook);
 CREATE INDEX batches_left ON batches (hook, open) WHERE open > 0;
 `;
 
-/** What attempts at mail going out have brought about, until the store was told. The number says what came first. */
+/** Results of outbound attempts until they are in the store. The key gives their order. */
 const REPORTS = `
 CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
 `;
 
-/** From when each that waits has waited, for whoever watches the queue: half a microsecond for each delivery. */
+/** Index of the start times of waiting deliveries, for monitoring: costs half a microsecond per delivery. */
 const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
 
 /**
- * What the next start has to know of the time, as JSON in one row; and checksums over what a message's row says beside
- * its body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
+ * The saved time for the next start, as JSON in one row; and checksums of a message's row without its body, of its
+ * verdicts, and of the constant columns of its deliveries. Rows of an older version have none.
  */
 const TIME = `
 CREATE TABLE time (key INTEGER PRIMARY KEY, memory TEXT NOT NULL) STRICT;
@@ -93,8 +94,8 @@ ALTER TABLE deliveries ADD COLUMN sum INTEGER;
 `;
 
 /**
- * What a delivery is, and what an endpoint got first: the codes of `KINDS`; `task` is a number of `TASKS`, 0 for
- * none. Before, that stood in URLs and in the table of batches (`fillKinds`).
+ * The kind of a delivery, and of an endpoint's first delivery: the codes of `KINDS`; `task` is an index of `TASKS`, 0
+ * for none. Before, URLs and the table of batches implied it (`fillKinds`).
  */
 const KIND = `
 ALTER TABLE deliveries ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
@@ -105,16 +106,18 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 /** The id of the POST that an attempt shared with others. */
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
-/** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
+/**
+ * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
+ */
 const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
 
-/** Grows with the tables; an older file is brought up to it, a newer one refused. */
+/** Increases with each change of the tables; an older file is upgraded to it, a newer one refused. */
 const VERSION = VERSIONS.length;
 
-/** Tables whose rows matter, each with the whole number its rows are found by. */
+/** Tables whose rows are salvaged, each with the integer column that identifies its rows. */
 export const TABLE_KEYS = [
   ['endpoints', 'key'],
   ['messages', 'key'],
@@ -128,41 +131,41 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
-/** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */
+/** The states by their code in the file; 0 must stay `waiting`, since the indexes rely on it. */
 export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];
 
-/** The number of a state in the file. */
+/** Returns the code of a state in the file. */
 export function stateCode(state: DeliveryState): number {
   return STATES.indexOf(state);
 }
 
-/** The number of a kind in the file. */
+/** Returns the code of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
   return KINDS[kind].code;
 }
 
 const KINDS_BY_CODE: ReadonlyMap<number, DeliveryKind> = new Map(DELIVERY_KINDS.map((kind) => [kindCode(kind), kind]));
 
-/** The kind behind a number; a row with one that nobody knows is not whole (`isWholeDelivery`). */
+/** Returns the kind of a code; a row with an unknown one is not intact (`isWholeDelivery`). */
 export function kindOfCode(code: number): DeliveryKind {
   return KINDS_BY_CODE.get(code) ?? 'inbound';
 }
 
-/** A task as the file holds it; 0 is none. */
+/** The tasks by their code in the file; 0 is none. */
 const TASKS: readonly (ReturnTask | undefined)[] = [undefined, 'read', 'forward', 'report'];
 
-/** The number of a task in the file. */
+/** Returns the code of a task in the file. */
 export function taskCode(task: ReturnTask | undefined): number {
   return TASKS.indexOf(task);
 }
 
 /**
- * What a connection keeps of the file in memory. New rows go to the ends of their tables, which are a few pages; more
- * than this held bodies that nobody asks for again.
+ * The page cache of a connection. New rows go to the ends of their tables, which are a few pages; a larger cache only
+ * held bodies that are not read again.
  */
 const CACHE_KB = 8192;
 
-/** A connection to a queue file with what every connection needs. */
+/** Opens a connection to a queue file with the settings that every connection needs. */
 export function connect(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { timeout: 10_000 });
   db.exec(
@@ -171,13 +174,13 @@ export function connect(path: string): DatabaseSync {
   return db;
 }
 
-/** Makes the tables in an empty file. Pages that became free can be given back to the disk (`incremental_vacuum`). */
+/** Creates the tables in an empty file. Free pages can be returned to the disk (`incremental_vacuum`). */
 export function makeTables(db: DatabaseSync): void {
   db.exec('PRAGMA auto_vacuum = INCREMENTAL');
   grow(db);
 }
 
-/** Brings the tables up to this version, in one transaction. */
+/** Upgrades the tables to this version, in one transaction. */
 export function grow(db: DatabaseSync): void {
   db.exec('BEGIN IMMEDIATE');
   try {
@@ -192,8 +195,8 @@ export function grow(db: DatabaseSync): void {
 }
 
 /**
- * Says of each endpoint and delivery of an older version what it is, as that version did: by its URL, and by whether it
- * is a batch, which has no recipient. A checksum that was right is right afterwards; one that was wrong stays wrong.
+ * Sets the kind of each endpoint and delivery of an older version, by that version's rules: by its URL, and by whether
+ * it is a batch, which has no recipient. A correct checksum is correct afterwards; a wrong one stays wrong.
  */
 export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
   db.function('crc32', { deterministic: true }, (text) => crc32(String(text)));
@@ -214,10 +217,10 @@ export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
     DROP TABLE temp.kinds;`);
 }
 
-/** What the checksum of a delivery was made of before there were kinds, and is for inbound mail. */
+/** The input of a delivery's checksum before there were kinds, and still for inbound mail. */
 const SUMMED = `id || ' ' || message || ' ' || route || ' ' || pattern || ' ' || recipient`;
 
-/** Whether a queue file has the form of an older version. */
+/** Whether a queue file is of an older version. */
 export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
@@ -232,8 +235,8 @@ function versionOf(db: DatabaseSync): number {
 }
 
 /**
- * Opens the queue file, makes it when it is not there, and refuses one of a newer version. One of an older version has
- * to `grow`.
+ * Opens the queue file, creates it if it does not exist, and refuses one of a newer version. One of an older version
+ * must be upgraded by `grow`.
  */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
@@ -245,7 +248,7 @@ export function openFile(path: string): DatabaseSync {
       );
     }
     if (version === 0) makeTables(db);
-    // Checkpoints are made by the writer itself: SQLite keeps quiet about a sync that failed in an automatic one.
+    // The writer makes the checkpoints itself: SQLite does not report a failed sync of an automatic one.
     db.exec('PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864');
     return db;
   } catch (error) {
@@ -254,34 +257,34 @@ export function openFile(path: string): DatabaseSync {
   }
 }
 
-/** A row as node:sqlite answers it. */
+/** A row as node:sqlite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 
-/** A text that the tables promise to be one. */
+/** Reads a text column. */
 export function text(row: SqlRow, name: string): string {
   const value = row[name];
-  if (typeof value !== 'string') throw new TypeError(`the queue holds no text in ${name}`);
+  if (typeof value !== 'string') throw new TypeError(`the column ${name} of the queue is not text`);
   return value;
 }
 
-/** A number that the tables promise to be one. */
+/** Reads a number column. */
 export function number(row: SqlRow, name: string): number {
   const value = row[name];
-  if (typeof value !== 'number') throw new TypeError(`the queue holds no number in ${name}`);
+  if (typeof value !== 'number') throw new TypeError(`the column ${name} of the queue is not a number`);
   return value;
 }
 
-/** A number that may be missing. */
+/** Reads a number column that may be null. */
 export function numberOrNull(row: SqlRow, name: string): number | null {
   return row[name] === null ? null : number(row, name);
 }
 
-/** A text that may be missing. */
+/** Reads a text column that may be null. */
 export function textOrNull(row: SqlRow, name: string): string | null {
   return row[name] === null ? null : text(row, name);
 }
 
-/** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
+/** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
   d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
@@ -292,7 +295,7 @@ LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts
 LEFT JOIN batches b ON b.message = d.message
 LEFT JOIN hooks h ON h.key = b.hook`;
 
-/** A row of `DELIVERY` as the rest of the house sees it. */
+/** Converts a row of `DELIVERY`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = STATES[number(row, 'state')] ?? 'dead';
   return {
@@ -322,8 +325,8 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. A newer version may have
- * left a kind that we have no road for: over another one it must not go.
+ * Whether a row of `DELIVERY` is as it was written; one of an older version has no checksum. A newer version may have
+ * written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {
   const { id, kind, task, message, route, pattern, recipient, sum } = row;
@@ -341,7 +344,7 @@ export function isWholeDelivery(row: SqlRow): boolean {
   return sum === null || sum === sumOfDelivery({ id, kind, task, message, route, pattern, recipient });
 }
 
-/** A row of `attempts`. */
+/** Converts a row of `attempts`. */
 export function toAttempt(row: SqlRow): AttemptRecord {
   return {
     at: number(row, 'at'),
@@ -353,7 +356,7 @@ export function toAttempt(row: SqlRow): AttemptRecord {
   };
 }
 
-/** A row of `messages` with its verdicts; the body aside. */
+/** Converts a row of `messages` with its verdicts, without the body. */
 export function toMessage(row: SqlRow): Message {
   const verdicts = verdictsOf(row);
   return {
@@ -365,18 +368,18 @@ export function toMessage(row: SqlRow): Message {
   };
 }
 
-/** Verdicts that were damaged on the disk are taken again. */
+/** Returns null for verdicts damaged on disk: they are computed again. */
 function verdictsOf(row: SqlRow): string | null {
   const { verdicts, verdicts_sum: sum } = row;
   return typeof verdicts === 'string' && (sum === null || sum === crc32(verdicts)) ? verdicts : null;
 }
 
-/** Times are whole milliseconds; one beyond what a double counts exactly ("never") becomes the largest that it does. */
+/** Rounds a time to whole milliseconds, from 0 up to the largest safe integer (for "never"). */
 export function whole(time: number): number {
   return Math.min(Math.max(Math.round(time), 0), Number.MAX_SAFE_INTEGER);
 }
 
-/** What the row of a message says beside its body, as it is stored; of the body, what it is checked by. */
+/** The columns of a message's row, as stored; for the body, its checksums. */
 interface SummedRow {
   readonly id: string;
   readonly receivedAt: number;
@@ -389,25 +392,25 @@ interface SummedRow {
   readonly sha256: string | null;
 }
 
-/** The checksum of a message's row: SQLite does not notice a changed bit in a value. */
+/** Returns the checksum of a message's row: SQLite does not notice a changed bit in a value. */
 export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, blob, sha256 }: SummedRow): number {
   return crc32(`${id} ${receivedAt} ${deliveries} ${size} ${crc} ${blob} ${sha256} ${trace}\n${envelope}`);
 }
 
-/** What the row of a delivery says for as long as it is there; where it goes to and what became of it change. */
+/** The constant columns of a delivery's row; its endpoint and its state change. */
 interface SummedDelivery {
   readonly id: string;
-  /** Numbers of its kind and task. */
+  /** The codes of its kind and task. */
   readonly kind: number;
   readonly task: number;
-  /** The number of its message. */
+  /** The key of its message. */
   readonly message: number;
   readonly route: string;
   readonly pattern: string;
   readonly recipient: string;
 }
 
-/** The checksum of a delivery's row; that of inbound mail is as it was before there were kinds. */
+/** Returns the checksum of a delivery's row; for inbound mail it is the same as before there were kinds. */
 export function sumOfDelivery({ id, kind, task, message, route, pattern, recipient }: SummedDelivery): number {
   const rest = kind === 0 && task === 0 ? '' : ` ${kind} ${task}`;
   return crc32(`${id} ${message} ${route} ${pattern} ${recipient}${rest}`);

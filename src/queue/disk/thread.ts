@@ -15,67 +15,67 @@ import { reasonOf, SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './open-file.ts';
 import type { Rebuilt } from './rebuild.ts';
 
-// What the process and the two threads of the queue (writer.ts, reader.ts) say to each other.
+// The protocol between the process and the two threads of the queue (writer.ts, reader.ts).
 
 /**
- * done: with what the function answered, after the sync · full: no space, nothing of it is kept · fault: refused,
- * nothing of it is kept · again: not its own fault, ask once more later · damaged: the file has to be rebuilt first.
+ * done: with the result of the function, after the sync · full: no space, nothing is kept · fault: refused, nothing is
+ * kept · again: not the request's own fault, repeat it later · damaged: the file must be rebuilt first.
  */
 type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
 export type Ask = Call;
 export type Answer = Reply<AnswerKind>;
 export type QueueOutcome = Outcome<AnswerKind>;
 
-/** What the writer can be asked beside the changes; these stand outside the common transaction. */
+/** The requests to the writer besides the changes; they run outside the common transaction. */
 interface Duties {
-  /** Looks whether another process changed the file. */
+  /** Checks whether another process changed the file. */
   poll(): void;
-  /** Moves everything that can be read into a new file. */
+  /** Moves everything readable into a new file. */
   rebuild(now: number, keepAside: boolean): Rebuilt;
 }
 
 export type WriterAsk = Changes & Duties;
 
-/** What the writer reports along with its answers. */
+/** What the writer reports along with its replies. */
 export interface News {
   /** Set when the file cannot be trusted from now on. */
   readonly broken?: { readonly reason: string; readonly damaged: boolean };
-  /** How many more, or fewer, wait for each endpoint. */
+  /** The changes in the number of waiting deliveries, by endpoint. */
   readonly shifts?: readonly (readonly [endpoint: number, more: number])[];
   readonly endpoints?: readonly EndpointRow[];
-  /** Everything anew: another process changed the file, or it was rebuilt. */
+  /** All endpoints: another process changed the file, or it was rebuilt. */
   readonly loaded?: Loaded;
   readonly commit?: CommitFigures;
 }
 
-/** One commit: milliseconds with its sync, what it wrote, and how many of that were new messages. */
+/** One commit: its time in milliseconds including the sync, its writes, and how many of them were new messages. */
 export interface CommitFigures {
   readonly ms: number;
   readonly writes: number;
   readonly messages: number;
 }
 
-/** An endpoint that is new, or whose memory changed. */
+/** An endpoint that is new, or whose saved state changed. */
 export interface EndpointRow extends Endpoint {
   readonly key: number;
   readonly memory: string | null;
 }
 
-/** Where the threads find their things. */
+/** The start data of both threads. */
 export interface ThreadData {
   readonly dir: string;
   readonly role: 'daemon' | 'visitor';
-  /** For the name of a damaged file that is kept aside. */
+  /** For the name of a damaged file that is kept. */
   readonly now: number;
 }
 
-/** What a thread found when it opened the queue; the reader has nothing to say. */
+/** What a thread found when it opened the queue; null for the reader. */
 interface Opened {
   readonly loaded: Loaded | null;
   readonly rebuilt: Rebuilt | null;
 }
 
-/** What both threads of the queue go by. */
+/** The protocol types of both threads. */
 export interface QueueProtocol extends Protocol {
   readonly data: ThreadData;
   readonly kind: AnswerKind;
@@ -83,15 +83,14 @@ export interface QueueProtocol extends Protocol {
   readonly news: News;
 }
 
-/** What the threads of the queue make of their own is rows and answers, which are gone at once. */
+/** The threads allocate only rows and replies, which are short-lived. */
 const YOUNG_MB = 6;
 
 /** A thread of the queue that has opened it. */
 export type QueueThread = Pick<Thread<QueueProtocol>, 'ask' | 'end'> & { readonly opened: Opened };
 
 /**
- * Starts a thread and waits until it has opened the queue. `died` is called when it ends after that and nobody asked
- * for it.
+ * Starts a thread and waits until it has opened the queue. `died` is called if the thread ends unexpectedly after that.
  */
 export async function startQueueThread(
   script: URL,
@@ -113,7 +112,7 @@ export async function startQueueThread(
     return { opened: await ready, ask, end };
   } catch (error) {
     const cause = error instanceof ThreadEnded && error.cause !== undefined ? error.cause : error;
-    // An error that crosses threads keeps its name and not its class.
+    // An error sent between threads keeps its name but not its class.
     const tooNew = cause instanceof Error && cause.name === 'SpoolTooNew';
     throw tooNew ? new SpoolTooNew(cause.message) : new SpoolFault(reasonOf(cause));
   }

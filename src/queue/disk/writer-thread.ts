@@ -7,12 +7,12 @@ import { type Rebuilt, rebuild } from './rebuild.ts';
 import { grow, isOld, openFile } from './schema.ts';
 import type { Answer, Ask, QueueProtocol, ThreadData } from './thread.ts';
 
-/** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
+/** The maximum of body bytes in one transaction, to keep its sync short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
 
 type Say = Line<QueueProtocol>['reply'];
 
-/** Opens the queue file; the daemon makes good what the last one left behind. */
+/** Opens the queue file; the daemon also repairs what the last one left. */
 function openQueue(
   folder: Folder,
   { role, now }: ThreadData,
@@ -25,7 +25,7 @@ function openQueue(
   try {
     damaged = openFile(folder.file);
     if (isOld(damaged)) {
-      // A daemon of the older version may run, which goes on writing rows of the old form.
+      // A daemon of the older version may be running, and would continue to write rows of the old format.
       if (role === 'visitor')
         throw new Error('the queue has an older format; start the daemon, which brings it up to date');
       grow(damaged);
@@ -41,7 +41,7 @@ function openQueue(
   }
 }
 
-/** Gives a handle up; what it says then no longer matters. */
+/** Closes a handle and ignores errors. */
 function close(db: OpenFile['db'] | null): void {
   try {
     db?.close();
@@ -50,15 +50,15 @@ function close(db: OpenFile['db'] | null): void {
   }
 }
 
-/** What is answered without touching a broken file: new mail is told at once, the rest is done later. */
+/** The replies while the file is broken: new mail fails at once, the rest is repeated later. */
 function refuse(asks: readonly Ask[], reason: string): Answer[] {
   return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
 }
 
-/** Writing to the open file, until it cannot be trusted any more, and from then on to the one that replaces it. */
+/** Writes to the open file until it cannot be trusted, then to its replacement. */
 function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   let file = opened;
-  /** Set by the first failure: what was posted before main knew of it must not touch the file. */
+  /** Set by the first failure: requests sent before the main thread learned of it must not touch the file. */
   let broken: string | null = null;
   let rebuilt: Rebuilt | null = null;
 
@@ -97,7 +97,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
         }
       }
     },
-    /** Looks whether another process changed the file. */
+    /** Checks whether another process changed the file. */
     poll(n: number) {
       const loaded = broken === null ? file.outside() : undefined;
       say([[n, 'done', null]], loaded && { loaded });
@@ -115,7 +115,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
 }
 
 /**
- * Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them.
+ * Processes the requests in order: changes together, as many as fit in one transaction, other requests between them.
  */
 function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
   let batch: Ask[] = [];
@@ -144,13 +144,13 @@ function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say
   flush();
 }
 
-/** The memory of a body, which was handed over and goes back with the answer. */
+/** The memory of a body, which was transferred and goes back with the reply. */
 function bodyOf([, name, [row]]: Ask): ArrayBuffer[] {
   if (name !== 'accept' || typeof row !== 'object' || row === null || !('bytes' in row)) return [];
   return row.bytes instanceof Uint8Array && row.bytes.buffer instanceof ArrayBuffer ? [row.bytes.buffer] : [];
 }
 
-// The one thread that writes: everything that waits when a commit begins shares it.
+// The only thread that writes: all requests waiting when a commit begins share it.
 serveThread<QueueProtocol>((data, line) => {
   const folder = folderOf(data.dir);
   const { file, rebuilt } = openQueue(folder, data);

@@ -5,29 +5,29 @@ import { SpoolFault } from './faults.ts';
 import type { Rebuilt } from './rebuild.ts';
 import { type News, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
-/** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
+/** Keeps a writer thread with a trusted file: after a failed sync, after damage, after the thread's death. */
 export interface Writer {
   /** What was salvaged at the start. */
   readonly rebuilt: Rebuilt | null;
   ask: QueueThread['ask'];
   /** False while nothing can be written. */
   sound(): boolean;
-  /** Resolves when it can be written again, or never will be. */
+  /** Resolves when writes are possible again, or never will be. */
   repaired(): Promise<void>;
-  /** The file is not to be written any more: everything that can be read goes into a new one. */
+  /** Marks the file as not to be written any more: everything readable is moved to a new one. */
   distrust(reason: string, damaged: boolean): void;
-  /** Its sender was told that it was not accepted, but nobody knows: it is taken back. */
+  /** Takes back a message that was refused to its sender although it may have been written. */
   takeBackLater(messageId: string): void;
   close(): Promise<void>;
 }
 
 interface WriterListener {
   news(news: News): void;
-  /** A new file took the place of the old one, which must not be read any more. */
+  /** A new file replaced the old one, which must not be read any more. */
   replaced(): Promise<void>;
 }
 
-/** How often a failed repair is tried again. */
+/** Milliseconds between tries of a failed repair. */
 const REPAIR_MS = 3000;
 
 const WRITER = new URL('./writer-thread.ts', import.meta.url);
@@ -36,11 +36,11 @@ interface Life {
   thread: QueueThread;
   dead: boolean;
   untrusted: { readonly damaged: boolean } | null;
-  /** Messages whose thread died before it said whether they were accepted. */
+  /** Messages whose thread died before it confirmed their acceptance. */
   readonly unanswered: Set<string>;
 }
 
-/** Starts the writer. A visitor repairs nothing: the file is the daemon's. */
+/** Starts the writer. A visitor repairs nothing: the file belongs to the daemon. */
 export async function openWriter(
   data: ThreadData,
   deps: { clock: Clock; log: Log },
@@ -56,7 +56,7 @@ export async function openWriter(
   const step = createRepair(life, start, deps, listener);
 
   const repairing = async () => {
-    await Promise.resolve(); // so that `trouble` is set whatever the first step does
+    await Promise.resolve(); // sets `trouble` before the first step runs
     while (!closed && !(await step())) await pauses.wait(REPAIR_MS);
   };
   const mend = () => {
@@ -102,7 +102,7 @@ export async function openWriter(
   });
 }
 
-/** One try to make everything good; false when something is left to do. */
+/** Creates a function that tries to repair everything once; it returns false if something is left to do. */
 function createRepair(
   life: Life,
   start: () => Promise<QueueThread>,

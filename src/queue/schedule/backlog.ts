@@ -4,28 +4,28 @@ import type { Endpoint } from '../delivery.ts';
 type Place = Pick<Endpoint, 'account' | 'url'>;
 
 /**
- * Deliveries that came in and wait for this host itself: to be read, parsed and signed. What waits for its endpoint
- * (which is away, slow, or has all its places taken) does not count, whatever there is of it: that belongs on the disk
- * and costs nobody anything. So this tells when more comes in than this host can deliver.
+ * Counts inbound deliveries that wait for this host to read, parse and sign them. Deliveries that wait for their
+ * endpoint (unavailable, slow, or at its limit) do not count, however many there are: they stay on disk and cost
+ * nothing. A growing backlog thus means that more mail arrives than this host can deliver.
  */
 export interface Backlog {
-  /** A delivery came in and could be taken up at once. */
+  /** A delivery arrived and can be taken up immediately. */
   add(place: Place): void;
-  /** One was taken up. */
+  /** A delivery was taken up. */
   take(place: Place): void;
-  /** What waits there waits for the endpoint, or nothing does. */
+  /** The deliveries there wait for the endpoint, or there are none. */
   excuse(place: Place): void;
-  /** Nobody knows any more what waits. */
+  /** Resets all counts, because they are no longer known. */
   clear(): void;
   /**
-   * How many one more for these endpoints would wait behind: those for one of them, or those for all. An endpoint whose
-   * messages take long to prepare (their senders' name servers are slow) holds up its own mail and nobody else's.
+   * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
+   * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
    */
   before(places: readonly Place[]): number;
   total(): number;
 }
 
-/** `most`: so many of one endpoint count among those of all. */
+/** `most`: the maximum that one endpoint adds to the count of all. */
 export function createBacklog(most: number): Backlog {
   const counts = new Map<string, number>();
   let ofAll = 0;

@@ -5,18 +5,18 @@ import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
-// The breaker opens at this many attempts in a row that got no answer (no connection, or none in time), or at this
-// share of failures among at least so many results in five minutes.
+// The breaker opens after MISSES consecutive attempts without an answer (no connection, or none in time), or at
+// FAILED_SHARE failures among at least RESULTS results in five minutes.
 const MISSES = 5;
 const FAILED_SHARE = 0.7;
 const RESULTS = 10;
-// Five minutes are two halves: the present one, and the one before. So a result counts for 2.5 to 5 minutes.
+// The five minutes are two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes.
 const HALF_WINDOW = 2.5 * MINUTE;
 const PROBE_GAP = 30_000;
 const LATER_PROBE_GAP = 2 * MINUTE;
 const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
-/** An endpoint that said 410 is asked again once a day, in case that was a mistake. */
+/** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
 
 interface Half {
@@ -24,21 +24,21 @@ interface Half {
   readonly failed: number;
 }
 
-/** What we know of an endpoint. Times are milliseconds that only grow. */
+/** The state of an endpoint. Times are milliseconds of the monotonic clock. */
 export interface EndpointState {
-  /** closed: deliveries flow · open: it fails, one probe at a time · paused: it said 410, one probe a day. */
+  /** closed: deliveries flow · open: failing, one probe at a time · paused: answered 410, one probe a day. */
   readonly phase: 'closed' | 'open' | 'paused';
   readonly since: number;
-  /** When the next probe may go out, while the phase is not closed. */
+  /** When the next probe may be sent, unless the phase is closed. */
   readonly probeAt: number;
-  /** How many deliveries may be in flight, while closed. */
+  /** How many deliveries may be in flight while closed. */
   readonly places: Places;
-  /** Attempts in a row that got no answer. */
+  /** Consecutive attempts without an answer. */
   readonly misses: number;
   readonly halfFrom: number;
   readonly half: Half;
   readonly halfBefore: Half;
-  /** The last time a delivery passed. */
+  /** When a delivery last passed. */
   readonly passedAt: number;
 }
 
@@ -48,11 +48,11 @@ export interface Occasion {
   readonly jitter: number;
   /** The attempt was the probe of an endpoint that is not closed. */
   readonly probe: boolean;
-  /** When it was sent, whether all places were taken then, and by how much our event loop is late. */
+  /** When it was sent, whether all places were taken then, and how late our event loop is, in milliseconds. */
   readonly sentAt: number;
   readonly full: boolean;
   readonly lag: number;
-  /** For its places. */
+  /** The bounds for its places. */
   readonly bounds: PlaceBounds;
 }
 
@@ -79,12 +79,15 @@ export function newEndpoint(now: number, { start, most }: PlaceBounds): Endpoint
   };
 }
 
-/** Whether a probe may go out now to an endpoint that is away. */
+/** Whether a probe may be sent now to an unavailable endpoint. */
 export function mayProbe(state: EndpointState, now: number, probing: boolean): boolean {
   return state.phase !== 'closed' && !probing && now >= state.probeAt;
 }
 
-/** What an attempt teaches. Results of attempts that began before the breaker opened only count if they passed. */
+/**
+ * Updates the state with the result of an attempt. While the endpoint is not closed, failures count only if they are
+ * the probe's (except a 410).
+ */
 export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
@@ -98,7 +101,7 @@ export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion)
   return learnFailure(before, lesson, occasion);
 }
 
-/** An operator moved the queue by hand: whatever we thought of the endpoint, it may be asked now. */
+/** Allows a probe now, after an operator changed the queue by hand. */
 export function askNow(state: EndpointState, now: number): EndpointState {
   return state.phase === 'closed' ? state : { ...state, probeAt: now };
 }
@@ -106,7 +109,7 @@ export function askNow(state: EndpointState, now: number): EndpointState {
 function learnPass(before: EndpointState, occasion: Occasion): Learned {
   const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
-    // One at a time again, whatever it could do before.
+    // Restarts with one at a time, whatever the limit was before.
     const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
@@ -172,8 +175,8 @@ function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): nu
 const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.number(), probeAt: z.number() });
 
 /**
- * What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is
- * wall time minus `now`.
+ * Returns the state that must survive a restart, as text for the spool, in wall time; null while the endpoint is
+ * closed. `shift` is wall time minus `now`.
  */
 export function toMemory(state: EndpointState, shift: number): string | null {
   if (state.phase === 'closed') return null;
@@ -185,8 +188,8 @@ export function toMemory(state: EndpointState, shift: number): string | null {
 }
 
 /**
- * The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off
- * beyond its gap.
+ * Restores the saved state. Unreadable text counts as none, and a wrong clock delays a probe by at most 24 hours
+ * (paused) or 6 hours (open).
  */
 export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): EndpointState {
   const fresh = newEndpoint(now, bounds);

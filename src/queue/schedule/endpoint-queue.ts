@@ -2,71 +2,67 @@ import { frozen } from '../../base/frozen.ts';
 import type { Company } from '../road.ts';
 import { mayBeEarly, type Waiting } from './lane.ts';
 
-/**
- * Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on
- * the spool.
- */
+/** The maximum of due deliveries of one endpoint held in memory, and of later ones. The rest stays on the spool. */
 export const HELD = 256;
-/** Below this many due ones the next are read from the spool, so that the endpoint need not wait for the disk. */
+/** Below this many due deliveries more are loaded from the spool, so that the endpoint never waits for the disk. */
 const LOW = 64;
-/** How long after a read that failed the next one is made. */
+/** Milliseconds until a failed load is retried. */
 const LOAD_AGAIN = 5000;
 
 /**
- * What waits for one endpoint: due ones in order, later ones by time, and the knowledge of whether there is more on the
- * spool (outside). Mail that arrives goes straight in; once there is due mail outside it goes there too, so that it
- * cannot overtake for ever what came before it. Times are milliseconds that only grow.
+ * The waiting deliveries of one endpoint: due ones in order, later ones by time, and whether there are more on the
+ * spool only ("outside"). New mail is held in memory directly, unless older due mail is outside; then it stays outside
+ * too, so that it cannot overtake the older mail forever. Times are milliseconds of the monotonic clock.
  */
 export interface EndpointQueue {
-  /** Takes a fresh delivery, whenever it is due, or leaves it outside. */
+  /** Adds a new delivery, due or not, or leaves it outside. */
   addFresh(waiting: Waiting, now: number): void;
-  /** Takes back one that was taken, to be tried again at its due time. */
+  /** Returns a taken delivery to the queue, to be retried at its due time. */
   defer(waiting: Waiting): void;
-  /** Takes back one that was taken and not attempted; it is the first again. */
+  /** Returns a taken but unattempted delivery to the front. */
   putBack(waiting: Waiting): void;
-  /** A taken one is finished. */
+  /** A taken delivery is finished. */
   done(id: string): void;
-  /** The first that is due. */
+  /** Takes the first due delivery. */
   take(now: number): Waiting | undefined;
-  /** Those due ones that go along with one that was taken, in their order; the others keep theirs. */
+  /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
   takeWith(company: Company, now: number): readonly Waiting[];
-  /** For a probe: the first, due or not, unless the first that waits for its time is parked or timed. */
+  /** Takes a delivery for a probe: the first due one, else the next later one unless it is parked or timed. */
   takeProbe(now: number): Waiting | undefined;
-  /** When `take` will find one in memory; Infinity for never. */
+  /** When `take` will find a delivery in memory; Infinity for never. */
   nextDue(): number;
-  /** When `takeProbe` will find one in memory. */
+  /** When `takeProbe` will find a delivery in memory. */
   nextProbe(): number;
-  /** When there is something due outside; Infinity for never. */
+  /** When a delivery outside is due; Infinity for never. */
   outsideAt(): number;
-  /** Nothing waits, here or outside. */
+  /** Nothing waits, in memory or outside. */
   isEmpty(): boolean;
-  /** Whether it is time to read from the spool. */
+  /** Whether to load from the spool now. */
   wantsLoad(now: number): boolean;
   /**
-   * Ids of all that need not be read: what is held here and what was taken and is not finished. Marks the load as
-   * begun.
+   * Marks the load as begun. Returns the ids not to be read: those held in memory, and those taken and not finished.
    */
   beginLoad(): readonly string[];
   /**
-   * What was read, in the order of its due times; `full`: there may be more. Undefined: it could not be read, to be
-   * tried again later.
+   * Adds the loaded deliveries, ordered by due time; `full`: there may be more. Undefined: the load failed and is
+   * retried later.
    */
   endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number): void;
-  /** Forgets all that is not in flight, because something outside changed; there is something to read from `at` on. */
+  /** Drops all that is not in flight, after an outside change; the next load is due from `at` on. */
   forget(at: number): void;
   /**
-   * The endpoint is back: those that waited for it are due now; parked and timed ones keep their time. Whether there
+   * The endpoint is available again: its deliveries are due now, except parked and timed ones. Returns whether there
    * are more outside.
    */
   pull(now: number): boolean;
-  /** Takes out due ones that `isOver` says are over; they count as taken. */
+  /** Takes the due deliveries for which `isOver` is true. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
 }
 
 export function createEndpointQueue(): EndpointQueue {
   const due = createFifo<Waiting>();
   const later = createHeap<Waiting>((waiting) => waiting.due);
-  /** Here or in flight. */
+  /** In memory or in flight. */
   const held = new Set<string>();
   let outside = Number.POSITIVE_INFINITY;
   let loading = false;
@@ -84,7 +80,7 @@ export function createEndpointQueue(): EndpointQueue {
     return due.take();
   }
 
-  /** Outside there is room for all that is due one day. */
+  /** Any number of later deliveries can stay outside. */
   function addLater(waiting: Waiting): void {
     if (loading || later.size() >= HELD) {
       outside = Math.min(outside, waiting.due);
@@ -182,16 +178,16 @@ export function createEndpointQueue(): EndpointQueue {
   });
 }
 
-/** First in, first out, at the same cost whatever its length. */
+/** First in, first out, at the same cost whatever the length. */
 interface Fifo<T> {
   size(): number;
   add(item: T): void;
-  /** Puts an item back to where it was taken from. */
+  /** Returns an item to the front. */
   putBack(item: T): void;
   take(): T | undefined;
-  /** At most so many of those that are chosen, in their order; the others keep theirs. */
+  /** Takes up to `most` chosen items, in order; the others keep their order. */
   takeWhich(most: number, chosen: (item: T) => boolean): T[];
-  /** Everything in order; empties it. */
+  /** Removes and returns all items in order. */
   drain(): T[];
 }
 
@@ -236,17 +232,17 @@ export function createFifo<T>(): Fifo<T> {
   };
 }
 
-/** The smallest first; adding and taking cost the logarithm of its size. */
+/** Smallest first; adding and taking cost O(log n). */
 interface Heap<T> {
   size(): number;
   peek(): T | undefined;
   add(item: T): void;
   take(): T | undefined;
-  /** Everything, in no order; empties it. */
+  /** Removes and returns all items, in no order. */
   drain(): T[];
 }
 
-/** A binary heap ordered by `keyOf`, which must not change while an item is in it. */
+/** A binary heap ordered by `keyOf`, whose result must not change while an item is in the heap. */
 export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
   let items: { readonly key: number; readonly item: T }[] = [];
 
@@ -271,7 +267,7 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     return first?.item;
   }
 
-  /** Puts an entry in at the top and lets it down to its place. */
+  /** Inserts an entry at the top and moves it down to its place. */
   function sink(entry: { readonly key: number; readonly item: T }): void {
     let at = 0;
     for (;;) {

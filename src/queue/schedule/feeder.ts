@@ -7,11 +7,11 @@ import type { Backlog } from './backlog.ts';
 import { HELD } from './endpoint-queue.ts';
 import { type Lane, type Lanes, toFresh, toWaiting } from './lane.ts';
 
-// The end of time: what is due later is read too, and waits in memory by a clock that nobody sets.
+// The largest date: deliveries due later are loaded too, and wait in memory by the monotonic clock.
 const EVER = 8.64e15;
-/** Reads at one time, so that a start with ten thousand endpoints does not hold up mail that comes in. */
+/** Concurrent reads, so that a start with ten thousand endpoints does not delay incoming mail. */
 const READS = 8;
-/** Endpoints above which each holds a quarter, so that long queues for all of them still fit into memory. */
+/** Above this many endpoints each holds a quarter, so that the queues of all of them fit in memory. */
 const MANY = 100;
 
 interface FeederDeps {
@@ -20,15 +20,15 @@ interface FeederDeps {
   readonly log: Log;
   readonly roads: Roads;
   readonly lanes: () => number;
-  /** Called when there may be something new for a lane. */
+  /** Called when a lane may have new work. */
   readonly poke: (lane: Lane) => void;
   readonly stopping: () => boolean;
 }
 
-/** Reads what waits for endpoints from the spool into their lanes. */
+/** Loads waiting deliveries from the spool into their lanes. */
 interface Feeder {
   feed(lane: Lane): void;
-  /** Whether something is being read or waits for it. */
+  /** Whether a load is running or waiting. */
   busy(): boolean;
 }
 
@@ -78,7 +78,9 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
   });
 }
 
-/** How long an endpoint's deliveries are left unread at most, whatever due time a wrong clock wrote. */
+/**
+ * The longest time in milliseconds that an endpoint's deliveries stay unread, in case a wrong clock wrote the due time.
+ */
 const LONGEST_SLEEP = 1_800_000;
 const AGAIN = 5000;
 
@@ -92,12 +94,12 @@ interface IntakeDeps {
   readonly poke: (lane: Lane) => void;
 }
 
-/** Hears of what comes onto the spool and of what is changed there by hand, and tells the lanes. */
+/** Passes new deliveries and manual changes of the spool on to the lanes. */
 interface Intake {
-  /** Learns of every endpoint that has something on the spool, and listens from then on. */
+  /** Loads every endpoint with deliveries on the spool, then listens for changes. */
   open(): Promise<void>;
   close(): void;
-  /** Whether it is learning of a change. */
+  /** Whether a change is being loaded. */
   busy(): boolean;
 }
 
@@ -120,7 +122,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     }
   }
 
-  /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoints too. */
+  /** After a manual change, the deliveries in memory and the state of the endpoints may be wrong: reloads all. */
   function relearn(): void {
     for (const lane of lanes.all()) lane.doubt(clock.monotonic());
     backlog.clear();

@@ -16,7 +16,9 @@ interface GateDeps {
   readonly stopping: () => boolean;
 }
 
-/** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
+/**
+ * Creates the endpoint's side of one attempt: it holds a place among the posts and records the result for the endpoint.
+ */
 export function createGate(
   lane: Lane,
   waiting: Waiting,
@@ -44,7 +46,7 @@ export function createGate(
     return true;
   }
 
-  /** Gives the place back; what began with the attempt ends with it, however far it came. */
+  /** Gives the place back and undoes the counts of the attempt, at whatever stage it ended. */
   function close(): void {
     if (place === 'left') return;
     if (place === 'preparing') lane.unprepare();
@@ -84,15 +86,15 @@ export function createGate(
   };
 }
 
-/** How often it is looked, and how fast an old value fades. */
+/** Milliseconds between measurements, and the decay of an old value. */
 const LOOK = 20;
 const FADE = 0.8;
 
-/** How late our own event loop is: answers wait as long in it before they are read. */
+/** How late our event loop is: responses wait that long before they are read. */
 export interface Lag {
-  /** Called while answers are awaited: looks now and then. */
+  /** Called while responses are awaited; measures from time to time. */
   look(): void;
-  /** Milliseconds, of late at most. */
+  /** The recent lag in milliseconds. */
   ms(): number;
 }
 
@@ -114,29 +116,29 @@ export function createLag(clock: Clock): Lag {
 }
 
 /**
- * Takes the endpoints in turn: one delivery from each that may start one, as many at a time as the setting says. No
- * endpoint holds more than `SHARE` times what is still free, so that there are always places for others, however long
- * those that are taken stay taken, and equal shares for all that want many (dynamic thresholds: Choudhury and Hahne,
- * "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+ * Starts deliveries of the endpoints in turn, one at a time from each, up to `concurrency` in flight. No endpoint holds
+ * more than `SHARE` times what is still free, so that there are always places for others, however long the taken ones
+ * stay taken, and equal shares for all that want many (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length
+ * thresholds for shared-memory packet switches", 1998).
  */
 export interface Rounds {
-  /** Something may start in this lane now. */
+  /** This lane may start a delivery now. */
   add(lane: Lane): void;
-  /** Something began that is in flight until `end`; `inDoubt` as the lane said then. */
+  /** A delivery is in flight until `end`; `inDoubt` is that of the lane at the start. */
   begin(lane: Lane, inDoubt: boolean): void;
   end(lane: Lane, inDoubt: boolean): void;
-  /** Something is in flight, or may start. */
+  /** Whether anything is in flight, or may start. */
   busy(): boolean;
-  /** Starts nothing any more; resolves when nothing is in flight, or when `giveUp` calls back. */
+  /** Starts nothing more; resolves when nothing is in flight, or when `giveUp` calls back. */
   stop(giveUp: (expired: () => void) => () => void): Promise<void>;
 }
 
-/** One endpoint alone gets four fifths of all places, five of them 19 % each. */
+/** One endpoint alone gets four fifths of all places, five endpoints 19 % each. */
 const SHARE = 4;
 
-/** `startOne` starts one delivery of the lane and says by `add` whether there are more. */
+/** `startOne` starts one delivery of the lane and calls `add` if there are more. */
 export function createRounds(concurrency: number, startOne: (lane: Lane) => void): Rounds {
-  // Sets keep the order in which lanes came.
+  // Sets keep the order in which lanes were added.
   const sound = new Set<Lane>();
   const doubtful = new Set<Lane>();
   const doubtfulMost = Math.max(1, Math.floor(concurrency / 2));
@@ -166,7 +168,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     }
   }
 
-  /** Sound and doubtful lanes take turns, so that neither waits for ever for the other. */
+  /** Sound and doubtful lanes take turns, so that neither waits forever for the other. */
   function next(): Lane | undefined {
     const firstSound = firstOf(sound);
     const firstDoubtful = doubtfulInFlight < doubtfulMost ? firstOf(doubtful) : undefined;
@@ -174,7 +176,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
   }
 
-  /** The first that has nothing in flight or less than its share of what would be left. */
+  /** The first lane that has nothing in flight, or less than its share of what would be left. */
   function firstOf(lanes: Iterable<Lane>): Lane | undefined {
     const share = SHARE * (concurrency - inFlight - 1);
     for (const lane of lanes) if ((held.get(lane) ?? 0) < Math.max(1, share)) return lane;
@@ -217,27 +219,27 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
   });
 }
 
-/** Something that wants to be woken at a time. */
+/** Something to be woken at a given time. */
 export interface Sleeper {
-  /** Milliseconds that only grow; Infinity: not at all. Written by the agenda. */
+  /** Milliseconds of the monotonic clock; Infinity: never. Written by the agenda. */
   wakeAt: number;
 }
 
 /**
- * A timer cannot run for a month (a time that does not fit its 31 bits is over at once): a later time is looked at once
- * a day.
+ * A timer delay must fit in 31 bits (24.8 days) or it fires immediately; for a later time the timer is renewed once a
+ * day.
  */
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */
 interface Agenda<S extends Sleeper> {
-  /** Wakes it at this time and not at the one that was said before. */
+  /** Sets the time to wake a sleeper; replaces the previous one. */
   set(sleeper: S, at: number): void;
   stop(): void;
 }
 
 export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void): Agenda<S> {
-  // A sleeper whose time was changed leaves its old entry behind; it is known by the time that no longer fits.
+  // A sleeper whose time was changed leaves its old entry behind; the entry is skipped because the times differ.
   const entries = createHeap<{ readonly sleeper: S; readonly at: number }>(({ at }) => at);
   let cancel = (): void => {};
   let armedFor = Number.POSITIVE_INFINITY;

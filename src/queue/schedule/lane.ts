@@ -17,44 +17,44 @@ import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
 import type { Sleeper } from './gate.ts';
 import { afterIdle, type PlaceBounds } from './places.ts';
 
-/** Attempts that are made ready at one time for one endpoint. */
+/** Attempts in preparation at one time for one endpoint. */
 const PREPARED = 32;
-/** Milliseconds after which an endpoint for which more is ready than it takes is what holds up its deliveries. */
+/** Milliseconds after which an endpoint with more prepared attempts than it takes counts as the cause of the delay. */
 const AHEAD = 250;
-/** How often the deliveries of an endpoint that is away are looked through for those whose time is over. */
+/** How often the queue of an unavailable endpoint is searched for expired deliveries, in milliseconds. */
 const LOOK_THROUGH = 3_600_000;
 
 /**
- * One endpoint as the dispatcher works on it: what waits for it, what is on its way, and what was learned of it.
- * Everything that happens to a lane is a method here; `wakeAt` alone belongs to the agenda.
+ * The dispatcher's state of one endpoint: its waiting deliveries, its attempts in flight, and its breaker. All changes
+ * to a lane are methods here, except `wakeAt`, which belongs to the agenda.
  */
 export class Lane implements Endpoint, Sleeper {
   readonly account: string;
   readonly url: string;
   readonly kind: DeliveryKind;
-  /** For the log: never the URL, which may hold secrets. */
+  /** For the log: never the URL, which may contain secrets. */
   readonly host: string;
   readonly queue: EndpointQueue = createEndpointQueue();
   wakeAt = Number.POSITIVE_INFINITY;
   readonly #bounds: PlaceBounds;
   #state: EndpointState;
-  /** What was last kept on the spool. */
+  /** The state last saved on the spool. */
   #kept: string | null;
-  /** Attempts that are being made ready: read, parsed, signed. */
+  /** Attempts in preparation: reading, parsing, signing. */
   #preparing = 0;
-  /** Those that are ready and wait for a place. */
+  /** Prepared attempts that wait for a place. */
   readonly #turns: (() => void)[] = [];
-  /** Those on their way. */
+  /** Attempts in flight. */
   #posting = 0;
   #probing = false;
-  /** While what waits outside for a recovered endpoint is read: it is due, whatever time it had. */
+  /** True while the outside deliveries of a recovered endpoint are loaded: they are due, whatever their time. */
   #pulling = false;
-  /** Since when more has been ready than it takes; Infinity: it is not. */
+  /** Since when more attempts have been ready than it takes; Infinity: not so now. */
   #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
 
-  /** Begins with what the spool kept of the endpoint. */
+  /** Restores the state that the spool saved for the endpoint. */
   constructor({ account, url, kind }: Endpoint, bounds: PlaceBounds, memory: string | null, { wall, steady }: Times) {
     this.account = account;
     this.url = url;
@@ -67,60 +67,56 @@ export class Lane implements Endpoint, Sleeper {
     this.#usedAt = steady;
   }
 
-  /** closed: deliveries flow · open: it fails · paused: it said 410. */
+  /** closed: deliveries flow · open: failing · paused: answered 410. */
   get phase(): EndpointState['phase'] {
     return this.#state.phase;
   }
 
-  /** Whether the one attempt is on its way that shows whether the endpoint is back. */
+  /** Whether the probe of an unavailable endpoint is running. */
   get probing(): boolean {
     return this.#probing;
   }
 
-  /** Attempts on their way. */
+  /** Attempts in flight. */
   get posting(): number {
     return this.#posting;
   }
 
-  /** How many may be on their way. */
+  /** How many may be in flight. */
   get places(): number {
     return this.#state.phase === 'closed' ? Math.floor(this.#state.places.limit) : 1;
   }
 
   /**
-   * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to.
-   * All such endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all
-   * others.
+   * Whether the endpoint is unavailable, or did not answer last time: its attempts may then take the full timeout. All
+   * such endpoints together hold at most half of the places, so that fifty of them cannot block the mail of all others.
    */
   get inDoubt(): boolean {
     return this.#state.phase !== 'closed' || this.#state.misses > 0;
   }
 
-  /** What may start now, taken from the queue. */
+  /** Takes a delivery that may start now from the queue. */
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
     return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
   }
 
-  /** What goes along with `first` in the same attempt, taken from the queue. A probe goes alone. */
+  /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
   takeAlong(first: Waiting, now: number, sharing: Sharing | undefined): readonly Waiting[] {
     if (!sharing || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
     const company = sharing.with(first);
     return company ? this.queue.takeWith(company, now) : [];
   }
 
-  /**
-   * When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else
-   * happens.
-   */
+  /** The time from which something may start; `now` or earlier: immediately. Infinity: only after another event. */
   nextStart(now: number): number {
     if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
     return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
   }
 
   /**
-   * When to look at it again: something may start, something is due outside, or an endpoint that is away is to be
-   * looked through.
+   * When to look at the lane again: something may start, something is due outside, or an unavailable endpoint is to be
+   * searched for expired deliveries.
    */
   nextWake(now: number): number {
     const start = this.nextStart(now);
@@ -133,14 +129,14 @@ export class Lane implements Endpoint, Sleeper {
     );
   }
 
-  /** Whether it is time to look through the queue of an endpoint that is away; says when the next time is. */
+  /** Whether to search an unavailable endpoint for expired deliveries now; if so, schedules the next search. */
   isLookDue(now: number): boolean {
     if (this.#state.phase === 'closed' || now < this.#lookAt) return false;
     this.#lookAt = now + LOOK_THROUGH;
     return true;
   }
 
-  /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
+  /** Whether the lane can be dropped: empty, closed and unused for ten minutes. */
   isSpare(now: number): boolean {
     return this.isEmpty() && this.#state.phase === 'closed' && now - this.#usedAt > 600_000;
   }
@@ -151,8 +147,8 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * What waits for it waits for the endpoint and not for us: it is away, in doubt, or more is ready than it takes, and
-   * not just because many became ready at one time.
+   * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, in doubt, or has had more
+   * attempts ready than it takes for some time (not just in a burst).
    */
   holdsUp(now: number): boolean {
     if (this.inDoubt) return true;
@@ -161,7 +157,7 @@ export class Lane implements Endpoint, Sleeper {
     return now - this.#aheadFrom >= AHEAD;
   }
 
-  /** An attempt is being made ready. Whether it is a probe of an endpoint that is away. */
+  /** Begins to prepare an attempt. Returns whether it is a probe of an unavailable endpoint. */
   prepare(now: number): boolean {
     if (this.#posting === 0) {
       const places = afterIdle(this.#state.places, now - this.#usedAt, this.#bounds);
@@ -174,51 +170,51 @@ export class Lane implements Endpoint, Sleeper {
     return probe;
   }
 
-  /** An attempt that was being made ready ended before it was. */
+  /** Preparation ended without a ready attempt. */
   unprepare(): void {
     this.#preparing--;
   }
 
-  /** An attempt is ready: `turn` is called when it has a place, or is to ask in vain for one. */
+  /** An attempt is ready: `turn` is called when it gets a place, or when it is to be turned back. */
   wait(turn: () => void): void {
     this.#preparing--;
     this.#turns.push(turn);
   }
 
-  /** Calls the first that waits if there is a place for it. Whether there is one for another. */
+  /** Calls the first waiting attempt if there is a place for it. Returns whether there is one for another. */
   callNext(): boolean {
     if (this.#hasPlace()) this.#turns.shift()?.();
     return this.#turns.length > 0 && this.#hasPlace();
   }
 
-  /** Calls all that wait, to be turned back. */
+  /** Calls all waiting attempts, to be turned back. */
   callAll(): void {
     for (const turn of this.#turns.splice(0)) turn();
   }
 
-  /** Whether one that waits may be called. When the endpoint was found to be away, all of them are, at once. */
+  /** Whether a waiting attempt can be called. If the endpoint was found unavailable, all of them are called at once. */
   hasTurn(): boolean {
     if (this.#state.phase !== 'closed') this.callAll();
     return this.#turns.length > 0 && this.#hasPlace();
   }
 
-  /** An attempt sets out. Whether it took the last place. */
+  /** An attempt is sent. Returns whether it took the last place. */
   setOut(): boolean {
     this.#posting++;
     return this.#posting >= this.places;
   }
 
-  /** An attempt has come back. */
+  /** An attempt ended. */
   comeBack(): void {
     this.#posting--;
   }
 
-  /** The probe is over, however far it came. */
+  /** The probe ended, at whatever stage. */
   endProbe(): void {
     this.#probing = false;
   }
 
-  /** Learns from an attempt. */
+  /** Updates the state with the result of an attempt. */
   learn(lesson: Lesson, occasion: Omit<Occasion, 'bounds'>): Change | null {
     const { state, change } = learn(this.#state, lesson, { ...occasion, bounds: this.#bounds });
     this.#state = state;
@@ -226,14 +222,13 @@ export class Lane implements Endpoint, Sleeper {
     return change;
   }
 
-  /** Whether a delivery has passed since. */
+  /** Whether a delivery has passed since `at`. */
   hasPassedSince(at: number): boolean {
     return this.#state.passedAt > at;
   }
 
   /**
-   * What the spool is to keep of it from now on; undefined when that is nothing new. `shift` is wall time minus steady
-   * time.
+   * Returns the state that the spool must save now; undefined if unchanged. `shift` is wall time minus monotonic time.
    */
   newMemory(shift: number): string | null | undefined {
     const memory = toMemory(this.#state, shift);
@@ -242,7 +237,7 @@ export class Lane implements Endpoint, Sleeper {
     return memory;
   }
 
-  /** Takes what was read from the spool; undefined: it could not be read. `full`: there may be more. */
+  /** Adds the deliveries loaded from the spool; undefined: the load failed. `full`: there may be more. */
   load(found: readonly Waiting[] | undefined, full: boolean, now: number): void {
     const pulled = this.#pulling && found ? found.map((one) => (mayBeEarly(one) ? { ...one, due: now } : one)) : found;
     this.queue.endLoad(pulled, full, now);
@@ -250,28 +245,28 @@ export class Lane implements Endpoint, Sleeper {
     this.#lookAt = now;
   }
 
-  /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoint too. */
+  /** After a manual change, the deliveries in memory and the state of the endpoint may be wrong: reload and probe. */
   doubt(now: number): void {
     this.queue.forget(now);
     this.#state = askNow(this.#state, now);
   }
 
-  /** Whether one more that is ready may set out now. */
+  /** Whether one more ready attempt may be sent now. */
   #hasPlace(): boolean {
     return this.#state.phase !== 'closed' || this.#posting < this.places;
   }
 
   /**
-   * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow)
-   * and costs the endpoint nothing, so more are made ready than set out; many more once the endpoint has shown that it
-   * answers, for then it should never wait for us.
+   * Whether one more attempt may start. Preparation can take seconds (the name servers of the sender may be slow) and
+   * costs the endpoint nothing, so more attempts are prepared than sent; many more once the endpoint has answered,
+   * since it should then never wait for Postern.
    */
   #hasRoom(now: number): boolean {
     if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
 
-  /** Whether less is ready and on its way than should be. */
+  /** Whether fewer attempts are ready or in flight than there should be. */
   #wantsMore(): boolean {
     const { places } = this;
     const spare = this.#answers() ? Math.min(places, PREPARED) : 0;
@@ -284,12 +279,12 @@ export class Lane implements Endpoint, Sleeper {
   }
 }
 
-/** Lanes above which those without work are forgotten now and then. */
+/** Above this many lanes, idle ones are removed from time to time. */
 const MANY = 1000;
 
-/** The lanes of all endpoints that have work, or had some of late. */
+/** The lanes of all endpoints with current or recent work. */
 export interface Lanes {
-  /** The lane of an endpoint; a new one begins with what the spool kept of it. */
+  /** Returns the lane of an endpoint; a new one starts with the saved state. */
   of(endpoint: Endpoint, memory: string | null): Lane;
   has(account: string, url: string): boolean;
   all(): Iterable<Lane>;
@@ -300,9 +295,7 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
-  /**
-   * Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one.
-   */
+  /** Doubles the count for the next sweep, so that many busy endpoints are not scanned for every new one. */
   function sweep(now: number): void {
     for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
     sweepAt = Math.max(MANY, 2 * lanes.size);
@@ -329,39 +322,33 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
 
 const keyOf = (account: string, url: string): string => `${account}\0${url}`;
 
-/** A waiting delivery as the dispatcher holds it. */
+/** A waiting delivery in the dispatcher. */
 export interface Waiting {
   readonly delivery: Delivery;
-  /** Made so far. */
+  /** Attempts so far. */
   readonly attempts: number;
   /** Milliseconds since 1970. */
   readonly budgetFrom: number;
   readonly parked: boolean;
-  /** It is to share no attempt: with others, it could not be made ready. */
+  /** It must not share an attempt: a shared one could not be prepared. */
   readonly alone: boolean;
-  /**
-   * Somebody chose its time and may choose another until it is sent: the store has the last word
-   * (sending/scheduling.ts).
-   */
+  /** Its send time was chosen and may be changed until it is sent: the store decides (sending/scheduling.ts). */
   readonly scheduled: boolean;
-  /**
-   * Its time is somebody's wish and no backoff of ours: no probe takes it before that, and it may be as far off as they
-   * like.
-   */
+  /** Its due time was chosen and is not a backoff: no probe sends it earlier, and it may be far in the future. */
   readonly timed: boolean;
-  /** In milliseconds that only grow, so that a wall clock that is set cannot put it off. */
+  /** In milliseconds of the monotonic clock, so that a change of the wall clock cannot delay it. */
   readonly due: number;
-  /** When it last failed, as far as this process knows (milliseconds that only grow); Infinity: never. */
+  /** When it last failed in this process (monotonic milliseconds); Infinity: never. */
   readonly failedAt: number;
 }
 
-/** Now: milliseconds since 1970, and milliseconds that only grow. */
+/** The current time: milliseconds since 1970, and milliseconds of the monotonic clock. */
 export interface Times {
   readonly wall: number;
   readonly steady: number;
 }
 
-/** A delivery that was accepted a moment ago. */
+/** Converts a delivery that was just accepted. */
 export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 'timed'>): Waiting {
   const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
   const scheduled = delivery.notBefore !== undefined;
@@ -378,21 +365,21 @@ export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 't
   };
 }
 
-/** Whether it may be tried before its time, because its endpoint is back or to see whether it is. */
+/** Whether it may be tried before its time, as a probe or after its endpoint recovered. */
 export function mayBeEarly(waiting: Waiting): boolean {
   return !waiting.parked && !waiting.timed;
 }
 
 /**
- * A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a
- * wrong clock.
+ * Converts a delivery read from the spool. Its due time is wall time; if that is further off than any delay that
+ * Postern sets, a wrong clock wrote it.
  */
 export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, 'timed'>): Waiting {
   const wait = queued.dueAt - now.wall;
   const { attempts, budgetFrom, parked } = queued;
   const timed = road.timed && attempts === 0;
   const wrong = !timed && wait > longestWait(queued);
-  // One that was replayed looks the same; the store has no row of it then.
+  // A replayed delivery looks the same; the store then has no row for it.
   const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
   const failedAt = Number.POSITIVE_INFINITY;

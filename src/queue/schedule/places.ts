@@ -1,11 +1,11 @@
-// How many deliveries may be on their way to one endpoint at a time: enough that its round trips cost nothing, and no
-// more than it works on. Pure.
+// The limit of concurrent deliveries to one endpoint: enough to hide the round-trip time, and no more than the endpoint
+// can process. Pure.
 //
 // It starts small and doubles with each round of answers (the slow start of TCP, RFC 5681), then grows in steps. A
-// failure that speaks of load halves it at once (additive increase, multiplicative decrease: Chiu and Jain, "Analysis of
-// the increase and decrease algorithms for congestion avoidance", 1989), and failures of single messages cut it by their
-// share (DCTCP, RFC 8257). The time that answers take bounds it too, as in TCP Vegas and Netflix's concurrency-limits:
-// what takes much longer than the endpoint's own floor waits there in a queue, and more at a time would bring nothing.
+// failure that indicates load halves it at once (additive increase, multiplicative decrease: Chiu and Jain, "Analysis
+// of the increase and decrease algorithms for congestion avoidance", 1989), and failures of single messages cut it by
+// their share (DCTCP, RFC 8257). Latency bounds it too, as in TCP Vegas and Netflix's concurrency-limits: if it is far
+// above the endpoint's own floor, requests queue up there, and more at a time would gain nothing.
 
 /** The bounds for an endpoint. */
 export interface PlaceBounds {
@@ -18,67 +18,67 @@ export interface PlaceBounds {
 export interface Places {
   /** Not always whole, so that small steps add up. */
   readonly limit: number;
-  /** Doubles with each round, until something speaks against it. */
+  /** Doubles with each round, until a failure or latency stops that. */
   readonly doubling: boolean;
-  /** Milliseconds that an answer takes while nothing waits at the endpoint; undefined until answers were timed. */
+  /** Latency in milliseconds while nothing queues at the endpoint; undefined until measured. */
   readonly floor: number | undefined;
   readonly round: Round;
-  /** What was before a cut for slowness, until the round after shows whether it helped. */
+  /** The limit before a cut for latency, until the next round shows whether the cut helped. */
   readonly trial: Trial | undefined;
-  /** Rounds in a row that were neither quick nor slow. */
+  /** Consecutive rounds that were neither quick nor slow. */
   readonly between: number;
 }
 
 /** As many answers as there are places. */
 interface Round {
-  /** What was sent before says nothing: there were more or fewer on their way then. */
+  /** Attempts sent earlier are ignored: the number in flight was different then. */
   readonly from: number;
-  /** Something that was sent since `from` has come back: all that come from now on were sent among so many. */
+  /** An attempt sent since `from` has returned: all that return from now on were sent at the current limit. */
   readonly settled: boolean;
   readonly answers: number;
   readonly failed: number;
-  /** The sum of the logarithms of their times. */
+  /** The sum of the logarithms of the latencies. */
   readonly logs: number;
-  /** All places were taken at some time: else it was not the limit that kept anything. */
+  /** All places were taken at some time; otherwise the limit held nothing back. */
   readonly full: boolean;
 }
 
 interface Trial {
   readonly limit: number;
-  /** To this the time of an answer falls at least, if a queue at the endpoint was the reason; undefined: not known. */
+  /** The latency is at most this if a queue at the endpoint was the reason; undefined: unknown. */
   readonly enough: number | undefined;
 }
 
-/** One attempt that came back. */
+/** The result of one attempt. */
 export interface PlaceAnswer {
-  /** ok · failed: perhaps for the message's sake · strained: the endpoint is at its limit, or did not answer. */
+  /** ok · failed: perhaps because of the message · strained: the endpoint is at its limit, or did not answer. */
   readonly kind: 'ok' | 'failed' | 'strained';
   readonly sentAt: number;
   readonly now: number;
   /** All places were taken when it was sent. */
   readonly full: boolean;
-  /** Milliseconds by which our own event loop is late, which look like slowness of the endpoint. */
+  /** Milliseconds by which our own event loop is late, which look like latency of the endpoint. */
   readonly lag: number;
 }
 
-// Up to this many milliseconds above its floor an endpoint counts as quick, and up to twice as many not as slow: that
-// much comes and goes with a busy machine, and a queue that short does no harm.
+// Up to this many milliseconds above its floor an endpoint counts as quick, and up to twice as many not as slow: such
+// variation is normal on a busy machine, and a queue that short does no harm.
 const SLACK = 20;
 // The same in proportion to the floor: at its own limit, an endpoint has twice the floor with twice as many.
 const QUICK = 1.5;
 const SLOW = 2;
-/** A cut for slowness: to no less, and to no more, of what was. Less than that would be lost in the noise. */
+/** The bounds of a cut for latency, as parts of the limit. A smaller cut would be lost in the noise. */
 const DEEPEST_CUT = 0.5;
 const LEAST_CUT = 0.75;
-/** Rounds between quick and slow after which a cut shows whether the floor is still true. */
+/** Consecutive rounds between quick and slow after which a cut tests whether the floor still holds. */
 const BETWEEN = 16;
-/** Answers of which the time says something. */
+/** Answers needed for a latency that means something. */
 const TIMED = 4;
-/** A step of growth: this part of what there is. It need not leave room for others, as TCP must. */
+/** A step of growth, as a part of the limit. Unlike TCP, it need not leave room for others. */
 const STEP = 1 / 8;
-/** Answers that make a new floor. One that is slower takes a trial. */
+/** Answers after which a lower latency replaces the floor. A higher floor takes a trial. */
 const FLOOR_ANSWERS = 32;
-/** After so long without a post it starts anew: what an endpoint could do then proves nothing. */
+/** Milliseconds without a post after which an endpoint starts anew: its former capacity then proves nothing. */
 const IDLE = 60_000;
 
 export function newPlaces(limit: number): Places {
@@ -86,13 +86,13 @@ export function newPlaces(limit: number): Places {
   return { limit, doubling: true, floor: undefined, round, trial: undefined, between: 0 };
 }
 
-/** What an endpoint begins with that had no post for as long. */
+/** Returns the places of an endpoint after `idle` milliseconds without a post. */
 export function afterIdle(before: Places, idle: number, { start, most }: PlaceBounds): Places {
   if (idle < IDLE || before.limit <= start) return before;
   return { ...newPlaces(Math.min(start, most)), floor: before.floor };
 }
 
-/** What an answer says of the places. */
+/** Updates the places with an answer. */
 export function count(before: Places, answer: PlaceAnswer, bounds: PlaceBounds): Places {
   const { now, sentAt, kind } = answer;
   const { round } = before;
@@ -111,12 +111,12 @@ export function count(before: Places, answer: PlaceAnswer, bounds: PlaceBounds):
   return judge({ ...before, round: { ...openRound(round.from), settled: true } }, counted, answer, bounds);
 }
 
-/** At the end of a round. */
+/** Decides at the end of a round. */
 function judge(before: Places, round: Round, { now, lag }: PlaceAnswer, bounds: PlaceBounds): Places {
   const { limit } = before;
   const { answers, failed, logs, full } = round;
   if (failed > 0) return changed(before, Math.max(1, limit * (1 - failed / answers / 2)), now);
-  // The mean over a logarithm: a few large messages or pauses among many answers do not make it slow.
+  // The geometric mean: a few large messages or pauses among many answers do not make it slow.
   const latency = Math.exp(logs / answers);
   if (!bounds.heedsLatency || answers < TIMED) return full ? grow(before, bounds, now) : before;
   const floor = floorAfter(before.floor, latency, answers);
@@ -131,15 +131,15 @@ function judge(before: Places, round: Round, { now, lag }: PlaceAnswer, bounds: 
   if (latency <= slow && before.between < BETWEEN) return { ...next, trial: undefined, between: before.between + 1 };
   const fewer = Math.max(least, limit * Math.min(LEAST_CUT, Math.max(DEEPEST_CUT, slow / latency)));
   if (fewer >= limit) return { ...next, trial: undefined, floor: latency };
-  // While a queue still builds up, its time says nothing: the first cut for slowness is not measured.
+  // While a queue is still building up, its latency says nothing: the first cut for latency is not measured.
   const isSteady = trial !== undefined || latency <= slow;
   const enough = isSteady ? (latency * (1 + fewer / limit)) / 2 : undefined;
   return { ...changed(next, fewer, now), trial: { limit, enough } };
 }
 
 /**
- * Fewer places shorten a queue at the endpoint. When answers take as long as before, there is none: the endpoint
- * became slower, or we did. That is its floor then, and the places are given back.
+ * Fewer places shorten a queue at the endpoint. If the latency stays as it was, there is no queue: the endpoint became
+ * slower, or this host did. The latency is then the new floor, and the cut is undone.
  */
 function giveBack(places: Places, { limit }: Trial, latency: number, now: number): Places {
   return { ...changed(places, limit, now), floor: latency };
@@ -152,12 +152,12 @@ function grow(places: Places, { most }: PlaceBounds, now: number): Places {
   return changed(places, Math.min(most, limit + Math.max(1, limit * STEP)), now);
 }
 
-/** Goes on with so many, in steps. */
+/** Sets the limit and continues in steps. */
 function changed(places: Places, limit: number, now: number): Places {
   return { ...places, limit, doubling: false, trial: undefined, between: 0, round: openRound(now) };
 }
 
-/** Quicker answers lower the floor, the more the surer. */
+/** A lower latency lowers the floor, weighted by the number of answers. */
 function floorAfter(floor: number | undefined, latency: number, answers: number): number {
   if (floor === undefined) return latency;
   return floor + Math.min(0, latency - floor) * Math.min(1, answers / FLOOR_ANSWERS);

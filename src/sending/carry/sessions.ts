@@ -66,7 +66,7 @@ export function createSessions(
         log.error('ip.missing', { ip: source, host: hop.host });
       }
     }
-    throw new Error('there is no address to leave from');
+    throw new Error('no source address is available');
   }
 
   async function openFrom(hop: Hop, source: string | undefined, signal: AbortSignal): Promise<Session> {

@@ -60,7 +60,7 @@ export function createDomainKeys(deps: {
     const row = { id: domain, ...(await inTurn(deps.newKeyPair)), createdAt: new Date(deps.clock.now()) };
     if ((await domainKeys.insert(row)) === 'inserted') return row;
     const other = await domainKeys.one({ id: domain }); // another process was first
-    if (!other) throw new Error('a domain key that was there is gone');
+    if (!other) throw new Error('the domain key was deleted meanwhile');
     return other;
   }
 

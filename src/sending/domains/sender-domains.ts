@@ -76,7 +76,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
 
   async function noted(account: string, domain: string): Promise<SenderDomainRow> {
     const row = await noteSenderDomain(store, account, domain, now());
-    if (!row) throw new Error('a domain that was read is none');
+    if (!row) throw new Error('the domain name is invalid');
     return row;
   }
 

@@ -21,19 +21,19 @@ import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.t
 import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 
-/** What becomes of a document that a template takes apart. */
+/** A document taken apart to fill a template. */
 interface TakenApart {
-  /** What the document says, as HTML: what goes into the template. */
+  /** The text of the document as HTML, to insert into the template. */
   readonly content: string;
   /** All but `html` and `text`, which come from the template. */
   readonly rest: Omit<Draft, 'html' | 'text'>;
 }
 
-/** Fields that are made anew when a message is composed of its parts. */
+/** Fields that are generated when a message is composed from its parts. */
 const MADE_ANEW =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|content-.*|received|return-path|dkim-signature|x-mc-.*)$/i;
 
-/** Takes a document apart; undefined when it breaks a cap and nothing may parse it. */
+/** Takes a document apart; undefined if it exceeds a limit of the parser. */
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined) return undefined;
@@ -71,36 +71,36 @@ function toBase64(content: Content): string {
     .replace(/[\r\n]/g, '');
 }
 
-/** Plain text looks the same in HTML. */
+/** Converts plain text to HTML that looks the same. */
 function toHtml(text: string): string {
   return escapeHtml(text).replace(/\r?\n/g, '<br>\n');
 }
 
-/** A message as it was handed over, with what its header asks. */
+/** A submitted message, with the options from its header. */
 export interface Document {
   /** Lower case. */
   readonly sender: string;
   readonly fromName: string | null;
   readonly subject: string;
   readonly options: McOptions;
-  /** Without the fields that were for us. */
+  /** Without X-MC-*, Bcc and Return-Path fields. */
   readonly bytes: Buffer;
 }
 
 const END_OF_HEADER = '\r\n\r\n';
-// Bcc names whom nobody shall see; Return-Path is for whoever delivers at last (RFC 5321 section 4.4).
+// Bcc names hidden recipients; Return-Path is added at final delivery (RFC 5321 section 4.4).
 const NOT_SENT = /^(?:bcc|return-path)$/i;
-/** Bytes of the From field; RFC 5322 has no limit, and no name comes near. */
+/** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
 const LONGEST_FROM = 4096;
-/** What X-MC-Important becomes: what mail programs look at. */
+/** The fields that replace X-MC-Important; mail programs read them. */
 const IMPORTANT = 'X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n';
 
-/** Reads the header of a message, and takes off what was for us. */
+/** Parses the header of a message, and removes the fields that are not sent. */
 export function readDocument(
   bytes: Buffer,
 ): { readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document } {
   const end = bytes.subarray(0, 2).equals(Buffer.from('\r\n')) ? 0 : bytes.indexOf(END_OF_HEADER) + 2;
-  const headerEnd = end === 1 ? bytes.length : end; // no empty line: all of it is header
+  const headerEnd = end === 1 ? bytes.length : end; // no empty line: the whole message is header
   const block = bytes.subarray(0, headerEnd);
   if (breachOfBlock(block) !== undefined) return { refused: REFUSALS.badHeader };
   const fields = isHeadless(bytes) ? [] : parseHeaders(block);
@@ -127,14 +127,14 @@ function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
   return decodeWords(subject);
 }
 
-/** Takes fields out of a header block, each with its folded lines, and leaves every other byte alone. */
+/** Removes the fields that are not sent from a header block, with their folded lines; keeps every other byte. */
 function strip(block: string): string {
   return block.replace(/^([!-9;-~]+)[ \t]*:.*\r\n(?:[ \t].*\r\n)*/gm, (field, name: string) =>
     MC_FIELD.test(name) || NOT_SENT.test(name) ? '' : field,
   );
 }
 
-/** A template with content in it; merge tags are replaced later, for each recipient. */
+/** A template with its content; merge tags are replaced later, for each recipient. */
 interface Filled {
   readonly slug: string;
   readonly html: string;
@@ -142,10 +142,10 @@ interface Filled {
   readonly subject: string | null;
 }
 
-/** unknown: the account has no such template, or never published it · too-long: with this content it would be. */
+/** unknown: the account has no such template, or never published it · too-long: the result would be too long. */
 type Filling = { readonly filled: Filled } | { readonly filled?: undefined; readonly why: 'unknown' | 'too-long' };
 
-/** Puts the HTML into the block of a template, as it was published. */
+/** Inserts HTML into a block of the published version of a template. */
 export async function fillTemplate(
   store: Pick<Store, 'templates'>,
   account: string,

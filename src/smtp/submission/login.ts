@@ -16,17 +16,17 @@ import type { Login, SessionState } from '../session-state.ts';
 import type { Answer } from '../verbs.ts';
 import type { SubmissionSettings } from './submission.ts';
 
-/** How long a wrong key waits for its answer, so that guessing is slow. */
+/** Delay of the reply to a wrong key, in milliseconds, to slow down guessing. */
 export const WRONG_KEY_MS = 1500;
-/** Wrong keys in one session. */
+/** The session ends at this many wrong keys. */
 const MAX_FAILED_LOGINS = 5;
 /**
- * How long a session is believed before its key is looked up again. The look-up may be a second old
+ * How long a login is trusted before its key is looked up again, in milliseconds. The lookup may use data a second old
  * (store/rows/accounts.ts).
  */
 const FRESH_MS = 1000;
 
-/** What the client is asked for; each takes its next line. */
+/** Handles the client's response to a challenge, on its next line. */
 type NextLine = (response: string) => Answer | Promise<Answer>;
 
 interface GateParts {
@@ -40,7 +40,7 @@ interface GateParts {
   readonly clock: Clock;
 }
 
-/** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
+/** Creates the gate that handles AUTH (RFC 4954) and refuses MAIL without a login. */
 export function createLoginGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): Gate {
   const { settings, logins, spool, meter, clock } = parts;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
@@ -103,12 +103,12 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
     return { reply: ends ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
   }
 
-  /** The verbs count a MAIL that reaches them; this one does not. */
+  /** Counts a refused MAIL, which does not reach the verbs that would count it. */
   function refuse(reply: Reply): Answer {
     return { reply: state.countIdle() ? REFUSALS.tooManyCommands : reply };
   }
 
-  /** MAIL is where a session begins to cost something. */
+  /** Checks the login and the account's limits at MAIL, where a session begins to cost something. */
   function mail(): Answer | undefined | Promise<Answer | undefined> {
     if (state.helo === null) return undefined;
     if (!state.login) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
@@ -121,7 +121,7 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
     return refused ?? ((await hasTooMuch(login.account)) ? refuse(REFUSALS.accountFull) : undefined);
   }
 
-  /** While the store is away nobody is held to a limit that cannot be read: the spool takes the mail. */
+  /** False while the store is unavailable: the limit cannot be checked, and the spool accepts the mail. */
   async function hasTooMuch(account: string): Promise<boolean> {
     try {
       return (await meter.of(account)).bytes >= settings.maxAccountBytes;
@@ -156,22 +156,22 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
 }
 
 /**
- * wrong: no such key, or it was revoked · too-many: wrong, as were too many from that address · away: the store cannot
- * be asked.
+ * wrong: the key is unknown or revoked · too-many: wrong, after too many wrong keys from that address · away: the store
+ * is unavailable.
  */
 type LoginResult =
   | { readonly login: Login }
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
 
-/** Finds the account of a key. */
+/** Finds the account of an API key. */
 interface Logins {
-  /** Looks the key up, and counts a failure against the address. */
+  /** Looks up the key, and counts a failure against the address. */
   logIn(key: string, address: string): Promise<LoginResult>;
-  /** Looks again whether the key still holds. */
+  /** Checks whether the key is still valid. */
   check(login: Login): Promise<LoginResult>;
 }
 
-/** Each login is counted in the metrics by its result. */
+/** Creates the key check; the metrics count logins by result. */
 export function createLogins(
   settings: KeyCheckSettings,
   deps: {
@@ -208,7 +208,7 @@ async function unlessAway(look: () => Promise<LoginResult>): Promise<LoginResult
   }
 }
 
-/** What a client says of itself. The name is of no interest: the key alone says who it is. */
+/** The credentials of a client. The user name is ignored: the key alone identifies the account. */
 interface Credentials {
   readonly key: string;
 }
@@ -216,7 +216,7 @@ interface Credentials {
 const BASE64 = /^(?:[\w+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const CONTROL = /\p{Cc}/u;
 
-/** Reads a response: `=` is an empty one (RFC 4954 section 4). Undefined: not base64, or bytes that are no text. */
+/** Decodes a response; `=` is an empty one (RFC 4954 section 4). Undefined if it is not base64 or not UTF-8. */
 function parseResponse(text: string): string | undefined {
   if (text === '=') return '';
   if (!BASE64.test(text) || text.includes('_')) return undefined;
@@ -225,9 +225,9 @@ function parseResponse(text: string): string | undefined {
 }
 
 /**
- * Reads the message of PLAIN (RFC 4616): authorization identity, user name, password, with a NUL between them.
- * Undefined when it is none, or holds a control character, which no key and no user name has and which would break
- * lines wherever it is shown.
+ * Parses the message of PLAIN (RFC 4616): authorization identity, user name and password, separated by NUL. Undefined
+ * if it is malformed or contains a control character, which no key or user name has and which would break lines
+ * wherever it is shown.
  */
 function parsePlain(message: string): Credentials | undefined {
   const parts = message.split('\0');

@@ -19,41 +19,39 @@ import type { Side } from '../session.ts';
 import { createLoginGate, createLogins } from './login.ts';
 import { createDataMemory, openSubmissionSink } from './submit-message.ts';
 
-/** What config/default.yaml says under `submission`; the limits of sessions are those of `smtp`. */
+/** The `submission` settings of config/default.yaml; session limits are those of `smtp`. */
 export interface SubmissionSettings extends ListenerSettings {
-  /** Where TLS begins with the first byte. */
+  /** Where to listen with implicit TLS. */
   readonly tlsListen: readonly ListenEntry[];
-  /** A login needs TLS. */
+  /** Login requires TLS. */
   readonly requireTls: boolean;
   /**
-   * Without a certificate, clients on loopback may log in all the same: nobody else can reach a machine whose listeners
-   * are all there.
+   * All listeners are on loopback, which other machines cannot reach: without a certificate, clients there may log in
+   * without TLS.
    */
   readonly loopbackOnly: boolean;
-  /** What is tracked when a message does not say. */
+  /** Tracking of messages that do not specify it. */
   readonly tracking: { readonly opens: boolean; readonly clicks: ClickTracking };
-  /** Bytes of messages in DATA at one time. */
+  /** Total bytes of the messages in DATA at one time. */
   readonly maxBytesInData: number;
-  /** Wrong keys from one address in a minute. */
+  /** Wrong keys from one address per minute. */
   readonly maxBadKeysPerMinute: number;
-  /** Bytes that an account may have in the store; with more it may send no mail. */
+  /** Bytes that an account may have in the store; at this limit it cannot submit mail. */
   readonly maxAccountBytes: number;
 }
 
-/** What submission needs of the parts below it. */
-export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'metrics'> {
+/** The parts that submission depends on. */
+export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly store: Pick<Store, 'keys' | 'accounts' | 'templates'>;
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
-  /** What accounts have in the store. */
+  /** Storage used by accounts. */
   readonly meter: Pick<UsageMeter, 'of'>;
   readonly submitting: Submitting;
   readonly ids: Ids;
 }
 
-/**
- * Listens for mail that accounts hand over to be sent: with STARTTLS on some ports, under TLS from the start on others.
- */
+/** Creates the listeners for mail that accounts submit: with STARTTLS on some ports, with implicit TLS on others. */
 export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): Listener {
   const side = createSubmissionSide(settings, deps);
   const listeners = [
@@ -69,7 +67,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 
   return frozen({
     async start() {
-      // The library would make up a certificate, and clients that do not look would believe it.
+      // The library would generate a certificate, and clients that do not verify would trust it.
       if (settings.tlsListen.length > 0 && !settings.tls)
         throw new Error('submission with TLS from the first byte needs smtp.tls.cert and smtp.tls.key');
       try {
@@ -89,9 +87,8 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 }
 
 /**
- * What an account may ask, once it is known who it is: mail from any address (the From field decides who the sender is)
- * to any mailbox. A local part is never looked into: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c, whatever they
- * mean there.
+ * Creates the side for submission: after login, mail from any address (the From field determines the sender) to any
+ * mailbox. Local parts are never interpreted: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c.
  */
 function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   const { spool, meter, clock, log } = deps;
@@ -104,7 +101,7 @@ function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps
     data: () => (memory.isFull() ? REFUSALS.full : undefined),
     gate: (state, client) => createLoginGate({ settings, logins, spool, meter, clock }, state, client),
     receive(state, address) {
-      if (!state.login) throw new Error('DATA of nobody');
+      if (!state.login) throw new Error('DATA without a login');
       const sink = openSubmissionSink({ ...deps, memory, tracking: settings.tracking }, state.login, state, address);
       return openReception(settings, { log, sink });
     },

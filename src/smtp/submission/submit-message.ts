@@ -16,7 +16,7 @@ type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'lo
 };
 type Made<T> = { readonly made: T } | { readonly made?: undefined; readonly refused: Reply };
 
-/** Keeps a message in memory until it is whole, and submits it to be sent. */
+/** Keeps a message in memory until it is complete, then submits it. */
 export function openSubmissionSink(parts: Parts, login: Login, state: SessionState, address: string): MessageSink {
   const { submitting, log, ids, memory } = parts;
   const messageId = ids.message();
@@ -59,7 +59,7 @@ export function openSubmissionSink(parts: Parts, login: Login, state: SessionSta
       try {
         return await submit();
       } catch (error) {
-        // That it is away stands in the log once, and not for every message.
+        // The log reports the outage once, not for every message.
         if (error instanceof StoreAway) return { refused: REFUSALS.fault };
         throw error;
       } finally {
@@ -74,7 +74,7 @@ export function openSubmissionSink(parts: Parts, login: Login, state: SessionSta
 
 const isForeignSender = ({ rejectReason }: RecipientOutcome) => rejectReason === 'invalid-sender';
 
-/** What is sent: the document, or the template that it fills. */
+/** The content to send: the document, or the template filled with it. */
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };
 
 async function toContent(
@@ -149,11 +149,11 @@ function toSubmission(
     ...toExtras(options.extras),
     apiKey: login.key,
     ...(mergeLanguage && { mergeLanguage }),
-    // A document is sent as it is; what a template makes is ours to complete.
+    // A document is sent as it is; a filled template gets a text part by default.
     autoText: options.autoText ?? content.form === 'draft',
     trackOpens: opens,
     trackClicks: clicks,
-    // A template has merge tags, whether somebody named values for them or not.
+    // A template has merge tags, even if the message gives no values for them.
     globalVars: globalVars ?? (content.template === null ? null : []),
   };
   return {
@@ -164,10 +164,10 @@ function toSubmission(
   };
 }
 
-/** How much memory the messages in DATA take, in all sessions together. */
+/** The memory of messages in DATA, across all sessions. */
 interface DataMemory {
   isFull(): boolean;
-  /** Takes so many bytes; false when there are not so many left. */
+  /** Reserves bytes; false if fewer are left. */
   take(bytes: number): boolean;
   give(bytes: number): void;
 }
@@ -187,15 +187,12 @@ export function createDataMemory(maxBytes: number): DataMemory {
   });
 }
 
-/**
- * Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single
- * piece.
- */
+/** A growing buffer: a message that arrives in a million chunks takes no more memory than one in a single chunk. */
 interface MessageBuffer {
-  /** False when there is no room for them. */
+  /** False if there is no room for the bytes. */
   add(bytes: Buffer): boolean;
   bytes(): Buffer;
-  /** Gives the room back; may be called again. */
+  /** Releases the memory; may be called again. */
   release(): void;
 }
 

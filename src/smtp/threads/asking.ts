@@ -6,6 +6,7 @@ import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { Asker } from '../../base/port.ts';
 import { isTight } from '../../base/room.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
+import type { Note, Notes } from '../../journal/types.ts';
 import type { Address } from '../../mail/address.ts';
 import type { Body } from '../../queue/delivery.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
@@ -14,10 +15,10 @@ import type { Desk, LocalDesk, RoutedHere } from '../desk.ts';
 import { nameOfRefusal, REFUSALS, type RefusalName, type Reply } from '../replies.ts';
 import type { Meters } from '../session-log.ts';
 
-// What sessions on a thread ask the main thread, both ends. Everything is counted and decided there, so that limits and
-// numbers are the same however many threads there are; bodies are collected on the thread and handed over.
+// Both ends of the requests from session threads to the main thread. The main thread counts and decides everything, so
+// limits and metrics do not depend on the number of threads. Threads collect bodies and hand them over.
 
-/** What a thread asks and tells. It numbers the places of its sessions; refusals travel by their names. */
+/** The requests and messages of a thread. It numbers the places of its sessions; refusals are sent by name. */
 interface Questions {
   enter(n: number, client: string, behindProxy: boolean, busy: boolean): RefusalName | null;
   nameClient(n: number, client: string): RefusalName | null;
@@ -29,7 +30,8 @@ interface Questions {
   secured(version: string | null): void;
   refused(name: RefusalName): void;
   log(level: 'info' | 'debug', event: EventName, fields: Fields): void;
-  /** Answered behind everything that was told before. */
+  note(entry: Note): void;
+  /** Answered after all earlier messages. */
   flush(): void;
 }
 
@@ -37,7 +39,7 @@ type RouteAnswer =
   | { readonly match: Match }
   | { readonly match?: undefined; readonly refused: RefusalName; readonly owner: string | undefined };
 
-/** Memory that the main thread writes: what MAIL asks for, which is not worth a question. */
+/** Index in shared memory that the main thread writes: whether the disk has room, so that MAIL needs no request. */
 const ROOM = 0;
 export const NOTICES_BYTES = Int32Array.BYTES_PER_ELEMENT;
 
@@ -48,14 +50,19 @@ export function writeRoom(notices: SharedArrayBuffer, hasRoom: boolean): void {
 /** The main thread's end for one thread. */
 interface Answers {
   readonly table: Questions;
-  /** Sessions that the thread has. */
+  /** Number of open sessions of the thread. */
   sessions(): number;
-  /** The thread has died, and its sessions with it. */
+  /** Releases the sessions and places of a thread that has ended. */
   release(): void;
 }
 
 export function createAnswers(
-  { desk, meters, log }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log },
+  {
+    desk,
+    meters,
+    log,
+    notes,
+  }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log; readonly notes: Notes },
   notices: SharedArrayBuffer,
 ): Answers {
   const places = new Map<number, CountedPlace>();
@@ -102,6 +109,7 @@ export function createAnswers(
       secured: meters.secured,
       refused: (name) => meters.refused(REFUSALS[name]),
       log: (level, event, fields) => log[level](event, fields),
+      note: notes.note,
       flush() {},
     } satisfies Questions),
     sessions: () => open,
@@ -130,11 +138,12 @@ interface AskingParts {
   readonly log: Log;
 }
 
-/** The thread's end: a desk, meters and a log that ask and tell the main thread. */
+/** The thread's end: a desk, meters and a log that call the main thread. */
 export function createAskingDesk(parts: AskingParts): {
   readonly desk: Desk;
   readonly meters: Meters;
   readonly log: Log;
+  readonly notes: Notes;
 } {
   const { asker, notices } = parts;
   const cells = new Int32Array(notices);
@@ -161,7 +170,8 @@ export function createAskingDesk(parts: AskingParts): {
       refused: (reply) => tell('refused', named(reply)),
       certificate() {},
     }),
-    // Most lines travel with the questions; what is urgent goes at once.
+    notes: frozen({ note: (entry) => tell('note', entry) }),
+    // Info and debug lines travel with the requests; the others are written at once.
     log: frozen({
       ...parts.log,
       info: (event, fields = {}) => tell('log', 'info', event, fields),
@@ -177,7 +187,7 @@ type Ask = <K extends keyof Questions>(
 type Tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => void;
 
 function createAskingAdmission({ maxLoopLagMs, clock }: AskingParts, ask: Ask, tell: Tell): Admission {
-  // That of this thread; the main thread looks at its own.
+  // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
   let last = 0;
   return frozen({
@@ -218,7 +228,7 @@ function createAskingAcceptance({ asker, bodies, ids }: AskingParts): Desk['acce
   });
 }
 
-/** Memory changes its owner uncopied; a piece of something larger is copied first. */
+/** Transfers the memory of a body without a copy; part of a larger buffer is copied first. */
 function handOver(body: Body): { readonly given: Body; readonly transfer: readonly ArrayBuffer[] } {
   if (body.kind === 'blob') return { given: body, transfer: [] };
   const { buffer } = body.bytes;

@@ -1,14 +1,13 @@
 import { fork } from 'node:child_process';
 import { Server } from 'node:net';
 
-/** How long the helper may take. It is a start of Node. */
+/** Timeout of the helper, which has to start Node. */
 const HELPER_MS = 10_000;
 
 /**
- * A listening socket of this process, once more, under a descriptor that belongs to this thread alone. Two threads must
- * not listen on one descriptor: each would close it for all, and close whatever has its number by then once more. Node
- * cannot duplicate a descriptor, but hands sockets from process to process; so a child gets the socket and hands it
- * back.
+ * Duplicates a listening socket of this process, under a descriptor that belongs to this thread alone. Two threads must
+ * not listen on one descriptor: each would close it for all, and then close whatever has reused its number. Node cannot
+ * duplicate a descriptor, but passes sockets between processes, so a child gets the socket and passes it back.
  */
 export async function duplicateSocket(fd: number): Promise<Server> {
   const helper = fork(new URL('./hand-back-socket.ts', import.meta.url), {

@@ -15,12 +15,12 @@ import {
 } from '../listener.ts';
 import { createAskingDesk } from './asking.ts';
 
-/** What the main thread can ask of a thread with sessions; see `Listener`. */
+/** The calls of the main thread to a session thread; see `Listener`. */
 export interface ThreadCalls {
   start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<Place[]>;
   stop(graceMs: number | undefined): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
-  /** Shows that it is not stuck. */
+  /** Shows that the thread is not stuck. */
   ping(): void;
 }
 
@@ -28,9 +28,9 @@ export interface SmtpThread<Own> extends Protocol {
   readonly data: {
     readonly settings: ListenerSettings;
     readonly notices: SharedArrayBuffer;
-    /** What composition/ starts it with. */
+    /** Start data from composition/. */
     readonly own: Own;
-    /** Its number: each has files of its own. */
+    /** Number of the thread; each thread has its own files. */
     readonly number: number;
   };
   readonly call: Call;
@@ -39,20 +39,20 @@ export interface SmtpThread<Own> extends Protocol {
   readonly news: never;
 }
 
-/** What composition/ hands a thread. */
+/** The parts that composition/ creates on a thread. */
 interface ThreadParts {
   readonly bodies: Blobs;
   readonly ids: Ids;
   readonly clock: Clock;
 }
 
-/** Runs a thread with sessions. */
+/** Runs a session thread. */
 export function serveSessions<Own>(open: (own: Own, number: number) => ThreadParts): void {
   serveThread<SmtpThread<Own>>(({ settings, notices, own, number }, line) => {
     const parts = open(own, number);
     let listener: Listener | undefined;
     let close = () => {};
-    /** Resolves when everything that was told before is there. */
+    /** Resolves when all earlier messages have arrived. */
     let flush = async () => {};
 
     const table: ThreadCalls = {
@@ -67,12 +67,12 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
           maxLoopLagMs: settings.maxLoopLagMs,
           log: line.log,
         });
-        const { clock } = parts;
+        const { clock, ids } = parts;
         const side = createInboundSide(settings, asking);
         listener = createSessions(
           side,
           { ...settings, listen, tls },
-          { ...asking, admission: asking.desk.admission, clock },
+          { ...asking, admission: asking.desk.admission, clock, ids },
         );
         await listener.start();
         return listener.addresses();
@@ -103,7 +103,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
   });
 }
 
-/** A fault with what tells it apart, which a copy of the error would lose. */
+/** An error with its `code`, which a copy between threads would lose. */
 export interface PlainFault {
   readonly message: string;
   readonly code: string | undefined;

@@ -22,29 +22,29 @@ import type { Meters } from '../session-log.ts';
 import { createAnswers, NOTICES_BYTES, writeRoom } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
 
-interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'metrics'> {
+interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly desk: LocalDesk;
   readonly meters: Meters;
 }
 
-/** How often threads are looked at, and told whether the disk has room; that they hear with each question too. */
+/** How often threads are checked and told whether the disk has room; each of their requests updates that too. */
 const LOOK_MS = 1000;
-/** A thread that is silent for so many looks hangs. Looks and not time: a machine may have been asleep. */
+/** A thread that answers no ping for this many checks hangs. Checks, not time: the machine may have been suspended. */
 const MOST_SILENT = 30;
-/** A thread that lived for less than this is not started again at once. */
+/** A thread that lived for less than this is restarted after a delay. */
 const STEADY_MS = 10_000;
 const AGAIN_MS = 1000;
-/** How long a thread may take to end behind its last session. */
+/** How long a thread may take to end after its last session. */
 const END_MS = 2000;
-/** Megabytes of heap that a thread may have: so many, and so many for each session that there can be. */
+/** Heap limit of a thread in megabytes: a base, and an amount for each session up to the maximum. */
 const HEAP_MB = 256;
 const HEAP_MB_PER_SESSION = 0.05;
 const YOUNG_MB = 16;
 const TICKET_BYTES = 48;
 
 /**
- * Listens with the sessions on threads. What they ask is answered here, where everything is counted. A thread that dies
- * takes its sessions with it and nothing that was answered with 250; another one takes its place.
+ * Creates a listener with its sessions on threads. Their requests are answered here, where everything is counted. A
+ * thread that dies loses its sessions, but nothing that was answered with 250; another thread replaces it.
  */
 export function createThreadedListener(settings: ListenerSettings, deps: ThreadsDeps): Listener {
   const { desk, meters, clock, metrics } = deps;
@@ -66,7 +66,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   }
 
   function useTls(next: TlsSettings | undefined): void {
-    // Before anything is changed, because it throws.
+    // First, because it may throw.
     if (next) checkTls(next);
     tls = next && { ...next, ticketKeys: randomBytes(TICKET_BYTES) };
     meters.certificate(next?.cert);
@@ -86,7 +86,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
       look();
       desk.admission.open();
       try {
-        // The first one finds the ports where none is given.
+        // The first thread chooses the ports where none is given.
         const [first, ...others] = threads;
         places = (await first?.start()) ?? [];
         await Promise.all(others.map((thread) => thread.start()));
@@ -105,7 +105,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   });
 }
 
-/** Threads share a port by SO_REUSEPORT, so none of them would notice that somebody else has it. */
+/** Throws if the port is in use: the threads share it by SO_REUSEPORT and would not notice. */
 async function mustBeFree(entry: ListenEntry): Promise<void> {
   if ('fd' in entry || entry.port === 0) return;
   const server = createServer();
@@ -126,9 +126,9 @@ interface SlotParts extends ThreadsDeps {
   readonly died: Counter;
 }
 
-/** A place for one thread after the other. */
+/** A slot for one thread and its replacements. */
 interface Slot {
-  /** Answers where it listens. */
+  /** Returns where it listens. */
   start(): Promise<readonly Place[]>;
   stop(graceMs: number): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
@@ -148,7 +148,7 @@ function createSlot(
   let listening = false;
   let stopped = false;
   let cancelAgain = () => {};
-  /** Looks since it was asked for a sign of life. */
+  /** Checks since the unanswered ping; 0 if there is none. */
   let silent = 0;
 
   async function start(): Promise<readonly Place[]> {
@@ -160,11 +160,11 @@ function createSlot(
       if (stopped) return;
       died.add();
       log.warn('worker.ended', {
-        reason: `a thread of SMTP sessions died: ${reason}`,
+        reason: `an SMTP session thread died: ${reason}`,
         sessions,
         ...(error && { error }),
       });
-      // Of an end before that hears whoever started it.
+      // An end before that is thrown to the caller of `start`.
       if (served) cancelAgain = clock.after(clock.monotonic() - since < STEADY_MS ? AGAIN_MS : 0, again);
     });
     running = one;
@@ -196,7 +196,7 @@ function createSlot(
     listening = false;
   }
 
-  /** Whether that ended in time. */
+  /** Whether `work` succeeded in time. */
   function within(ms: number, work: Promise<unknown>): Promise<boolean> {
     return new Promise((resolve) => {
       const cancel = clock.after(ms, () => resolve(false));
@@ -218,7 +218,7 @@ function createSlot(
       cancelAgain();
       if (!running) return;
       const one = running;
-      // Without sessions there is nothing to wait for.
+      // A thread that does not listen has no sessions to wait for.
       const ended =
         listening &&
         (await within(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
@@ -232,7 +232,7 @@ function createSlot(
     look() {
       if (!running || !listening) return;
       if (silent > 0) {
-        if (++silent > MOST_SILENT) running.thread.kill('it hung');
+        if (++silent > MOST_SILENT) running.thread.kill('it did not respond');
         return;
       }
       silent = 1;
@@ -245,18 +245,18 @@ function createSlot(
   });
 }
 
-/** A thread that runs. */
+/** A running thread. */
 interface Running {
   readonly thread: Thread<SmtpThread<unknown>>;
   open(listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<readonly Place[]>;
-  /** Rejects with what it threw; whose thread dies is not waited for. */
+  /** Rejects with the error that the call threw; resolves with undefined if the thread died. */
   call<K extends keyof ThreadCalls>(
     name: K,
     args: Parameters<ThreadCalls[K]>,
     transfer?: readonly MessagePort[],
   ): Promise<Awaited<ReturnType<ThreadCalls[K]>> | undefined>;
   sessions(): number;
-  /** It is gone: its sessions give their places back. */
+  /** The thread is gone: releases the places of its sessions. */
   letGo(): void;
 }
 
@@ -296,7 +296,7 @@ function startOne(
     call,
     async open(listen, tls) {
       const places = await call('start', [port2, listen, tls], [port2]);
-      if (!places) throw new Error('a thread of SMTP sessions died while it was started');
+      if (!places) throw new Error('an SMTP session thread died during its start');
       return places;
     },
     sessions: answers.sessions,

@@ -6,13 +6,13 @@ import type { AttemptError } from '../../queue/settle.ts';
 
 interface GuardSettings extends OpenNetworks {}
 
-/** An endpoint that may be connected to, at these addresses and no others. */
+/** An endpoint that the guard allows, at these addresses only. */
 interface Target {
   readonly ok: true;
   /** The first of `addresses`. */
   readonly address: string;
   readonly family: 4 | 6;
-  /** Every address of the host, all checked, in the order of the resolver; the connection is made to one of them. */
+  /** All addresses of the host, checked, in the order of the resolver. The connection goes to one of them. */
   readonly addresses: readonly string[];
   /** Without brackets. */
   readonly hostname: string;
@@ -21,15 +21,15 @@ interface Target {
 
 export type Verdict = Target | { readonly ok: false; readonly error: AttemptError };
 
-/** Says where a POST may go. */
+/** Decides which hosts a POST may go to. */
 export interface Guard {
-  /** Looks the host up (every time: the resolver keeps answers for their TTL) and checks every address of it. */
+  /** Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here. */
   check(url: string | URL): Promise<Verdict>;
 }
 
 const refuse = (error: AttemptError): Verdict => ({ ok: false, error });
 
-/** The guard in front of every connection to an endpoint. */
+/** Creates the guard that checks every connection to an endpoint. */
 export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
   const allowed = allowedNetworks(settings);
 
@@ -38,8 +38,8 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
     if (!parsed) return refuse('host not found');
     const port = portOf(parsed);
     if (port === undefined) return refuse('forbidden address');
-    // Node never asks its `lookup` for a literal, so literals are checked here, in the form that new URL() gave them:
-    // 0x7f.1, 2130706433 and full-width digits are 127.0.0.1 by now.
+    // Node does not call `lookup` for IP literals, so they are checked here. new URL() has normalized them: 0x7f.1,
+    // 2130706433 and full-width digits are already 127.0.0.1.
     const hostname = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
     if (isIP(hostname) !== 0) return judge([hostname], hostname, port, allowed);
     const answer = await deps.resolver.addresses(hostname.replace(/\.$/, ''));
@@ -51,16 +51,14 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
   return frozen({ check });
 }
 
-/**
- * The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024.
- */
+/** Returns the port; undefined for schemes other than http(s) and for ports below 1024 except 80 and 443. */
 function portOf(url: URL): number | undefined {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
   const port = url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port);
   return port === 80 || port === 443 || port > 1023 ? port : undefined;
 }
 
-/** One forbidden address among many refuses all: which of them would be connected to is not ours to hope for. */
+/** One forbidden address refuses the host, because any of its addresses might be the one connected to. */
 function judge(addresses: readonly string[], hostname: string, port: number, allowed: readonly Network[]): Verdict {
   const [address] = addresses;
   if (address === undefined) return refuse('host not found');

@@ -19,17 +19,17 @@ import {
 } from './wire.ts';
 
 interface PosterSettings {
-  /** For one request: name, connection, TLS, request and answer together. */
+  /** For one request: DNS lookup, connection, TLS, request and response together. */
   readonly timeoutMs: number;
   /** `Postern/<version>`. */
   readonly userAgent: string;
-  /** Idle connections that are kept for one origin. */
+  /** Maximum number of idle connections per origin. */
   readonly connections: number;
 }
 
 /**
- * What posts to endpoints: guarded, under one deadline, over connections that are used again while DNS still names
- * their address.
+ * Creates the poster, which checks each endpoint with the guard, sets one deadline per request, and reuses a connection
+ * while DNS still returns the same addresses.
  */
 export function createPoster(settings: PosterSettings, deps: { readonly guard: Guard; readonly clock: Clock }): Poster {
   const { guard, clock } = deps;
@@ -85,9 +85,8 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   ): Promise<Ending> {
     const { connection, used } = connections.take(origin, addresses);
     const ending = await exchange(connection, request, deadline);
-    // A server may close an idle connection in the very moment we use it again. That says nothing about the endpoint
-    // and must not cost an attempt, so it is tried once more on a new connection; the receiver knows a repeat by
-    // webhook-id.
+    // A server may close an idle connection just as it is reused. This is no failure of the endpoint and must not count
+    // as an attempt, so retry once on a new connection; the receiver recognizes a duplicate by its webhook-id.
     const stale =
       used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
     if (!stale) return ended(connection, request, ending);
@@ -96,7 +95,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   }
 
   /**
-   * Frees the body, unless the system still reads it: an answer may come early, and a connection that is closed may be
+   * Frees the body, unless it is still being written: the response may arrive early, or the connection may have closed
    * in the middle of a write.
    */
   function ended(wire: Wire, { body }: Request, ending: Ending): Ending {
@@ -104,7 +103,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     return ending;
   }
 
-  /** One request on one connection; gives the connection back or drops it. */
+  /** Sends one request on one connection, then returns the connection to the pool or drops it. */
   function exchange(wire: Wire, request: Request, deadline: Deadline): Promise<Ending> {
     return new Promise((resolve) => {
       const file = request.body?.kind === 'file' ? createFileBody(request.body, wire.sent) : undefined;
@@ -131,7 +130,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   });
 }
 
-/** The guard's verdict, or `timeout` when the name servers take longer than the attempt may. */
+/** The guard's verdict, or `timeout` if the DNS lookup exceeds the deadline of the attempt. */
 function checked(guard: Guard, url: URL, deadline: Deadline): Promise<Verdict> {
   return new Promise((resolve) => {
     deadline.onPass(() => resolve({ ok: false, error: 'timeout' }));
@@ -139,10 +138,7 @@ function checked(guard: Guard, url: URL, deadline: Deadline): Promise<Verdict> {
   });
 }
 
-/**
- * Headers that every request carries. A user and password in the URL go where HTTP wants them, as consumers of Mandrill
- * expect.
- */
+/** The headers of every request. A user and password in the URL are sent as Basic authentication, as Mandrill does. */
 function standing(url: URL, userAgent: string): Record<string, string> {
   const headers = { 'user-agent': userAgent, accept: '*/*' };
   if (url.username === '' && url.password === '') return headers;
@@ -158,10 +154,10 @@ function decoded(text: string): string {
   }
 }
 
-/** One absolute deadline over everything that an attempt does. */
+/** One absolute deadline for all steps of an attempt. */
 interface Deadline {
   passed(): boolean;
-  /** What to do when it passes; takes the place of what was said before, and is done at once when it has passed. */
+  /** Sets the callback, replacing the previous one. Called immediately if the deadline has already passed. */
   onPass(act: () => void): void;
   cancel(): void;
 }
@@ -185,19 +181,19 @@ function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
 
 /** The bytes of a file, for one request. */
 export interface FileBody {
-  /** Each chunk is valid until the next is asked for. Throws when the file cannot be read. */
+  /** Each chunk is valid until the next is requested. Throws if the file cannot be read. */
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Ends the reading, begun or not. */
+  /** Stops reading, whether or not it has begun. */
   close(): void;
 }
 
-// Not below the buffer of a socket (64 KiB): then the next chunk is asked for when this one is gone, and its memory is
-// free again.
+// At least the buffer of a socket (64 KiB): the next chunk is then requested only once this one has been written, and
+// its memory can be reused.
 const CHUNK = 128 * 1024;
 
 /**
- * Reads so many bytes of a file in chunks that share memory as long as `sent` says that all before has left: a stream
- * makes new memory for every chunk, and a large post kept the collector of garbage busy with nothing else.
+ * Reads `size` bytes of a file in chunks, reusing one buffer while `sent` reports that everything so far was written. A
+ * stream allocates a buffer per chunk, which kept the garbage collector busy during large posts.
  */
 export function createFileBody(
   { path, size }: { readonly path: string; readonly size: number },
@@ -232,8 +228,7 @@ export function createFileBody(
   return frozen({ chunks: read(), close });
 }
 
-// What Mandrill posts when it looks whether a URL exists, signed with a key that everybody knows: consumers written for
-// it recognise both.
+// Mandrill's POST for checking that a URL exists, signed with a well-known key; its consumers recognise both.
 const TEST_KEY = 'test-webhook';
 const NO_EVENTS = '[]';
 const BODY = 'mandrill_events=%5B%5D';
@@ -245,8 +240,8 @@ interface UrlCheckDeps {
 }
 
 /**
- * Why no webhook can be at a URL, in words for whoever named it; undefined when one can: HEAD answers 200, or one POST
- * without events is answered 2xx. An endpoint that cannot be connected to is asked once only.
+ * Checks that a webhook can be at a URL: HEAD is answered 200, or else a POST without events is answered 2xx. Returns
+ * undefined if so, else the reason in words for the user. If HEAD cannot connect, no POST follows.
  */
 export function createUrlCheck({ poster, guard, log }: UrlCheckDeps): (url: string) => Promise<string | undefined> {
   return async (url) => {
@@ -264,9 +259,9 @@ export function createUrlCheck({ poster, guard, log }: UrlCheckDeps): (url: stri
 }
 
 /**
- * What is told of a failure: where the connection went, when the guard lets it go there, for whoever named the URL sees
- * the answers from there too. Where it does not, all causes sound alike: a name that is nowhere, and one that the
- * resolver knows in a network which webhooks may not reach. Else the answer would say which internal names there are.
+ * The text for a failure. It names the addresses only if the guard allows them: the user sees responses from there
+ * anyway. Otherwise, a host that does not exist and a host in a forbidden network get the same text; different texts
+ * would reveal which internal names exist.
  */
 function why(error: AttemptError, target: Verdict): string {
   if (!target.ok) {
@@ -278,7 +273,7 @@ function why(error: AttemptError, target: Verdict): string {
   return `${error} at ${places.join(', ')}`;
 }
 
-/** What decides when HEAD was not answered 200. */
+/** Undefined if HEAD was answered 200. Otherwise the result of the HEAD if it could not connect, else of the POST. */
 async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Promise<AttemptResult | undefined> {
   const head = await poster.head(url);
   if (head.kind === 'answered' && head.status === 200) return undefined;

@@ -6,7 +6,7 @@ import type { AttemptError } from '../../queue/settle.ts';
 import type { PostBody } from '../types.ts';
 import type { FileBody } from './post.ts';
 
-/** One request, as it goes over a wire. */
+/** One HTTP request. */
 export interface Request {
   readonly method: 'POST' | 'HEAD';
   readonly path: string;
@@ -15,27 +15,27 @@ export interface Request {
   readonly secure: boolean;
 }
 
-/** How the exchange over one connection ended. */
+/** The outcome of one request on one connection. */
 export type Ending =
   | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string }
   | { readonly kind: 'unanswered'; readonly error: AttemptError; readonly connected: boolean };
 
-/** One connection of undici. */
+/** One undici connection. */
 export interface Wire extends Connection {
-  /** `file`: what reads the body, when that is a file. */
+  /** `file` reads the body if that is a file. */
   dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
-  /** Whether all that was written is with the system. */
+  /** Whether everything written has been passed to the kernel. */
   sent(): boolean;
 }
 
-/** What undici tells of an answer; `expire` ends the exchange because its time is over. */
+/** undici's callbacks for one response; `expire` ends the request at its deadline. */
 interface Handler extends Dispatcher.DispatchHandler {
   expire(): void;
 }
 
 /**
- * Opens connections to the checked addresses only, whatever the name says by then; the name stays for SNI, certificate
- * and Host.
+ * Connects only to the checked addresses, even if DNS has changed since. SNI, certificate check and Host header use the
+ * name.
  */
 export function connectorTo(addresses: readonly string[], timeout: number): buildConnector.connector {
   const found = addresses.map((address) => ({ address, family: isIP(address) }));
@@ -44,8 +44,7 @@ export function connectorTo(addresses: readonly string[], timeout: number): buil
     if (options.all) callback(null, found);
     else callback(null, first?.address ?? '', first?.family);
   };
-  // With several addresses the next one is tried after half a second (RFC 8305), so that a broken IPv6 costs no
-  // attempt.
+  // Try the next address after half a second (RFC 8305), so that broken IPv6 does not fail the attempt.
   return buildConnector({
     allowH2: false,
     timeout,
@@ -66,7 +65,7 @@ export function openWire(origin: string, connect: buildConnector.connector, onCl
     allowH2: false,
     pipelining: 1,
     maxHeaderSize: 16 * 1024,
-    // The deadline of the attempt is the only one.
+    // Disabled: the deadline of the attempt covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
     keepAliveTimeout: 4000,
@@ -96,14 +95,14 @@ function toOptions({ method, path, headers, body }: Request, file: FileBody | un
   return { method, path, headers, body: body?.bytes ?? null };
 }
 
-/** undici takes any async iterable, which its type does not say. */
+/** undici accepts any async iterable, but its types do not say so. */
 function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
   return chunks as unknown as Readable;
 }
 
 /**
- * Collects one answer. undici's `dispatch` and not its `request`: no stream is made for each answer, and reading stops
- * at the byte where we say so.
+ * Collects one response. For undici's `dispatch` rather than `request`: it creates no stream per response, and reading
+ * can stop at an exact limit.
  */
 export function createHandler(secure: boolean, finish: (ending: Ending, reusable: boolean) => void): Handler {
   const chunks: Uint8Array[] = [];
@@ -116,8 +115,7 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
   const end = (error: () => AttemptError, reusable: boolean): void => {
     if (ended) return;
     ended = true;
-    // Once there is a status the endpoint has said what it thinks of the request; a body that is cut, drips or never
-    // ends changes nothing.
+    // The status decides; a response body that is truncated, slow or endless does not change the outcome.
     if (status === undefined) finish({ kind: 'unanswered', error: error(), connected }, false);
     else finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
   };
@@ -151,17 +149,17 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
   };
 }
 
-/** Bytes of an answer that are read at most; then the connection is closed. */
+/** Maximum number of response bytes to read; the connection is closed at this limit. */
 export const ANSWER_BYTES = 16 * 1024;
-/** Characters of it that the history keeps. */
+/** Maximum number of its characters kept in the history. */
 const ANSWER_CHARACTERS = 512;
 
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** The start of an answer as text for the history: no control or bidi characters, line ends as spaces. */
+/** The start of a response as text for the history: no control or bidi characters, white space as single spaces. */
 export function toAnswerText(chunks: readonly Uint8Array[]): string {
   if (chunks.length === 0) return '';
-  // A character has at most four bytes, so this is enough for all that is kept.
+  // A character has at most four bytes.
   const [first] = chunks;
   const whole =
     chunks.length === 1 && first
@@ -172,15 +170,15 @@ export function toAnswerText(chunks: readonly Uint8Array[]): string {
   return text.length > ANSWER_CHARACTERS ? cut(text) : text;
 }
 
-/** Not between the two halves of a character beyond the basic plane. */
+/** Truncates, but not within a surrogate pair. */
 function cut(text: string): string {
   const last = text.charCodeAt(ANSWER_CHARACTERS - 1);
   return text.slice(0, last >= 0xd800 && last <= 0xdbff ? ANSWER_CHARACTERS - 1 : ANSWER_CHARACTERS);
 }
 
-/** Where an attempt was when it failed. */
+/** The state of an attempt when it failed. */
 interface Progress {
-  /** The request was being sent or answered; before that it was connecting. */
+  /** True once the request was being sent; false while connecting. */
   readonly connected: boolean;
   readonly secure: boolean;
 }
@@ -206,71 +204,70 @@ const MALFORMED = new Set([
 ]);
 const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 
-/** What a failure is called where users see it. The texts of libraries never get that far. */
+/** Maps an error to the term shown to users, who never see the error texts of libraries. */
 function toAttemptError(error: unknown, { connected, secure }: Progress): AttemptError {
   const code = codeOf(error);
   if (TIMEOUTS.has(code)) return 'timeout';
   if (connected) return MALFORMED.has(code) || code.startsWith('HPE_') ? 'malformed answer' : 'connection reset';
   if (code === 'ECONNREFUSED') return 'connection refused';
   if (UNREACHABLE.has(code)) return 'connection failed';
-  // An https connection that ended before it was one: the other end spoke no TLS, or gave up on ours.
+  // The connection ended during the TLS handshake: the server does not speak TLS, or rejected ours.
   if (secure) return 'TLS failure';
   return CUT.has(code) ? 'connection reset' : 'connection failed';
 }
 
-/** Of several addresses that all failed, the code that they share; else that of an unreachable host. */
+/** The code of an error. If several addresses failed, their common code; if the codes differ, EHOSTUNREACH. */
 function codeOf(error: unknown): string {
   if (error instanceof AggregateError) {
     const codes = new Set(error.errors.map(codeOf));
     const [code] = codes;
     return codes.size === 1 && code !== undefined ? code : 'EHOSTUNREACH';
   }
-  // The parser's errors do not always carry a code.
+  // Errors of the HTTP parser do not always have a code.
   if (error instanceof Error && error.name === 'HTTPParserError') return 'HPE_INVALID';
   if (typeof error !== 'object' || error === null || !('code' in error)) return '';
   return typeof error.code === 'string' ? error.code : '';
 }
 
-/** An open connection (or one that its first use will open) that serves one request at a time. */
+/** A connection for one request at a time, opened on first use. */
 interface Connection {
-  /** Ends it at once, whatever it is doing. */
+  /** Closes it immediately, even during a request. */
   destroy(): void;
 }
 
-/** Connections kept for the next request to the same origin. */
+/** A pool of connections that are reused for the same origin. */
 interface Connections<C extends Connection> {
-  /**
-   * The one that was used last, or a new one. Idle connections to another set of addresses than `addresses` are closed.
-   */
+  /** Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses. */
   take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean };
-  /** As `take`, but never one that was used before. */
+  /** As `take`, but always a new connection. */
   fresh(origin: string, addresses: readonly string[]): C;
-  /** Keeps it for the next `take`, unless its addresses went out of date meanwhile or enough are kept. */
+  /** Returns it to the pool, or closes it if its addresses are out of date or the pool is full. */
   giveBack(connection: C): void;
-  /** Closes it, in use or not. */
+  /** Closes it, even if in use. */
   drop(connection: C): void;
-  /** The other end closed it: forgets it if nobody uses it. */
+  /** The server closed it: removes it from the pool if idle. */
   closed(connection: C): void;
-  /** Closes everything, in use or not. */
+  /** Closes all connections, even those in use. */
   destroy(): void;
 }
 
-/** The connections to one origin that were made to one checked set of addresses. */
+/** The connections to one origin at one set of checked addresses. */
 interface Group<C> {
   readonly origin: string;
   readonly addresses: string;
   readonly open: () => C;
   readonly idle: C[];
-  /** Those in use included. */
+  /** Including connections in use. */
   size: number;
 }
 
-// Idle connections to all origins together; each holds a file descriptor, and a busy origin makes new ones in a moment.
+// Maximum number of idle connections for all origins. Each holds a file descriptor, and a busy origin quickly opens new
+// ones.
 const KEEP_IN_ALL = 512;
 
 /**
- * Keeps at most `keep` idle connections for an origin. `opener` is called once for an origin and a set of checked
- * addresses; what it answers opens connections to these addresses and to no others.
+ * Keeps at most `keep` idle connections per origin. `opener` is called once per origin and set of checked addresses;
+ * the function it returns opens connections to these addresses only.
  */
 export function createConnections<C extends Connection>(
   keep: number,
@@ -284,7 +281,7 @@ export function createConnections<C extends Connection>(
     const joined = addresses.length === 1 ? (addresses[0] ?? '') : [...addresses].sort().join(' ');
     const group = groups.get(origin);
     if (group?.addresses === joined) return group;
-    // Those in use end with their request: giveBack sees that their group is no longer the one of the origin.
+    // Connections in use are closed after their request: giveBack sees that their group is no longer current.
     if (group) for (const connection of [...group.idle]) drop(connection);
     const made = { origin, addresses: joined, open: opener(origin, addresses), idle: [], size: 0 };
     groups.set(origin, made);

@@ -13,7 +13,7 @@ import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/headers
 import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../../mail/transfer.ts';
 
-// 840 lines of base64; large enough that the cost per piece does not count.
+// 840 lines of base64, large enough to make the cost per piece negligible.
 const PIECE = 57 * 840;
 const LINE_END = Buffer.from('\r\n');
 const SOFT_BREAK = Buffer.from('=\r\n');
@@ -21,16 +21,16 @@ const LF = 0x0a;
 const CR = 0x0d;
 const EQUALS = 0x3d;
 const DELETE = 0x7f;
-/** Messages within messages; what is deeper is only made to be UTF-8. */
+/** Maximum nesting of messages within messages. Deeper ones are converted line by line, not part by part. */
 const DEEPEST = 16;
 
 /**
- * A message that is not UTF-8 as one that is, in pieces, so that it can stand where only text can. The bodies of
- * parts that are not UTF-8 are encoded (quoted-printable or base64) and keep the charset they declare; those that
- * declare none get the one that we read them in. So a MIME reader finds the texts and files of the original. Header
- * fields that are not UTF-8 are written in it as we read them (RFC 6532). Everything else stays byte for byte;
- * signatures over what was changed can only be checked over the original. Without `root` (a message that nothing may
- * parse) all of it is treated as a header is.
+ * Converts a message that is not UTF-8 to one that is, in pieces, for places that take only text. Part bodies that are
+ * not UTF-8 are encoded (quoted-printable or base64) and keep their declared charset; those that declare none get the
+ * charset in which Postern decodes them. A MIME reader thus finds the texts and files of the original. Header fields
+ * that are not UTF-8 are converted to UTF-8 as Postern decodes them (RFC 6532). Everything else is unchanged.
+ * Signatures over changed content can be verified only on the original. Without `root` (a message that must not be
+ * parsed) the whole message is treated as header.
  */
 export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Iterable<Uint8Array> {
   let at = 0;
@@ -58,7 +58,7 @@ function encodingOf(part: Part) {
   return toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
 }
 
-/** A message in a message must not be encoded (RFC 2046 section 5.2.1): the parts inside are. */
+/** A message within a message must not be encoded (RFC 2046 section 5.2.1), but its parts can be. */
 function innerMessage(part: Part, body: Buffer, depth: number): Part | undefined {
   if (!/^message\/(?:rfc822|global)$/.test(mediaTypeOf(part)) || encodingOf(part) !== 'identity' || depth >= DEEPEST)
     return undefined;
@@ -66,10 +66,7 @@ function innerMessage(part: Part, body: Buffer, depth: number): Part | undefined
   return scan.breach === undefined ? scan.root : undefined;
 }
 
-/**
- * Undefined for what no encoding is allowed for (RFC 2045 section 6.4). `changes` are those of the header of the
- * part.
- */
+/** Encodes a part; undefined if its type allows no encoding (RFC 2045 section 6.4). `changes` are for its header. */
 function encodePart(
   part: Part,
   header: Buffer,
@@ -77,7 +74,7 @@ function encodePart(
 ): { readonly changes: Change[]; readonly body: Iterable<Uint8Array> } | undefined {
   const type = mediaTypeOf(part);
   if (/^(?:multipart|message)\//.test(type)) return undefined;
-  // What is no type is text, as for whoever reads it (RFC 2045 section 5.2).
+  // An invalid type is text, as mail readers treat it (RFC 2045 section 5.2).
   const isText = type.startsWith('text/') || !type.includes('/');
   const content = decodeTransfer(body, encodingOf(part));
   const label = isText ? labelOfText(asciiParameter(part.type, 'charset'), () => [content]) : undefined;
@@ -92,7 +89,7 @@ function encodePart(
   return { changes, body: quoted ? quotedPieces(content) : base64Pieces(content) };
 }
 
-/** Whether it is the shorter of the two, and there is no NUL, which readers cut texts at. */
+/** Whether quoted-printable is shorter than base64, and there is no NUL, at which mail readers truncate text. */
 function fitsQuotedPrintable(content: Buffer): boolean {
   if (content.includes(0)) return false;
   let escapes = 0;
@@ -121,7 +118,7 @@ function* base64Pieces(content: Buffer): Iterable<Uint8Array> {
   }
 }
 
-/** Bytes outside of bodies: lines that are not UTF-8 are read as header fields are. */
+/** Bytes outside part bodies: lines that are not UTF-8 are decoded like header fields. */
 function* readable(bytes: Buffer): Iterable<Uint8Array> {
   if (isUtf8(bytes)) return yield bytes;
   let from = 0;

@@ -6,13 +6,13 @@ import { runningMandrillSignature, runningStandardSignature } from '../signing.t
 import type { PostBody } from '../types.ts';
 import type { Piece } from './payload.ts';
 
-/** What the signatures of a POST are made with. */
+/** The input of a POST's signatures. */
 interface Signing {
   /** The first one signs for X-Mandrill-Signature, all sign for webhook-signature. */
   readonly keys: readonly string[];
   /** Exactly as configured. */
   readonly url: string;
-  /** Travels as `webhook-id`. */
+  /** Sent as `webhook-id`. */
   readonly id: string;
   /** Milliseconds since 1970. */
   readonly at: number;
@@ -23,16 +23,16 @@ type FormHeaders = Readonly<Record<string, string>>;
 const PARAMETER = 'mandrill_events';
 const PREFIX = Buffer.from(`${PARAMETER}=`, 'latin1');
 
-/** Makes form bodies of JSON text, and their signatures on the way. */
+/** Encodes JSON text as form bodies, and signs them in the same pass. */
 export interface FormEncoder {
-  /** For what fits in memory; the bytes are in memory of their own. */
+  /** For events that fit in memory. The bytes have their own buffer. */
   toBytes(
     pieces: Iterable<Piece>,
     signing: Signing,
   ): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
   /**
-   * In memory of its own while it has no more than `most` bytes, else in a file. Never more than that and some pieces
-   * are in memory, and the thread can do other work between them. Throws when the disk fails.
+   * Writes a form of more than `most` bytes to a file; a smaller one has its own buffer. Holds at most that and a few
+   * pieces in memory, and lets the thread do other work in between. Throws if the disk fails.
    */
   toBody(
     pieces: Iterable<Piece>,
@@ -68,7 +68,7 @@ export function createFormEncoder(): FormEncoder {
         for (const piece of pieces) {
           encoding.add(piece);
           if (!store.isFull()) continue;
-          // Other forms are made while this one waits for the disk.
+          // The encoder is shared: other forms use it while this one waits for the disk.
           encoding.end();
           await store.flush();
           encoding.resume(take);
@@ -82,7 +82,6 @@ export function createFormEncoder(): FormEncoder {
   });
 }
 
-/** A copy of all. */
 function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
@@ -93,10 +92,10 @@ function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return all;
 }
 
-/** From so many bytes on a form is written to the file. */
+/** Bytes to collect before a write to the file. */
 const MUCH = 256 * 1024;
 
-/** Keeps the parts of a form in memory, or in a file once they are more than `most` bytes. */
+/** Keeps the parts of a form in memory, or in a file once they exceed `most` bytes. */
 function createStore(path: string, most: number) {
   let size = 0;
   let held = 0;
@@ -111,12 +110,12 @@ function createStore(path: string, most: number) {
       spare.push(Buffer.from(part.buffer));
     }
   }
-  /** The next parts may be made while these are written. */
+  /** Starts the write; the next parts may be encoded meanwhile. */
   async function flush(): Promise<void> {
     file ??= await open(path, 'w', 0o600);
     await writing;
     writing = write(file, parts);
-    writing.catch(() => undefined); // whoever waits for it hears of it
+    writing.catch(() => undefined); // the next flush, or finish, rejects with it
     parts = [];
     held = 0;
   }
@@ -137,7 +136,7 @@ function createStore(path: string, most: number) {
       await writing;
       return { kind: 'file', path, size };
     },
-    /** Gives memory back now, and not when the collector finds it. */
+    /** Frees memory now instead of at the next garbage collection. */
     async close(): Promise<void> {
       await writing.catch(() => undefined);
       for (const { buffer } of [...parts, ...spare]) giveBack(new Uint8Array(buffer));
@@ -165,30 +164,30 @@ function startSignatures({ keys, url, id, at }: Signing) {
   };
 }
 
-/** Takes text as UTF-8, and as it stands in a form. Both are valid during the call only. */
+/** Receives text as UTF-8 and as form encoding. Both are valid only during the call. */
 type Take = (value: Uint8Array, form: Uint8Array) => void;
 
-/** JSON text as UTF-8, and as it stands in a form: both are written in one pass. */
+/** Writes JSON text as UTF-8 and as form encoding in one pass. */
 interface Encoding {
-  /** Forgets everything, and writes the name of the parameter. */
+  /** Discards any previous state, and writes the name of the parameter. */
   begin(take: Take): void;
-  /** The same within a form. */
+  /** As `begin`, in the middle of a form: writes no name. */
   resume(take: Take): void;
   add(piece: Piece): void;
-  /** Hands over what is left; `add` may follow no more. */
+  /** Passes on the remaining output. `add` must not follow. */
   end(): void;
 }
 
-/** The most that a byte of text becomes: `\u001f`, and `%5Cu001f`. */
+/** Maximum output bytes per byte of text: `\u001f`, and `%5Cu001f`. */
 const MOST_VALUE = 6;
 const MOST_FORM = 8;
-/** So many bytes are written at once. */
+/** Input bytes per pass. */
 const SLICE = 16 * 1024;
-/** There is room for a slice, whatever becomes of it, and for some that do not grow. */
+/** Room for one slice of maximum growth and several that do not grow. */
 const VALUE_ROOM = MOST_VALUE * SLICE + 64 * 1024;
 const FORM_ROOM = MOST_FORM * SLICE + 80 * 1024;
 
-// The memory of an encoding, from its beginning.
+// Memory layout of an encoding: offsets.
 const PLAIN = 0;
 const ENDS = SET_BYTES;
 const TEXT_CELLS = 64;
@@ -204,8 +203,8 @@ const CR = 0x0d;
 const SPACE = 0x20;
 const HEX = Buffer.from('0123456789ABCDEF', 'latin1');
 
-// Letters, digits and -_. stand for themselves, a space is +, everything else is %XX (as PHP's urlencode has it). In
-// JSON all of these stand for themselves too.
+// Letters, digits and -_. are unchanged, a space is +, everything else is %XX (as PHP's urlencode). None of the
+// unchanged bytes needs an escape in JSON either.
 const isPlain = (byte: number): boolean => /[A-Za-z0-9._-]/.test(String.fromCharCode(byte));
 
 function toForm(bytes: Uint8Array): Uint8Array {
@@ -223,13 +222,13 @@ function cellsOf(valueOf: (byte: number) => Uint8Array): Buffer {
 }
 
 const PLAIN_SET = toByteSet((byte) => isPlain(byte) || byte === SPACE);
-/** Text inside a JSON string, as JSON.stringify has it; bytes above ASCII are UTF-8. */
+/** Text inside a JSON string, escaped as by JSON.stringify; bytes above ASCII are UTF-8. */
 const CELLS_OF_TEXT = cellsOf((byte) =>
   byte < 128 ? Buffer.from(JSON.stringify(String.fromCharCode(byte)).slice(1, -1)) : Uint8Array.of(byte),
 );
-/** JSON as it stands. */
+/** JSON, unchanged. */
 const CELLS_OF_JSON = cellsOf((byte) => Uint8Array.of(byte));
-/** The same without line ends. */
+/** JSON, without line ends. */
 const CELLS_OF_LINES = cellsOf((byte) => (byte === CR || byte === LF ? new Uint8Array(0) : Uint8Array.of(byte)));
 
 export function createEncoding(): Encoding {
@@ -250,7 +249,7 @@ export function createEncoding(): Encoding {
     value = VALUE;
     form = FORM;
   }
-  /** Writes what stands in `input`, and behind that the byte that comes next. */
+  /** Encodes `length` bytes of `input`. The byte after them is read as well, to detect a CRLF. */
   function write(length: number, cells: number, toLf: boolean): void {
     if (value + MOST_VALUE * length > FORM - SLACK || form + MOST_FORM * length > MEMORY - SLACK) drain();
     encode(INPUT, length, PLAIN, cells, toLf ? 1 : 0, value, form, ENDS);
@@ -270,7 +269,7 @@ export function createEncoding(): Encoding {
       let { read, written } = encoder.encodeInto(from === 0 ? text : text.slice(from), input);
       from += read;
       if (from < text.length && written > 1 && input[written - 1] === CR) {
-        // Its LF may be the next character.
+        // Its LF may be the next character, so it goes into the next slice.
         from -= 1;
         written -= 1;
       }

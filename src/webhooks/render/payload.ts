@@ -9,31 +9,26 @@ import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
 
-/**
- * Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking.
- */
+/** Postern has no spam score. Consumers compare it with a threshold, and use both keys without checking for them. */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
-/** What the event of one delivery is made of. */
+/** The input of the event for one delivery. */
 export interface Inbound {
   /** The id of the delivery. */
   readonly id: string;
   readonly message: Message;
   /** The envelope recipient. */
   readonly recipient: string;
-  /** The raw bytes, without our trace. */
+  /** The raw bytes, without our trace header fields. */
   readonly raw: Buffer;
   readonly verdicts: Verdicts;
-  /**
-   * The parts of `raw` behind the header that it may lack (mail/header-section.ts); undefined when nothing may parse
-   * it.
-   */
+  /** The parts of `withHeader(raw)` (mail/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
-  /** What parsing found, or why nothing was parsed. */
+  /** The parsed message, or why it was not parsed. */
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
 }
 
-/** The inbound events of one POST as JSON text, piece by piece. */
+/** The inbound events of one POST as JSON text, in pieces. */
 export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
   let lead = '[';
   for (const event of events) {
@@ -44,10 +39,10 @@ export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
 }
 
 /**
- * One event: fields, types and their order as consumers of the form know them, and `_id`, by which an event is known
- * that comes again, alone or with others.
- * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a
- * message has (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
+ * One event, with the fields, types and order that consumers of the format expect, and `_id`, which identifies the
+ * event if it is sent again, alone or with others.
+ * Every key is always present except `text`, `text_flowed` and `html`: their presence tells consumers which bodies a
+ * message has (multi_mail makes an empty HTML part of an empty `html`). They use all others without checking for them.
  */
 function* eventPieces(inbound: Inbound, lead: string): Iterable<Piece> {
   const { id, message, verdicts, content, raw, root } = inbound;
@@ -90,14 +85,14 @@ function* parsedPieces({ message }: Inbound, parsed: ParsedMessage): Iterable<Pi
   yield `,"subject":${json(parsed.subject)}`;
 }
 
-/** What is known without a parser: our own trace, and the author, because the DMARC verdict is about him. */
+/** The fields available without a parser: our trace, and the author, because the DMARC verdict is about the author. */
 function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), [])}`;
   yield ',"attachments":{},"images":{}';
   yield `${authorJson(authorOfMessage(raw, message.envelope.mailFrom))},"to":[],"cc":[],"subject":""`;
 }
 
-/** The author that DMARC judged: both ask mail/author.ts, about the same bytes. */
+/** The author that DMARC checked: both use mail/author.ts on the same bytes. */
 function authorJson({ mailbox }: Author): string {
   return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;
 }
@@ -106,9 +101,9 @@ function traceFields(message: Message): HeaderField[] {
   return parseHeaders(Buffer.from(message.trace, 'utf8'));
 }
 
-/** Written by hand, because an object would sort names of digits first and lose `__proto__`. */
+/** Builds the JSON by hand, because an object would put numeric names first and lose `__proto__`. */
 function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
-  // By name the JSON of its one value, or of all of them without the brackets.
+  // For each name, the JSON of its values, without brackets.
   const byName = new Map<string, string>();
   const repeated = new Set<string>();
   for (const fields of blocks) {
@@ -119,7 +114,7 @@ function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
       if (before !== undefined) repeated.add(title);
     }
   }
-  if (byName.size === 0) return '[]'; // as PHP writes an empty map, and as consumers have always seen it
+  if (byName.size === 0) return '[]'; // as PHP encodes an empty map, and consumers expect
   let members = '';
   for (const [name, values] of byName) {
     members += `${members === '' ? '{' : ','}${jsonOf(name)}:${repeated.has(name) ? `[${values}]` : values}`;
@@ -131,7 +126,7 @@ function mailboxesJson(mailboxes: ParsedMessage['to']): string {
   return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
 }
 
-/** An image that belongs into the text, not beside it. */
+/** Whether a file is an image shown in the text, not an attachment. */
 function isImage({ type, disposition, contentId }: FilePart): boolean {
   return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
@@ -151,7 +146,7 @@ function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
   yield '}';
 }
 
-/** Keyed by what `cid:` links in the HTML name, else by file name. */
+/** The images, keyed by the Content-ID that `cid:` links in the HTML use, else by file name. */
 function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
   yield ',"images":{';
   const names = createNames();
@@ -167,24 +162,21 @@ function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
   yield '}';
 }
 
-// Large enough that the cost per piece does not count, small enough that a dozen of them in flight does not either.
+// Large enough to make the cost per piece negligible, small enough to have a dozen in memory.
 const PIECE = 48 * 1024;
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** JSON text, or a part of it that has yet to be made. */
+/** JSON text, or a part of it that is encoded when written. */
 export type Piece = string | Unescaped | Lines;
 
-/**
- * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
- * becomes LF.
- */
+/** The content of a JSON string, as text or UTF-8, escaped when written. With `toLf`, CRLF becomes LF. */
 interface Unescaped {
   readonly text: string | Uint8Array;
   readonly toLf: boolean;
 }
 
-/** Lines of ASCII that need no escapes; their line ends are left out when they are written. */
+/** ASCII lines that need no escapes. Their line ends are removed when written. */
 interface Lines {
   readonly lines: Uint8Array;
 }
@@ -194,10 +186,10 @@ function json(value: unknown): string {
   return JSON.stringify(value);
 }
 
-// Neither escapes nor halves of surrogate pairs.
+// No character that needs an escape, and no surrogate.
 const PLAIN = /^[^"\\\x00-\x1f\ud800-\udfff]*$/;
 
-/** A short text as a JSON string: nearly all need nothing but the quotes, and looking is half the work of `json`. */
+/** A short text as a JSON string. Nearly all need only the quotes, and the check takes half the time of `json`. */
 function jsonOf(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
@@ -210,30 +202,25 @@ function* jsonText(text: Text): Iterable<Piece> {
   yield '"';
 }
 
-/** UTF-8 has no form for half a surrogate pair; JSON has. */
+/** An unpaired surrogate cannot be encoded in UTF-8, but can be escaped in JSON. */
 function inside(text: string, toLf: boolean): Piece {
   return text.isWellFormed()
     ? { text, toLf }
     : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
-/**
- * Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no
- * character.
- */
+/** Trace and message as the content of a JSON string, with LF line ends. No piece of `message` splits a character. */
 function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
   yield inside(trace, true);
   for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
 }
 
-/** Exactly the bytes of trace and message, as base64. */
+/** Trace and message as base64, byte for byte. */
 function rawBase64(trace: string, raw: Buffer): Iterable<string> {
   return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
 }
 
-/**
- * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
- */
+/** A file's content as the content of a JSON string: text if it may be text and is valid UTF-8, else base64. */
 function contentPieces(
   content: Content,
   maybeText: boolean,
@@ -247,7 +234,7 @@ function contentPieces(
   return { base64: false, pieces: textPieces(whole) };
 }
 
-/** Base64 of the chunks as if they were one. */
+/** Base64 of the concatenated chunks. */
 function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
   let rest: Uint8Array = Buffer.alloc(0);
   for (const chunk of chunks) {
@@ -274,7 +261,7 @@ function* textPieces(bytes: Buffer): Iterable<Piece> {
   for (const text of utf8Slices(bytes)) yield { text, toLf: false };
 }
 
-/** Cuts neither a character nor a CRLF in two. */
+/** Slices that split neither a character nor a CRLF. */
 function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
   let from = 0;
   while (from < bytes.length) {

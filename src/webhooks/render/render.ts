@@ -8,9 +8,10 @@ import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
+import { firstValue } from '../../mail/headers.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import type { Body, Message } from '../../queue/delivery.ts';
-import type { RenderedShared, RenderPart } from '../types.ts';
+import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -30,8 +31,8 @@ interface Authenticated {
   readonly verdicts: Verdicts;
 }
 
-/** A batch of events came from us and not from a sender. */
-const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
+/** For a batch of events, which Postern itself created. */
+const NO_FINDINGS: Findings = {
   verdicts: {
     spf: { result: 'none', detail: '' },
     dkim: { signed: false, valid: false },
@@ -39,12 +40,13 @@ const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
     arc: { result: 'none' },
   },
   parseError: null,
+  summary: null,
 };
 
 /**
- * What the render thread does with a message, several that share a POST, or a batch of events. One is parsed after the
- * other; while one waits for the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in
- * memory meanwhile. Throws when the disk fails.
+ * Creates the task of the render thread: renders a message, several that share a POST, or a batch of events. Parses one
+ * message at a time; others continue while one waits for DNS. Computes the verdicts before parsing, so that no parsed
+ * message is in memory meanwhile. Throws if the disk fails.
  */
 export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, RenderedShared> {
   const fileTurn = createTurn();
@@ -57,8 +59,8 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   }
 
   /**
-   * Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a
-   * verdict by a thousand parts.
+   * Also authenticates messages that must not be parsed: its header reader accepts any message, and a sender must not
+   * be able to evade verdicts with a thousand parts.
    */
   async function authenticate(part: RenderPart): Promise<Authenticated> {
     const { message, body } = part;
@@ -140,16 +142,28 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   };
 }
 
-function toFindings(event: Inbound | undefined): RenderedShared['parts'][number] {
-  return (
-    event && { verdicts: event.verdicts, parseError: 'parseError' in event.content ? event.content.parseError : null }
-  );
+function toFindings(event: Inbound | undefined): Findings | undefined {
+  if (!event) return undefined;
+  const { verdicts, content } = event;
+  if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
+  const { from, subject, fields } = content.parsed;
+  const summary = {
+    from: from ? short(from.name === null ? from.address : `${from.name} <${from.address}>`) : null,
+    subject: short(subject),
+    messageId: short(firstValue(fields, 'message-id') ?? null),
+  };
+  return { verdicts, parseError: null, summary };
 }
 
-/** For so long company waits for the next of them to be ready: the name servers of a sender may be slow on purpose. */
+/** The history shows no more of a text. */
+const MAX_SUMMARY = 200;
+
+const short = <T extends string | null>(text: T): T | string => text?.slice(0, MAX_SUMMARY) ?? text;
+
+/** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */
 const COMPANY_WAITS = 1000;
 
-/** What is ready when nothing more becomes ready for a while; nobody waits for the rest. */
+/** Waits for the first result, then for more while they follow within COMPANY_WAITS. Undefined for those too late. */
 function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<readonly (T | undefined)[]> {
   const ready: (T | undefined)[] = works.map(() => undefined);
   let left = works.length;
@@ -167,12 +181,12 @@ function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<rea
 
 function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
   if (buffer instanceof ArrayBuffer) return buffer;
-  throw new TypeError('a form is in memory of its own');
+  throw new TypeError('a form must have its own buffer');
 }
 
 /**
- * Bytes of the form of one large message, and of about all of them together: what is more goes to files, because
- * endpoints may be slow. A file costs half as much again as making the form.
+ * Maximum bytes in memory for the form of one large message, and approximately for all such forms. Larger forms go to
+ * files, because endpoints may be slow. A file adds half of the cost of encoding the form.
  */
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;
@@ -190,20 +204,20 @@ async function encode(
     return { id, body: { kind: 'bytes', bytes }, headers };
   }
   const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
-  // raw_msg is the message once, and its files are most of it again: what will not fit is not begun in memory.
+  // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
   const most = 2 * body.size > room ? 0 : room;
   return { id, ...(await encoder.toBody(pieces, signing, { path: formPlace.path, most })) };
 }
 
-/** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */
+/** Lends the bytes of a file to `work`; they are valid until it ends. Throws if the file cannot be read. */
 type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promise<T>;
 
-// More than this is not kept: such messages are rare, and the memory would be missed more often than the time.
+// Larger buffers are not kept: such messages are rare, and reuse would not be worth the memory.
 const MOST_KEPT = 16 * 1024 * 1024;
 
 /**
- * Reads one file after another into the same memory. With memory of its own for each, a thread held several large
- * messages that nobody needed, and the collector of garbage, woken by each of them, marked the whole heap.
+ * Reads one file after another into the same buffer. With a buffer per file, a thread held several large messages no
+ * longer in use, and each triggered a garbage collection that marked the whole heap.
  */
 function createLoan(): WithFile {
   let kept: ArrayBuffer | undefined;
@@ -214,7 +228,7 @@ function createLoan(): WithFile {
     return memory;
   }
 
-  /** The larger one is kept, the other given back now and not when the collector finds it. */
+  /** Keeps the larger buffer and frees the other now instead of at the next garbage collection. */
   function give(memory: ArrayBuffer): void {
     const better = memory.byteLength <= MOST_KEPT && memory.byteLength > (kept?.byteLength ?? 0);
     const spare = better ? kept : memory;
@@ -230,7 +244,7 @@ function createLoan(): WithFile {
       const bytes = new Uint8Array(memory);
       for (let at = 0; at < size; ) {
         const { bytesRead } = await file.read(bytes, at, size - at, at);
-        if (bytesRead === 0) throw new Error(`${path} ends too early`);
+        if (bytesRead === 0) throw new Error(`${path} is truncated`);
         at += bytesRead;
       }
       return { memory, size };

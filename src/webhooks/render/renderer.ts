@@ -10,21 +10,21 @@ import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
 import type { PostBody, Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
 
-/** What the task on the thread (render.ts) is given. */
+/** The input of the task on the thread (render.ts). */
 export interface RenderInput extends SharedRenderJob {
-  /** Null when the body is in memory: then the form is as well. */
+  /** Null if the body is in memory: then the form is too. */
   readonly formPlace: FormPlace | null;
-  /** The body is a JSON array of events, to be sent as it is. */
+  /** The body is a JSON array of events, sent unchanged. */
   readonly isBatch: boolean;
-  /** Set: do not parse, deliver raw for this reason. */
+  /** If set, do not parse the message: deliver it raw, for this reason. */
   readonly parseError: string | null;
 }
 
-/** Where the form of a large message goes. */
+/** The file for the form of a large message, and the limit that decides whether it is used. */
 interface FormPlace {
-  /** When memory has no room for it. */
+  /** The file to use if memory has no room for the form. */
   readonly path: string;
-  /** One number, shared by all threads: the bytes of such forms that are in memory. */
+  /** One number, shared by all threads: the bytes of such forms in memory. */
   readonly held: Int32Array;
 }
 
@@ -34,18 +34,17 @@ interface RendererDeps {
   readonly log: Log;
 }
 
-/** Why a message is delivered raw that broke the parser. */
+/** The reason for delivering a message raw after it broke the parser. */
 export const PARSER_FAILED = 'the parser failed';
-/** As the renderer names them. */
 const FORM_FILE = /^post-\d+\.form$/;
 
 /**
- * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is
- * rendered raw. Forms of large messages that memory has no room for are files in `tmpDir`.
+ * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread
+ * on which it runs alone is rendered raw. Forms of large messages that do not fit in memory are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
-  swept.catch(() => undefined); // whoever renders first hears of a failure
+  swept.catch(() => undefined); // every render rejects with it
   let forms = 0;
   const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const counted = new Map<PostBody, number>();
@@ -140,7 +139,7 @@ function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInp
   };
 }
 
-/** A copy of its bytes is handed over; the original stays for another try, and is freed after the last. */
+/** Transfers a copy of its bytes; the original is kept for retries and freed after the last. */
 function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
   readonly part: RenderPart;
   readonly transfer: readonly ArrayBuffer[];
@@ -151,7 +150,7 @@ function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
   return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
 }
 
-/** Makes the folder, and removes what a process before us left in it. */
+/** Creates the folder, and removes files left by an earlier process. */
 async function sweep(tmpDir: string): Promise<void> {
   await mkdir(tmpDir, { recursive: true });
   const left = (await readdir(tmpDir)).filter((name) => FORM_FILE.test(name));
@@ -163,9 +162,7 @@ interface SampleRequest {
   readonly match: Match;
 }
 
-/**
- * Makes what a route's endpoint would be posted for a small sample message: the value of `mandrill_events`, read back.
- */
+/** Renders a small sample message for a route, and returns the events that its endpoint would receive. */
 export function createSample(deps: {
   renderer: Pick<Renderer, 'render'>;
   clock: Clock;
@@ -186,7 +183,7 @@ export function createSample(deps: {
       keys: ['sample'],
       at: receivedAt,
     });
-    if (rendered.body.kind === 'file') throw new Error('a sample is small');
+    if (rendered.body.kind === 'file') throw new Error('the sample must be in memory');
     const events: unknown = JSON.parse(
       new URLSearchParams(Buffer.from(rendered.body.bytes).toString()).get('mandrill_events') ?? '[]',
     );

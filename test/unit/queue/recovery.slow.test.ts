@@ -213,11 +213,11 @@ describe('a damaged queue file', () => {
       );
       expect(await spool.delivery(victim.delivery.id)).to.include({
         state: 'dead',
-        lastError: 'message lost: its row was damaged on the disk',
+        lastError: 'message lost: its row was damaged on disk',
       });
       expect(
         opened.log.of('spool.fault').map(({ level, fields }) => [level, fields['reason'], fields['deliveries']]),
-      ).to.deep.equal([['error', 'message lost: its row was damaged on the disk', 1]]);
+      ).to.deep.equal([['error', 'message lost: its row was damaged on disk', 1]]);
       expect(spool.backlog('acme')).to.equal(19);
     });
   }

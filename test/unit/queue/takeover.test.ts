@@ -147,6 +147,7 @@ describe('a queue whose kinds stood in URLs', () => {
               headers: {},
               verdicts: VERDICTS,
               parseError: null,
+              summary: null,
             };
           },
           renderShared: async () => undefined,

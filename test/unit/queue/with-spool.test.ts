@@ -182,6 +182,7 @@ const renderer: Renderer = {
       body: { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
       headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': delivery.id },
       parseError: null,
+      summary: null,
       verdicts: {
         spf: { result: 'none', detail: '' },
         dkim: { signed: false, valid: false },

@@ -75,7 +75,7 @@ describe('the task that tends batches', () => {
     await task.run();
     expect(await pending()).to.deep.equal([]);
     expect(opened.log.of('delivery.failed').map(({ fields }) => fields)).to.deep.equal([
-      { webhook: '4', events: 3, error: 'they waited too long for the endpoint' },
+      { webhook: '4', events: 3, error: 'expired while waiting for the endpoint' },
     ]);
   });
 });

@@ -1,0 +1,117 @@
+import { renameSync, rmSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+
+// The file of the journal. Whatever is wrong with it, a new one takes its place: history is lost, never mail.
+
+/** Changes whenever a table does; a file of another version is replaced. */
+const VERSION = 1;
+
+/**
+ * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words` indexes
+ * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet.
+ */
+const TABLES = `
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+INSERT INTO meta (name, value) VALUES ('indexed', 0);
+CREATE TABLE mail (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at INTEGER NOT NULL, session TEXT,
+  kind TEXT NOT NULL, account TEXT NOT NULL, sender TEXT, recipient TEXT NOT NULL,
+  header_from TEXT, subject TEXT, header_id TEXT,
+  route TEXT NOT NULL, pattern TEXT NOT NULL, url TEXT NOT NULL, size INTEGER NOT NULL,
+  client TEXT, helo TEXT, tls TEXT, spf TEXT, dkim TEXT, dmarc TEXT,
+  state TEXT NOT NULL, attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT, ended_at INTEGER,
+  story TEXT NOT NULL
+) STRICT;
+CREATE INDEX mail_account ON mail (account);
+CREATE INDEX mail_waiting ON mail (n) WHERE state = 'waiting';
+CREATE VIRTUAL TABLE words USING fts5 (
+  sender, header_from, recipient, subject, header_id,
+  tokenize = 'trigram', content = '', contentless_delete = 1, detail = full
+);
+CREATE TABLE refusals (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT, listener TEXT NOT NULL, stage TEXT NOT NULL,
+  reply TEXT NOT NULL, reason TEXT NOT NULL, client TEXT NOT NULL, helo TEXT, tls TEXT, sender TEXT, recipient TEXT,
+  account TEXT, times INTEGER NOT NULL
+) STRICT;
+CREATE INDEX refusals_account ON refusals (account) WHERE account IS NOT NULL;
+CREATE INDEX refusals_session ON refusals (session) WHERE session IS NOT NULL;
+CREATE TABLE sessions (
+  id TEXT PRIMARY KEY, at INTEGER NOT NULL, listener TEXT NOT NULL, client TEXT NOT NULL, helo TEXT, tls TEXT,
+  messages INTEGER NOT NULL, recipients INTEGER NOT NULL, refusals INTEGER NOT NULL, reason TEXT NOT NULL,
+  duration INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE INDEX sessions_at ON sessions (at);
+CREATE TABLE actions (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, by TEXT NOT NULL, account TEXT NOT NULL,
+  what TEXT NOT NULL, count INTEGER NOT NULL, detail TEXT NOT NULL
+) STRICT;
+CREATE INDEX actions_account ON actions (account);
+`;
+
+const CACHE_KB = 4096;
+
+/** An open journal, and whether what stood in its place was put aside. */
+export interface OpenFile {
+  readonly db: DatabaseSync;
+  readonly replaced: string | undefined;
+}
+
+/** Opens the journal for writing, making it if needed. What cannot be used is kept once, as `journal.db.damaged`. */
+export function openFile(path: string): OpenFile {
+  try {
+    return { db: open(path), replaced: undefined };
+  } catch (error) {
+    if (!isUnusable(error)) throw error;
+    putAside(path);
+    return { db: open(path), replaced: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's. */
+export function openForReading(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
+  db.exec(`PRAGMA cache_size = -${CACHE_KB}`);
+  if (versionOf(db) !== VERSION) throw new WrongVersion();
+  return db;
+}
+
+class WrongVersion extends Error {
+  override readonly name = 'WrongVersion';
+  override readonly message = 'the journal is that of another version';
+}
+
+/** Whether a failure means that the file itself is of no use: damaged, no database, or another version's. */
+export function isUnusable(error: unknown): boolean {
+  if (error instanceof WrongVersion) return true;
+  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0;
+  return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
+}
+
+const SQLITE_CORRUPT = 11;
+const SQLITE_NOTADB = 26;
+
+function open(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { timeout: 5000 });
+  try {
+    db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KB};
+      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 8388608`);
+    const version = versionOf(db);
+    if (version === 0)
+      db.exec(`PRAGMA auto_vacuum = INCREMENTAL; BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
+    else if (version !== VERSION) throw new WrongVersion();
+    db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+function versionOf(db: DatabaseSync): number {
+  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
+}
+
+function putAside(path: string): void {
+  renameSync(path, `${path}.damaged`);
+  for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+}

@@ -1,0 +1,207 @@
+import type { Verdicts } from '../mail/envelope.ts';
+import type { DeliveryKind, DeliveryState } from '../queue/delivery.ts';
+
+// What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
+// 1970.
+
+/** The state of a delivery; unknown if the queue lost it without a trace in the journal, as a crash may. */
+export type MailState = DeliveryState | 'unknown';
+
+/** One message for one recipient: a delivery, remembered after the queue has forgotten it. */
+export interface Mail {
+  /** Grows with each row; a cursor. */
+  readonly n: number;
+  /** The id of the delivery. */
+  readonly id: string;
+  /** When it was accepted. */
+  readonly at: number;
+  /** The SMTP session it arrived in; null if it did not, or is not known. */
+  readonly session: string | null;
+  readonly kind: DeliveryKind;
+  readonly account: string;
+  /** The reverse-path; empty for the null sender, null if not known. */
+  readonly sender: string | null;
+  readonly recipient: string;
+  /** From, Subject and Message-ID of the header; null until it was parsed. */
+  readonly from: string | null;
+  readonly subject: string | null;
+  readonly headerId: string | null;
+  readonly route: string;
+  readonly pattern: string;
+  readonly url: string;
+  readonly size: number;
+  /** Address, HELO name and TLS version of the client. */
+  readonly client: string | null;
+  readonly helo: string | null;
+  readonly tls: string | null;
+  readonly spf: string | null;
+  readonly dkim: string | null;
+  readonly dmarc: string | null;
+  readonly state: MailState;
+  /** All attempts, replays included. */
+  readonly attempts: number;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+  readonly endedAt: number | null;
+  /** What happened after it was accepted, oldest first. */
+  readonly story: readonly StoryEntry[];
+}
+
+/** An attempt, or a change that a person made. */
+export type StoryEntry =
+  | {
+      readonly what: 'attempt';
+      readonly at: number;
+      readonly ms: number;
+      readonly status: number | null;
+      readonly error: string | null;
+      readonly answer: string;
+    }
+  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'replayed'; readonly at: number };
+
+/** What parsing a message tells about it. */
+export interface MailSummary {
+  readonly from: string | null;
+  readonly subject: string | null;
+  readonly messageId: string | null;
+}
+
+/** A refused command or session. */
+export interface Refusal {
+  readonly n: number;
+  readonly at: number;
+  readonly session: string | null;
+  readonly listener: string;
+  /** The verb that was refused, such as RCPT; CONNECT for a session that was not let in. */
+  readonly stage: string;
+  readonly reply: string;
+  /** Its name in smtp/replies.ts. */
+  readonly reason: string;
+  readonly client: string;
+  readonly helo: string | null;
+  readonly tls: string | null;
+  readonly sender: string | null;
+  readonly recipient: string | null;
+  /** The account whose mail was refused; null if it is nobody's. */
+  readonly account: string | null;
+  /** How often: more than one if a network was refused very often within a minute. */
+  readonly times: number;
+}
+
+/** One SMTP session. */
+export interface Session {
+  readonly id: string;
+  readonly at: number;
+  readonly listener: string;
+  readonly client: string;
+  readonly helo: string | null;
+  readonly tls: string | null;
+  readonly messages: number;
+  readonly recipients: number;
+  readonly refusals: number;
+  readonly reason: string;
+  readonly durationMs: number;
+}
+
+/** Something that a person did. */
+export interface Action {
+  readonly n: number;
+  readonly at: number;
+  /** Who: the start of an API key, or `command line`. */
+  readonly by: string;
+  readonly account: string;
+  /** Such as `replayed`. */
+  readonly what: string;
+  /** How many it concerned. */
+  readonly count: number;
+  readonly detail: string;
+}
+
+/** What the parts of the daemon note. */
+export type Note =
+  | ({ readonly what: 'refused' } & Omit<Refusal, 'n' | 'times'>)
+  | ({ readonly what: 'session' } & Session)
+  /** The session that a message arrived in. */
+  | { readonly what: 'arrived'; readonly messageId: string; readonly session: string }
+  /** A message was parsed for a delivery. */
+  | {
+      readonly what: 'parsed';
+      readonly id: string;
+      readonly sender: string;
+      readonly summary: MailSummary | null;
+      readonly verdicts: Verdicts;
+    }
+  | ({ readonly what: 'action' } & Omit<Action, 'n'>);
+
+/** Where the parts of the daemon note what happens. */
+export interface Notes {
+  /** Never waits and never throws: under more than it can write, the journal drops entries and counts them. */
+  note(entry: Note): void;
+}
+
+/** Which mail is meant. All given conditions must hold; texts match any part of a field, ignoring case. */
+export interface MailFilter {
+  /** undefined: that of all accounts. */
+  readonly account?: string | undefined;
+  readonly kinds?: readonly DeliveryKind[] | undefined;
+  /** Each in sender, From, recipient, Subject or Message-ID. */
+  readonly words?: readonly string[] | undefined;
+  /** In the envelope sender or From. */
+  readonly from?: readonly string[] | undefined;
+  readonly to?: readonly string[] | undefined;
+  readonly subject?: readonly string[] | undefined;
+  readonly client?: readonly string[] | undefined;
+  /** Id or pattern of the route, whole. */
+  readonly route?: string | undefined;
+  readonly url?: string | undefined;
+  readonly states?: readonly MailState[] | undefined;
+  /** The last status: one, or all of a class such as 500 to 599. */
+  readonly status?: { readonly from: number; readonly to: number } | undefined;
+  /** The last attempt got no answer. */
+  readonly unanswered?: boolean | undefined;
+  /** Delivery ids or message ids. */
+  readonly ids?: readonly string[] | undefined;
+  /** Accepted at or after, before. */
+  readonly since?: number | undefined;
+  readonly before?: number | undefined;
+}
+
+/** Which refusals are meant. */
+export interface RefusalFilter {
+  readonly account?: string | undefined;
+  /** Each in sender, recipient, client or HELO name, ignoring case. */
+  readonly words?: readonly string[] | undefined;
+  readonly reason?: string | undefined;
+  /** The domain of the recipient. */
+  readonly domain?: string | undefined;
+  readonly since?: number | undefined;
+  readonly before?: number | undefined;
+}
+
+/** Rows, and the cursor for the next ones; null if there are no more. */
+export interface Page<T> {
+  readonly rows: readonly T[];
+  readonly next: number | null;
+}
+
+/** What can be asked of the history. */
+export interface History {
+  /** Newest first, those before `cursor`. After a quarter of a second it returns what it has, with a cursor to go on. */
+  mail(filter: MailFilter, limit: number, cursor?: number): Promise<Page<Mail>>;
+  /** The ids of all matching deliveries, newest first, in pages. */
+  ids(filter: MailFilter): AsyncIterable<readonly string[]>;
+  /** The story of one delivery; undefined if it is not known, or another account's. */
+  one(id: string, account?: string): Promise<MailStory | undefined>;
+  refusals(filter: RefusalFilter, limit: number, cursor?: number): Promise<Page<Refusal>>;
+  /** Refusals counted by reason, the most frequent first. */
+  refusalsByReason(filter: RefusalFilter): Promise<readonly { readonly reason: string; readonly count: number }[]>;
+  actions(account: string | undefined, limit: number, cursor?: number): Promise<Page<Action>>;
+}
+
+/** One delivery with what surrounded it. */
+export interface MailStory {
+  readonly mail: Mail;
+  readonly session: Session | undefined;
+  /** What was refused in its session, at most 100. */
+  readonly refusals: readonly Refusal[];
+}
