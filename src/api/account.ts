@@ -18,6 +18,7 @@ import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../sto
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
+import type { MessageViews } from '../webhooks/message-views.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
 
@@ -56,6 +57,8 @@ export interface AccountParts {
   // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
+  /** Shows messages of its queue. */
+  readonly views: MessageViews;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -103,6 +106,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
     readonly address: string;
     readonly match: Match;
   }) => Promise<unknown>;
+  readonly views: MessageViews;
   readonly lists: Lists;
   readonly senderDomains: SenderDomains;
   readonly trackingDomains: TrackingDomains;
@@ -118,7 +122,7 @@ export function createAccountParts(
   settings: OperationSettings,
   deps: OperationDeps,
 ): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, limits, resolver, names, urlFault, poke, clock, ids } = deps;
+  const { store, limits, resolver, views, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   return (account, apiKey) => ({
     account,
@@ -137,6 +141,7 @@ export function createAccountParts(
     inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
     settings,
     resolver,
+    views,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),

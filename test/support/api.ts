@@ -12,6 +12,7 @@ import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
+import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
@@ -31,6 +32,7 @@ import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
+import { createTestViews } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
@@ -194,6 +196,7 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      views: await createTestViews(log),
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
@@ -373,6 +376,33 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
+const DEAD_MESSAGE = [
+  'From: Ann Example <ann@example.com>',
+  'To: <mailbox-123@inbound.example.com>',
+  'Subject: =?utf-8?Q?Caf=C3=A9?=',
+  'MIME-Version: 1.0',
+  'Content-Type: multipart/mixed; boundary="b"',
+  '',
+  '--b',
+  '',
+  'Hello',
+  '--b',
+  'Content-Type: text/csv; name="numbers.csv"',
+  'Content-Disposition: attachment; filename="numbers.csv"',
+  'Content-Transfer-Encoding: base64',
+  '',
+  'MSwyCg==',
+  '--b--',
+  '',
+].join('\r\n');
+
+const DEAD_VERDICTS: Verdicts = {
+  spf: { result: 'pass', detail: 'sender SPF authorized' },
+  dkim: { signed: false, valid: false },
+  dmarc: { result: 'pass', policy: 'none', aligned: true },
+  arc: { result: 'none' },
+};
+
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
   { spool }: Pick<ApiWorld, 'spool'>,
@@ -385,8 +415,12 @@ export async function putDeadDelivery(
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
+    body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
   });
   const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
-  await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
+  await spool.settle(
+    settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
+    DEAD_VERDICTS,
+  );
   return delivery.id;
 }

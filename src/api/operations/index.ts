@@ -2,6 +2,7 @@ import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
 import { inbound, routeTools } from './inbound.ts';
+import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
@@ -50,4 +51,5 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
+  ...inboundContent,
 ];

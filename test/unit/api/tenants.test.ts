@@ -126,6 +126,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
   ],
+  '/inbound/content': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/payload': [{ id: DEAD }, { id: 'none' }],
   '/messages/info': [{ id: SENT }, { id: NOBODYS }],
   '/messages/content': [{ id: SENT }, { id: NOBODYS }],
   '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
@@ -150,6 +152,7 @@ const names = (value: unknown) =>
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
     .replaceAll(NO_KEY, SPARE)
+    .replaceAll('with the id none', `with the id ${DEAD}`)
     .replaceAll('hook ID 999', 'hook ID 4')
     .replaceAll('never-listed@example.com', 'friend@example.com')
     .replaceAll('nobody-here', 'cust-123')
