@@ -110,7 +110,7 @@ const content = operation({
       text: 'Hello\n',
       truncated: false,
       has_html: false,
-      raw_bytes: 371,
+      raw_bytes: 348,
       parse_error: null,
     },
   },
