@@ -4,6 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
+  type Body,
   type DeliveryKind,
   type Endpoint,
   kindsOf,
@@ -29,6 +30,13 @@ interface QueueDeps {
   readonly log: Log;
 }
 
+/** A delivery of inbound mail with its message. */
+export interface QueuedMail {
+  readonly delivery: QueuedDelivery;
+  readonly message: Message;
+  readonly body: Body;
+}
+
 const CHUNK_BYTES = 65_536;
 /** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
@@ -42,6 +50,13 @@ export function bindQueue(deps: QueueDeps, account: string) {
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
+    /** A delivery with its message; undefined if it is not inbound mail of the account, or not kept any more. */
+    async message(id: string): Promise<QueuedMail | undefined> {
+      const delivery = await spool.delivery(id);
+      if (delivery?.account !== account || !kindsOf('route').includes(delivery.kind)) return undefined;
+      const found = await spool.message(delivery.messageId);
+      return found && { delivery, ...found };
+    },
     replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
     /** Redirects queued deliveries of a route to another URL. The route must come from the account's store. */
     async redirect(route: { readonly id: string; readonly account: string }, url: string) {

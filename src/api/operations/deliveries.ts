@@ -31,7 +31,7 @@ const attemptDetail = z
   })
   .meta({ title: 'attempt detail' });
 
-const attemptRecord = z
+export const attemptRecord = z
   .object({
     time: time('when the POST began'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
@@ -88,7 +88,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
   };
 }
 
-function toAttemptRecord(attempt: AttemptRecord) {
+export function toAttemptRecord(attempt: AttemptRecord) {
   return {
     time: toTime(attempt.at),
     duration_ms: attempt.durationMs,

@@ -3,8 +3,10 @@ import { deliveries } from './deliveries.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inbound, routeTools } from './inbound.ts';
+import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
+import { apiKeys } from './keys.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
@@ -25,6 +27,7 @@ import { whitelists } from './whitelists.ts';
 /** Every operation, in the order the reference shows them. */
 export const OPERATIONS: readonly Operation[] = [
   ...users,
+  ...apiKeys,
   ...messagesSend,
   ...messagesRaw,
   ...messagesSearch,
@@ -50,4 +53,5 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhookTools,
   ...deliveries,
   ...endpoints,
+  ...inboundContent,
 ];
