@@ -26,21 +26,47 @@ const MAX_REFUSALS_SHOWN = 100;
 
 /** The questions that a journal file answers, over one connection. */
 export function createQueries(db: DatabaseSync) {
-  const bounds = (table: string) => {
-    const found = db.prepare(`SELECT min(n) AS first, max(n) AS last FROM ${table}`);
-    return (): [first: number, last: number] => {
-      const { first = null, last = null } = found.get() ?? {};
-      return [Number(first ?? 0), Number(last ?? -1)];
-    };
-  };
   const indexed = db.prepare(`SELECT value FROM meta WHERE name = 'indexed'`);
+  const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
   const one = db.prepare('SELECT * FROM mail WHERE id = ?');
   const session = db.prepare('SELECT * FROM sessions WHERE id = ?');
   const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS_SHOWN}`);
-  const waiting = db.prepare(
-    `SELECT n, id FROM mail INDEXED BY mail_waiting WHERE state = 'waiting' AND n > ? ORDER BY n LIMIT ?`,
+  const inState = db.prepare(
+    `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
-  const stateOf = db.prepare('SELECT state FROM mail WHERE id = ?');
+  const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
+  db.function(CONTAINS, { deterministic: true }, (where, what) =>
+    Number(typeof where === 'string' && where.toLowerCase().includes(String(what))),
+  );
+
+  /** The first and last row in a table that a filter can match; it can match none if the first is above the last. */
+  function bounds(table: string, times: Times = {}): Window {
+    const { sql, values } = all(between('at', times));
+    const scan = values.length > 0 ? `${table} INDEXED BY ${table}_at` : table;
+    const ends = values.length > 0 ? 'min(n) AS first, max(n) AS last' : BOTH_ENDS(table);
+    const { first = null, last = null } = db.prepare(`SELECT ${ends} FROM ${scan} WHERE ${sql}`).get(...values) ?? {};
+    return [Number(first ?? 0), Number(last ?? -1)];
+  }
+
+  /** Matching mail in a window, newest first. Texts are looked up where rows are indexed, else rows are looked at. */
+  function findMail(columns: string, filter: MailFilter, [from, to]: Window, limit: number): SqlRow[] {
+    const { texts, rest } = toMailCondition(filter);
+    const lookUp = texts.flatMap(toMatch);
+    const mark = lookUp.length > 0 ? Number(indexed.get()?.['value'] ?? 0) : 0;
+    const scan = all([...rest, ...texts.map(like)]);
+    const found = db
+      .prepare(`SELECT ${columns} FROM mail WHERE n BETWEEN ? AND ? AND ${scan.sql} ORDER BY n DESC LIMIT ?`)
+      .all(Math.max(from, mark + 1), to, ...scan.values, limit);
+    if (from > mark || found.length >= limit) return found;
+    const look = all([...rest, ...texts.filter((text) => toMatch(text).length === 0).map(like)]);
+    const older = db
+      .prepare(
+        `SELECT ${columns} FROM words CROSS JOIN mail ON mail.n = words.rowid
+          WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? AND ${look.sql} ORDER BY words.rowid DESC LIMIT ?`,
+      )
+      .all(lookUp.join(' AND '), from, Math.min(to, mark), ...look.values, limit - found.length);
+    return [...found, ...older];
+  }
 
   const rowsOf = (table: string, { sql, values }: Condition, [from, to]: Window, limit: number): SqlRow[] =>
     db
@@ -48,20 +74,15 @@ export function createQueries(db: DatabaseSync) {
       .all(from, to, ...values, limit);
 
   return {
-    mailBounds: bounds('mail'),
-    refusalBounds: bounds('refusals'),
-    actionBounds: bounds('actions'),
+    mailBounds: (times?: Times) => bounds('mail', times),
+    refusalBounds: (times?: Times) => bounds('refusals', times),
+    actionBounds: () => bounds('actions'),
     /** Matching mail in a window, newest first. */
     mail: (filter: MailFilter, window: Window, limit: number): Mail[] =>
-      rowsOf('mail', toMailCondition(filter, Number(indexed.get()?.['value'] ?? 0)), window, limit).map(toMail),
+      findMail('mail.*', filter, window, limit).map(toMail),
     /** The ids of matching mail in a window, newest first. */
-    ids(filter: MailFilter, [from, to]: Window): string[] {
-      const { sql, values } = toMailCondition(filter, Number(indexed.get()?.['value'] ?? 0));
-      return db
-        .prepare(`SELECT id FROM mail WHERE n BETWEEN ? AND ? AND ${sql} ORDER BY n DESC`)
-        .all(from, to, ...values)
-        .map((row) => String(row['id']));
-    },
+    ids: (filter: MailFilter, window: Window): string[] =>
+      findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
     one(id: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
@@ -80,51 +101,69 @@ export function createQueries(db: DatabaseSync) {
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
-      rowsOf(
-        'actions',
-        all(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-        window,
-        limit,
-      ).map(toAction),
-    /** Rows that say they wait, after row `n`. */
-    waiting: (n: number, limit: number): [n: number, id: string][] =>
-      waiting.all(n, limit).map((row) => [Number(row['n']), String(row['id'])]),
+      rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
+    /** Rows of mail in a state, after row `n`. */
+    inState: (state: 'waiting' | 'dead', n: number, limit: number): [n: number, id: string][] =>
+      inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
     /** What the journal says of each: null where it does not know it. */
-    states: (ids: readonly string[]): (string | null)[] => ids.map((id) => text(stateOf.get(id) ?? {}, 'state')),
+    known: (ids: readonly string[]): ({ readonly state: MailState; readonly url: string } | null)[] =>
+      ids.map((id) => {
+        const row = known.get(id);
+        return row ? { state: toState(row['state']), url: String(row['url']) } : null;
+      }),
+    /** Whether everything is in it that the queue had when this file was begun. */
+    isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
 }
+
+/** Each is found at its end of the index; together SQLite would read all of it. */
+const BOTH_ENDS = (table: string) => `(SELECT min(n) FROM ${table}) AS first, (SELECT max(n) FROM ${table}) AS last`;
+
+/** Accepted at or after, before. */
+type Times = Pick<MailFilter, 'since' | 'before'>;
 
 export type Queries = ReturnType<typeof createQueries>;
 
 /** The first and last row number of a scan. */
 export type Window = readonly [from: number, to: number];
 
-function toMailCondition(filter: MailFilter, indexed: number): Condition {
+/** A text that must be part of one of the columns. */
+interface Part {
+  readonly columns: readonly string[];
+  readonly text: string;
+}
+
+function toMailCondition(filter: MailFilter): { readonly texts: readonly Part[]; readonly rest: readonly Condition[] } {
   const { account, kinds, words, from, to, subject, client, route, url, states, status, unanswered, ids } = filter;
-  const conditions: Condition[] = [
-    ...(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-    ...among('kind', kinds),
-    ...containing(EVERYWHERE, words, indexed),
-    ...containing(['sender', 'header_from'], from, indexed),
-    ...containing(['recipient'], to, indexed),
-    ...containing(['subject'], subject, indexed),
-    ...(client ?? []).map((text) => like(['client', 'helo'], text)),
-    ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
-    ...(url === undefined ? [] : [{ sql: 'url = ?', values: [url] }]),
-    ...among('state', states),
-    ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
-    ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
-    ...(ids === undefined ? [] : [anyId(ids)]),
-    ...between('at', filter),
-  ];
-  return all(conditions);
+  return {
+    texts: [
+      ...parts(EVERYWHERE, words),
+      ...parts(['sender', 'header_from'], from),
+      ...parts(['recipient'], to),
+      ...parts(['subject'], subject),
+    ],
+    rest: [
+      ...equal('account', account),
+      ...among('kind', kinds),
+      ...parts(['client', 'helo'], client).map(like),
+      ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
+      ...equal('url', url),
+      ...among('state', states),
+      // Those that were delivered are not in the index of states.
+      ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
+      ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
+      ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
+      ...(ids === undefined ? [] : [anyId(ids)]),
+      ...between('at', filter),
+    ],
+  };
 }
 
 function toRefusalCondition({ account, words, reason, domain, ...times }: RefusalFilter): Condition {
   return all([
-    ...(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-    ...(words ?? []).map((text) => like(['sender', 'recipient', 'client', 'helo'], text)),
-    ...(reason === undefined ? [] : [{ sql: 'reason = ?', values: [reason] }]),
+    ...equal('account', account),
+    ...parts(['sender', 'recipient', 'client', 'helo'], words).map(like),
+    ...equal('reason', reason),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),
   ]);
@@ -132,30 +171,38 @@ function toRefusalCondition({ account, words, reason, domain, ...times }: Refusa
 
 const EVERYWHERE = ['sender', 'header_from', 'recipient', 'subject', 'header_id'];
 
+const parts = (columns: readonly string[], texts: readonly string[] = []): Part[] =>
+  texts.map((text) => ({ columns, text }));
+
 /** Shorter texts have no three characters to look up. */
 const SHORTEST_INDEXED = 3;
 
-/** Each text in one of the columns: by the index of words where rows are in it, else by looking at the rows. */
-function containing(columns: readonly string[], texts: readonly string[] = [], indexed: number): Condition[] {
-  return texts.map((text) => {
-    const slow = like(columns, text);
-    if ([...text].length < SHORTEST_INDEXED) return slow;
-    const match = `{${columns.join(' ')}} : "${text.replaceAll('"', '""')}"`;
-    return {
-      sql: `(n > ? AND ${slow.sql} OR n <= ? AND n IN (SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ?1 AND ?2))`,
-      values: [indexed, ...slow.values, indexed, match],
-    };
-  });
+/** The question to the index of words; nothing if it cannot be looked up. */
+function toMatch({ columns, text }: Part): string[] {
+  if ([...text].length < SHORTEST_INDEXED || text.includes('\0')) return [];
+  return [`{${columns.join(' ')}} : "${text.replaceAll('"', '""')}"`];
 }
 
-function like(columns: readonly string[], text: string): Condition {
+const CONTAINS = 'contains_folded';
+
+/** Looks at the rows. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
+function like({ columns, text }: Part): Condition {
+  const plain = /^[\0-\x7f]*$/.test(text);
+  const pattern = `%${escaped(text).replaceAll(/[^\0-\x7f]/gu, '%')}%`;
+  const folded = text.toLowerCase();
+  const sqls = columns.map((column) =>
+    plain ? `${column} LIKE ? ESCAPE '\\'` : `(${column} LIKE ? ESCAPE '\\' AND ${CONTAINS}(${column}, ?))`,
+  );
   return {
-    sql: `(${columns.map((column) => `${column} LIKE ? ESCAPE '\\'`).join(' OR ')})`,
-    values: columns.map(() => `%${escaped(text)}%`),
+    sql: `(${sqls.join(' OR ')})`,
+    values: columns.flatMap(() => (plain ? [pattern] : [pattern, folded])),
   };
 }
 
 const escaped = (text: string): string => text.replace(/[\\%_]/g, '\\$&');
+
+const equal = (column: string, value: string | undefined): Condition[] =>
+  value === undefined ? [] : [{ sql: `${column} = ?`, values: [value] }];
 
 function among(column: string, values: readonly string[] | undefined): Condition[] {
   if (values === undefined) return [];
@@ -170,7 +217,7 @@ function anyId(ids: readonly string[]): Condition {
   };
 }
 
-function between(column: string, { since, before }: { since?: number | undefined; before?: number | undefined }) {
+function between(column: string, { since, before }: Times): Condition[] {
   return [
     ...(since === undefined ? [] : [{ sql: `${column} >= ?`, values: [since] }]),
     ...(before === undefined ? [] : [{ sql: `${column} < ?`, values: [before] }]),
