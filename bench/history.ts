@@ -143,7 +143,11 @@ function compose(k: number) {
     tls: 'TLSv1.3',
   };
   const subject = `${rare ? 'Grüße aus Köln' : 'Your receipt'}, order ${String(k).padStart(7, '0')}`;
-  const summary = { from: `Shop ${k % 300} <shop@mail-${k % 300}.example.org>`, subject, messageId: `<${messageId}@x>` };
+  const summary = {
+    from: `Shop ${k % 300} <shop@mail-${k % 300}.example.org>`,
+    subject,
+    messageId: `<${messageId}@x>`,
+  };
   const state: DeliveryState = rare ? 'dead' : k % 10_000 === 9 ? 'waiting' : 'delivered';
   const status = state === 'delivered' ? 200 : 503;
   return {

@@ -111,8 +111,11 @@ export function createChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
     const columns = COLUMNS[table];
     // A delivery that is noted as new twice was filled in from the queue meanwhile: the later one knows its state.
-    const again = table === 'mail' ? `ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended_at = excluded.ended_at,
-      attempts = max(attempts, excluded.attempts)` : '';
+    const again =
+      table === 'mail'
+        ? `ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended_at = excluded.ended_at,
+      attempts = max(attempts, excluded.attempts)`
+        : '';
     const sql = `INSERT ${again === '' ? 'OR IGNORE ' : ''}INTO ${table} (${columns.join(', ')})
       VALUES (${columns.map(() => '?').join(', ')}) ${again}`;
     return { table, width: columns.length, insert: db.prepare(sql) };

@@ -28,7 +28,7 @@ CREATE INDEX mail_account ON mail (account);
 CREATE INDEX mail_state ON mail (state) WHERE state <> 'delivered';
 CREATE VIRTUAL TABLE words USING fts5 (
   sender, header_from, recipient, subject, header_id,
-  tokenize = 'trigram', content = '', contentless_delete = 1, detail = full
+  tokenize = 'trigram', content = '', contentless_delete = 1, detail = none
 );
 CREATE TABLE refusals (
   n INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT, listener TEXT NOT NULL, stage TEXT NOT NULL,

@@ -2,6 +2,7 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { Outgoing } from '../mail/outgoing.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
 import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
@@ -99,6 +100,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     accepted(mail) {
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
+      if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
       draft.state ??= 'waiting';
       added();
     },
@@ -130,6 +132,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const draft = draftOf(one.id);
       if (draft.row) return;
       draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
+      if (settings.subjects) draft.summary ??= toSummary(envelope?.outgoing);
       if (draft.state === null) {
         draft.state = one.state;
         draft.endedAt = one.state === 'waiting' ? null : one.endedAt;
@@ -170,10 +173,12 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       for (; size() > most; dropped++) {
         const largest = Math.max(arrivals.size, drafts.size, refusals.size(), sessions.length, actions.length);
         if (drafts.size === largest) dropDraft();
-        else if (arrivals.size === largest) for (const [id] of arrivals) if (arrivals.delete(id)) break;
-        else if (refusals.size() === largest) refusals.drop();
-        else if (sessions.length === largest) sessions.shift();
-        else actions.shift();
+        else if (arrivals.size === largest)
+          for (const [id] of arrivals)
+            if (arrivals.delete(id)) break;
+            else if (refusals.size() === largest) refusals.drop();
+            else if (sessions.length === largest) sessions.shift();
+            else actions.shift();
       }
       return dropped;
     },
@@ -299,6 +304,13 @@ const toPatch = (id: string, draft: Draft): SQLInputValue[] => [
   draft.endedAt,
   draft.story,
 ];
+
+/** What an account said about a message that it sends. */
+function toSummary(outgoing: Outgoing | undefined): MailSummary | null {
+  if (!outgoing) return null;
+  const { sender, fromName, subject } = outgoing;
+  return { from: fromName === null ? sender : `${fromName} <${sender}>`, subject, messageId: null };
+}
 
 type Text = string | null;
 

@@ -34,6 +34,7 @@ export function createQueries(db: DatabaseSync) {
   const inState = db.prepare(
     `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
+  const toMatch = createMatching(db);
   const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
   db.function(CONTAINS, { deterministic: true }, (where, what) =>
     Number(typeof where === 'string' && where.toLowerCase().includes(String(what))),
@@ -48,23 +49,21 @@ export function createQueries(db: DatabaseSync) {
     return [Number(first ?? 0), Number(last ?? -1)];
   }
 
-  /** Matching mail in a window, newest first. Texts are looked up where rows are indexed, else rows are looked at. */
+  /** Matching mail in a window, newest first. The index of words says which rows to look at, where it has them. */
   function findMail(columns: string, filter: MailFilter, [from, to]: Window, limit: number): SqlRow[] {
-    const { texts, rest } = toMailCondition(filter);
-    const lookUp = texts.flatMap(toMatch);
-    const mark = lookUp.length > 0 ? Number(indexed.get()?.['value'] ?? 0) : 0;
-    const scan = all([...rest, ...texts.map(like)]);
+    const { texts, condition } = toMailCondition(filter);
+    const mark = Number(indexed.get()?.['value'] ?? 0);
+    const match = toMatch(texts);
     const found = db
-      .prepare(`SELECT ${columns} FROM mail WHERE n BETWEEN ? AND ? AND ${scan.sql} ORDER BY n DESC LIMIT ?`)
-      .all(Math.max(from, mark + 1), to, ...scan.values, limit);
-    if (from > mark || found.length >= limit) return found;
-    const look = all([...rest, ...texts.filter((text) => toMatch(text).length === 0).map(like)]);
+      .prepare(`SELECT ${columns} FROM mail WHERE n BETWEEN ? AND ? AND ${condition.sql} ORDER BY n DESC LIMIT ?`)
+      .all(match === undefined ? from : Math.max(from, mark + 1), to, ...condition.values, limit);
+    if (match === undefined || from > mark || found.length === limit) return found;
     const older = db
       .prepare(
-        `SELECT ${columns} FROM words CROSS JOIN mail ON mail.n = words.rowid
-          WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? AND ${look.sql} ORDER BY words.rowid DESC LIMIT ?`,
+        `SELECT ${columns} FROM (SELECT rowid AS hit FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?)
+          CROSS JOIN mail ON n = hit WHERE ${condition.sql} ORDER BY hit DESC LIMIT ?`,
       )
-      .all(lookUp.join(' AND '), from, Math.min(to, mark), ...look.values, limit - found.length);
+      .all(match, from, Math.min(to, mark), ...condition.values, limit === -1 ? -1 : limit - found.length);
     return [...found, ...older];
   }
 
@@ -127,75 +126,106 @@ export type Queries = ReturnType<typeof createQueries>;
 /** The first and last row number of a scan. */
 export type Window = readonly [from: number, to: number];
 
-/** A text that must be part of one of the columns. */
-interface Part {
-  readonly columns: readonly string[];
-  readonly text: string;
-}
-
-function toMailCondition(filter: MailFilter): { readonly texts: readonly Part[]; readonly rest: readonly Condition[] } {
-  const { account, kinds, words, from, to, subject, client, route, url, states, status, unanswered, ids } = filter;
+function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
+  const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
+  const { route, url, status, unanswered, ids } = filter;
+  // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
+  const failed = unanswered || (status !== undefined && status.from >= 300);
+  const states = filter.states ?? (failed ? UNDELIVERED : undefined);
   return {
-    texts: [
-      ...parts(EVERYWHERE, words),
-      ...parts(['sender', 'header_from'], from),
-      ...parts(['recipient'], to),
-      ...parts(['subject'], subject),
-    ],
-    rest: [
+    texts: [...words, ...from, ...to, ...subject],
+    condition: all([
       ...equal('account', account),
       ...among('kind', kinds),
-      ...parts(['client', 'helo'], client).map(like),
+      ...among('state', states),
+      ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
       ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
       ...equal('url', url),
-      ...among('state', states),
-      // Those that were delivered are not in the index of states.
-      ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
       ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
       ...(ids === undefined ? [] : [anyId(ids)]),
       ...between('at', filter),
-    ],
+      ...words.map((text) => containing(['sender', 'header_from', 'recipient', 'subject', 'header_id'], text)),
+      ...from.map((text) => containing(['sender', 'header_from'], text)),
+      ...to.map((text) => containing(['recipient'], text)),
+      ...subject.map((text) => containing(['subject'], text)),
+      ...client.map((text) => containing(['client', 'helo'], text)),
+    ]),
   };
 }
 
-function toRefusalCondition({ account, words, reason, domain, ...times }: RefusalFilter): Condition {
+function toRefusalCondition({ account, words = [], reason, domain, ...times }: RefusalFilter): Condition {
   return all([
     ...equal('account', account),
-    ...parts(['sender', 'recipient', 'client', 'helo'], words).map(like),
+    ...words.map((text) => containing(['sender', 'recipient', 'client', 'helo'], text)),
     ...equal('reason', reason),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),
   ]);
 }
 
-const EVERYWHERE = ['sender', 'header_from', 'recipient', 'subject', 'header_id'];
+/** The rarest of a text's threes are looked up, and the rows that have them are looked at. */
+const LOOKED_UP = 3;
+const MAX_THREES = 60;
+/** How far back this many rows with it reach says how rare a three is. */
+const SAMPLE = 20;
+const MAX_REMEMBERED = 100;
 
-const parts = (columns: readonly string[], texts: readonly string[] = []): Part[] =>
-  texts.map((text) => ({ columns, text }));
+/**
+ * Makes the question to the index of words, whose tokens are three characters each; undefined if no text is that long.
+ * Looking up a token takes as long as there are rows that have it.
+ */
+function createMatching(db: DatabaseSync): (texts: readonly string[]) => string | undefined {
+  const reach = db.prepare(
+    `SELECT rowid AS n FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ${SAMPLE}`,
+  );
+  const remembered = new Map<string, string>();
+  return (texts) => {
+    const tokens = texts.flatMap(toTokens).slice(0, MAX_THREES);
+    if (tokens.length === 0) return undefined;
+    const key = tokens.join('');
+    const known = remembered.get(key);
+    if (known !== undefined) return known;
+    const match = [...new Set(tokens)]
+      .map((token) => ({ token, n: Number(reach.get(token)?.['n'] ?? 0) }))
+      .sort((a, b) => a.n - b.n)
+      .slice(0, LOOKED_UP)
+      .map(({ token }) => token)
+      .join(' AND ');
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+    remembered.set(key, match);
+    return match;
+  };
+}
 
-/** Shorter texts have no three characters to look up. */
-const SHORTEST_INDEXED = 3;
+/** Whether a text is in the index of words, if it is anywhere. */
+export const isLookedUp = (text: string): boolean => [...text].length >= 3 && !text.includes('\0');
 
-/** The question to the index of words; nothing if it cannot be looked up. */
-function toMatch({ columns, text }: Part): string[] {
-  if ([...text].length < SHORTEST_INDEXED || text.includes('\0')) return [];
-  return [`{${columns.join(' ')}} : "${text.replaceAll('"', '""')}"`];
+/** Every three characters of a text, quoted. */
+function toTokens(text: string): string[] {
+  if (!isLookedUp(text)) return [];
+  const letters = [...text];
+  return letters.slice(2).map(
+    (_, i) =>
+      `"${letters
+        .slice(i, i + 3)
+        .join('')
+        .replaceAll('"', '""')}"`,
+  );
 }
 
 const CONTAINS = 'contains_folded';
 
-/** Looks at the rows. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
-function like({ columns, text }: Part): Condition {
+/** A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
+function containing(columns: readonly string[], text: string): Condition {
   const plain = /^[\0-\x7f]*$/.test(text);
   const pattern = `%${escaped(text).replaceAll(/[^\0-\x7f]/gu, '%')}%`;
-  const folded = text.toLowerCase();
   const sqls = columns.map((column) =>
     plain ? `${column} LIKE ? ESCAPE '\\'` : `(${column} LIKE ? ESCAPE '\\' AND ${CONTAINS}(${column}, ?))`,
   );
   return {
     sql: `(${sqls.join(' OR ')})`,
-    values: columns.flatMap(() => (plain ? [pattern] : [pattern, folded])),
+    values: columns.flatMap(() => (plain ? [pattern] : [pattern, text.toLowerCase()])),
   };
 }
 
@@ -211,8 +241,9 @@ function among(column: string, values: readonly string[] | undefined): Condition
 
 /** Delivery ids, or message ids, which those of their deliveries begin with. */
 function anyId(ids: readonly string[]): Condition {
+  const one = 'SELECT n FROM mail WHERE id = ? UNION ALL SELECT n FROM mail WHERE id > ? AND id < ?';
   return {
-    sql: `(${['0', ...ids.map(() => `id = ? OR (id > ? AND id < ?)`)].join(' OR ')})`,
+    sql: `n IN (${['SELECT 0', ...ids.map(() => one)].join(' UNION ALL ')})`,
     values: ids.flatMap((id) => [id, `${id}-`, `${id}.`]),
   };
 }
@@ -310,7 +341,8 @@ function toAction(row: SqlRow): Action {
 
 const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
 
-const STATES: readonly MailState[] = ['waiting', 'delivered', 'dead', 'dropped', 'unknown'];
+const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'unknown'];
+const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
 
 const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
 
