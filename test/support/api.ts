@@ -13,6 +13,7 @@ import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { HttpDetail } from '../../src/queue/detail.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKey } from '../../src/store/rows/accounts.ts';
@@ -361,6 +362,20 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
+/** How the one attempt at a message went. */
+const detailOf = (delivery: string) =>
+  JSON.stringify({
+    address: '192.0.2.10:443',
+    tls: 'TLSv1.3',
+    ms: { dns: 0.8, connect: 1.5, tls: 4.2, firstByte: 5.1 },
+    request: [
+      ['host', 'app.example.com'],
+      ['webhook-id', delivery],
+      ['webhook-signature', 'v1,K5oZfzN9…'],
+    ],
+    response: [['server', 'nginx']],
+  } satisfies HttpDetail);
+
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
   { spool }: Pick<ApiWorld, 'spool'>,
@@ -374,7 +389,11 @@ export async function putDeadDelivery(
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
   });
-  const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
+  const failed = {
+    ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),
+    answer: 'Internal Server Error',
+    detail: detailOf(delivery.id),
+  };
   await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
   return delivery.id;
 }
