@@ -154,10 +154,14 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
   };
 }
 
-function toRefusalCondition({ account, words = [], reason, domain, ...times }: RefusalFilter): Condition {
+function toRefusalCondition(filter: RefusalFilter): Condition {
+  const { account, words = [], from = [], to = [], client = [], reason, domain, ...times } = filter;
   return all([
     ...equal('account', account),
     ...words.map((text) => containing(['sender', 'recipient', 'client', 'helo'], text)),
+    ...from.map((text) => containing(['sender'], text)),
+    ...to.map((text) => containing(['recipient'], text)),
+    ...client.map((text) => containing(['client', 'helo'], text)),
     ...equal('reason', reason),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),
