@@ -222,6 +222,7 @@ const CONTAINS = 'contains_folded';
 
 /** A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
 function containing(columns: readonly string[], text: string): Condition {
+  if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
   const plain = /^[\0-\x7f]*$/.test(text);
   const pattern = `%${escaped(text).replaceAll(/[^\0-\x7f]/gu, '%')}%`;
   const sqls = columns.map((column) =>

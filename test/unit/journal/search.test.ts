@@ -180,30 +180,4 @@ describe('the search in the history', () => {
     for await (const page of one.journal.history.ids({ subject: ['odd'] })) found.push(...page);
     expect(found).to.deep.equal(ids.filter((_, i) => i % 2).reverse());
   });
-
-  it('looks at the rows that the index names, and not at all of them', async () => {
-    const one = await startJournal();
-    for (let i = 0; i < 20; i++) {
-      note(
-        one,
-        Array.from({ length: 500 }, (_, k) => ({ subject: `number ${i * 500 + k} of many` })),
-      );
-      await one.journal.flush();
-    }
-    note(one, [{ subject: 'a needle' }]);
-    await one.journal.flush();
-    while (Number(await one.journal.ask('index', 2000)) > 0);
-    const timed = async (filter: MailFilter) => {
-      let best = Number.POSITIVE_INFINITY;
-      for (let i = 0; i < 5; i++) {
-        const began = performance.now();
-        expect(await one.mail(filter)).to.have.length(1);
-        best = Math.min(best, performance.now() - began);
-      }
-      return best;
-    };
-    const byIndex = await timed({ words: ['needle'] });
-    const byLooking = await timed({ client: ['mail.sender'], subject: ['a needle'.slice(0, 2), 'ee'] });
-    expect(byIndex).to.be.below(byLooking);
-  });
 });
