@@ -221,6 +221,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([
         delivery.threads.stop(),
         delivery.poster.stop(),
+        delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),
         inbound.resolver.stop(),
@@ -231,6 +232,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.tallies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
+        storage.keyUses.stop(),
       ]);
       await Promise.all([watched.stop(), journal.stop()]);
       await Promise.all([spool.close(), store.close()]);
