@@ -90,7 +90,8 @@ async function through(
 }
 
 function show(what: string, { verdict, ...rest }: Seen): void {
-  tell(what, verdict, { ...rest });
+  const { lost, unknown, ...figures } = rest;
+  tell(what, verdict, { ...figures, 'unknown to the history': unknown, 'lost and counted': lost });
 }
 
 describe(`the file of the history fails under load, ${MESSAGES} messages before, during and after`, function () {
