@@ -61,7 +61,7 @@ await indexing.run(async () => {
   while (Number(await journal.ask('index', 2000)) > 0);
 });
 indexing.tell('indexed');
-const unindexed = Math.min(20_000, Math.floor(MAILS / 50));
+const unindexed = Math.min(10_000, Math.floor(MAILS / 50));
 for (let k = MAILS; k < MAILS + unindexed; k++) note(compose(k));
 await journal.flush();
 console.log(`The file has ${Math.round(statSync(file).size / MAILS)} bytes a mail.\n`);

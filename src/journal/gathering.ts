@@ -157,7 +157,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         idle.turn(entry.at);
         if (entry.messages === 0 && (entry.refusals === 0 || !idle.hasRow(entry.client))) return;
         sessions.push(entry);
-      } else if (entry.what === 'action') actions.push(entry);
+      } else if (entry.what === 'action') actions.push(entry.action);
       else if (entry.what === 'parsed') {
         const draft = draftOf(entry.id);
         draft.sender = entry.sender;
@@ -173,12 +173,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       for (; size() > most; dropped++) {
         const largest = Math.max(arrivals.size, drafts.size, refusals.size(), sessions.length, actions.length);
         if (drafts.size === largest) dropDraft();
-        else if (arrivals.size === largest)
-          for (const [id] of arrivals)
-            if (arrivals.delete(id)) break;
-            else if (refusals.size() === largest) refusals.drop();
-            else if (sessions.length === largest) sessions.shift();
-            else actions.shift();
+        else if (arrivals.size === largest) dropFirst(arrivals);
+        else if (refusals.size() === largest) refusals.drop();
+        else if (sessions.length === largest) sessions.shift();
+        else actions.shift();
       }
       return dropped;
     },
@@ -397,6 +395,10 @@ function createMinute() {
   };
 }
 
+function dropFirst(map: Map<string, unknown>): void {
+  for (const [key] of map) if (map.delete(key)) return;
+}
+
 /** Refusals that wait. What one network gets too many of within a minute is counted, and written when it is over. */
 function createRefusals() {
   const minute = createMinute();
@@ -424,8 +426,7 @@ function createRefusals() {
     },
     size: () => rows.length + counted.size,
     drop(): void {
-      if (rows.shift()) return;
-      for (const [key] of counted) if (counted.delete(key)) return;
+      if (!rows.shift()) dropFirst(counted);
     },
     take(now: number): readonly Omit<Refusal, 'n'>[] {
       turn(now);

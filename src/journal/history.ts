@@ -13,7 +13,7 @@ export type Ask = <K extends string>(
 const STEP = 20_000;
 const LOOKED_UP_STEP = 200_000;
 /** How long a search looks before it returns what it has. */
-const LONGEST_MS = 80;
+const LONGEST_MS = 60;
 
 /** The history behind `ask`, which is asked in steps, so that no search keeps others waiting. */
 export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): History {

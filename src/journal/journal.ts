@@ -61,7 +61,7 @@ const PURGE_MS = 60_000;
 /** With fewer notes in a second there is time for the index, and with so many rows outside it there must be. */
 const QUIET = 400;
 const INDEX_STEP = 2000;
-const MAX_UNINDEXED = 50_000;
+const MAX_UNINDEXED = 10_000;
 /** Steps of index and purge in a second, if there is much to do. */
 const MAX_STEPS = 5;
 /** A thread that does not answer is ended, and one that ended is left alone for a while. */

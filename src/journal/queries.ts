@@ -154,10 +154,14 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
   };
 }
 
-function toRefusalCondition({ account, words = [], reason, domain, ...times }: RefusalFilter): Condition {
+function toRefusalCondition(filter: RefusalFilter): Condition {
+  const { account, words = [], from = [], to = [], client = [], reason, domain, ...times } = filter;
   return all([
     ...equal('account', account),
     ...words.map((text) => containing(['sender', 'recipient', 'client', 'helo'], text)),
+    ...from.map((text) => containing(['sender'], text)),
+    ...to.map((text) => containing(['recipient'], text)),
+    ...client.map((text) => containing(['client', 'helo'], text)),
     ...equal('reason', reason),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),
@@ -218,6 +222,7 @@ const CONTAINS = 'contains_folded';
 
 /** A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
 function containing(columns: readonly string[], text: string): Condition {
+  if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
   const plain = /^[\0-\x7f]*$/.test(text);
   const pattern = `%${escaped(text).replaceAll(/[^\0-\x7f]/gu, '%')}%`;
   const sqls = columns.map((column) =>
