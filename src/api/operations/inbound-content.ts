@@ -3,7 +3,7 @@ import { text } from '../../base/schema.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
-import { attemptRecord, toAttemptRecord } from './deliveries.ts';
+import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
 import { endpointUrl, str } from './fields.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
@@ -84,8 +84,6 @@ function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof 
     parse_error: parseError,
   };
 }
-
-const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
 
 const content = operation({
   path: '/inbound/content',
