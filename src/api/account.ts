@@ -22,9 +22,11 @@ import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import type { AccountLimits } from './account-limits.ts';
 import {
+  bindEndpoints,
   bindMessages,
   bindQueue,
   bindWebhooks,
+  type EndpointDeps,
   type MessageDeps,
   type QueuedMail,
   type WebhookDeps,
@@ -43,6 +45,8 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
+  /** The state of the URLs of its routes and webhooks on this host. */
+  readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
   /** Trial posts of its inbound mail. */
@@ -94,7 +98,7 @@ export interface OperationSettings {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps {
+export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly store: Store;
   readonly keyUses: KeyUses;
   readonly tokenSecret: TokenSecret;
@@ -142,6 +146,7 @@ export function createAccountParts(
     keys: bindKeys(deps, account.id),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
+    endpoints: bindEndpoints(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
     trials: bindTrials(deps, account.id),
     lists: bindLists(deps, account.id),

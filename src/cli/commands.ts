@@ -15,6 +15,7 @@ import {
   routeRemove,
   routeTest,
 } from './domain.ts';
+import { queueEndpoints } from './endpoints.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
@@ -48,6 +49,7 @@ const all: readonly Command[] = [
   importMandrill,
   queueList,
   queueShow,
+  queueEndpoints,
   queueRetry,
   queueDrop,
   queueFlush,

@@ -1,5 +1,6 @@
 import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
+import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inbound, routeTools } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
@@ -51,5 +52,6 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
+  ...endpoints,
   ...inboundContent,
 ];

@@ -30,6 +30,7 @@ export const BEYOND: Readonly<Record<string, string>> = {
   messages: 'what official clients send with',
   urls: 'links with their clicks and tracking domains, in official clients',
   metadata: 'fields of the activity, in official clients',
+  endpoints: 'the URLs of routes and webhooks, which only a server that delivers itself knows',
   allowlists: 'the later name of the whitelists in official clients',
 };
 
