@@ -14,6 +14,7 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
@@ -114,7 +115,14 @@ export async function startApi(
   /** Trial posts, and how they are answered. */
   const tried: Tried[] = [];
   const outside: { answer: (post: Tried) => AttemptResult | Promise<AttemptResult> } = {
-    answer: () => ({ kind: 'answered', status: 200, retryAfter: null, answer: 'OK', durationMs: 38 }),
+    answer: () => ({
+      kind: 'answered',
+      status: 200,
+      retryAfter: null,
+      answer: 'OK',
+      durationMs: 38,
+      detail: () => httpDetailText(TRIED),
+    }),
   };
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
@@ -303,6 +311,18 @@ function seededFile(): Promise<string> {
     return file;
   })());
 }
+
+/** How a trial went, as the example shows it. */
+const TRIED: HttpDetail = {
+  address: '192.0.2.20:443',
+  tls: 'TLSv1.3',
+  ms: { dns: 0.8, connect: 1.5, tls: 4.2, firstByte: 5.1 },
+  request: [
+    ['host', 'staging.example.com'],
+    ['X-Postern-Trial', '1'],
+  ],
+  response: [['server', 'nginx']],
+};
 
 function signingKeys(): () => string {
   let count = 0;
