@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
+import { freePort } from '../support/free-port.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { scrape } from '../support/metrics.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';

@@ -437,6 +437,20 @@ const DEAD_VERDICTS: Verdicts = {
   arc: { result: 'none' },
 };
 
+/** How the one attempt at a message went. */
+const detailOf = (delivery: string) =>
+  JSON.stringify({
+    address: '192.0.2.10:443',
+    tls: 'TLSv1.3',
+    ms: { dns: 0.8, connect: 1.5, tls: 4.2, firstByte: 5.1 },
+    request: [
+      ['host', 'app.example.com'],
+      ['webhook-id', delivery],
+      ['webhook-signature', 'v1,K5oZfzN9…'],
+    ],
+    response: [['server', 'nginx']],
+  } satisfies HttpDetail);
+
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
   { spool }: Pick<ApiWorld, 'spool'>,
@@ -451,7 +465,11 @@ export async function putDeadDelivery(
     recipients: ['mailbox-123@inbound.example.com'],
     body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
   });
-  const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
+  const failed = {
+    ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),
+    answer: 'Internal Server Error',
+    detail: detailOf(delivery.id),
+  };
   await spool.settle(
     settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
     DEAD_VERDICTS,
