@@ -42,7 +42,7 @@ export function createTrials({
 }
 
 function toRecord(at: number, result: AttemptResult): AttemptRecord {
-  const { durationMs } = result;
-  if (result.kind === 'unanswered') return { at, durationMs, status: null, error: result.error, answer: '' };
-  return { at, durationMs, status: result.status, error: null, answer: result.answer };
+  const base = { at, durationMs: result.durationMs, detail: result.detail?.(false) };
+  if (result.kind === 'unanswered') return { ...base, status: null, error: result.error, answer: '' };
+  return { ...base, status: result.status, error: null, answer: result.answer };
 }

@@ -2,7 +2,6 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
@@ -29,9 +28,9 @@ describe('the content of inbound mail, through the whole daemon', function () {
 
   /** Sends a message, and answers the id of its delivery and what was posted for it. */
   async function posted(mail: string | Buffer): Promise<{ id: string; value: string }> {
-    const before = postsOf(hook.requests).length;
+    const before = hook.requests.length;
     expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: 'a@in.test' }, mail)).to.match(/^250 /);
-    const post = await until('the post', () => postsOf(hook.requests)[before]);
+    const post = await until('the post', () => hook.requests[before]);
     const value = new URLSearchParams(post.body.toString()).get('mandrill_events') ?? '';
     return { id: JSON.parse(value)[0]._id, value };
   }

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
+import { freePort } from '../support/free-port.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { scrape } from '../support/metrics.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
@@ -63,6 +64,21 @@ describe('trials of webhooks, through the whole daemon', function () {
     expect(trial.headers).to.include({ 'x-postern-trial': '1', 'webhook-id': id });
     expect(real.headers).not.to.have.property('x-postern-trial');
     expect(other.open(), 'no connection is kept').to.equal(0);
+  });
+
+  it('show where they went, what was sent there, and the headers of the answer', async () => {
+    other.answer({ status: 200, headers: { 'X-Hello': 'w\u00f6rld\u009b', 'Set-Cookie': 'session=secret; Path=/' } });
+    const { body } = await tryAt(other.url);
+    expect(body.detail).to.include({ address: `127.0.0.1:${other.port}`, tls: null, reused: false });
+    const sent = new Map(body.detail.request_headers.map(({ name, value }: any) => [name.toLowerCase(), value]));
+    expect(sent.get('x-postern-trial')).to.equal('1');
+    expect(sent.get('webhook-signature')).to.match(/^v1,.{8}…$/);
+    const received = new Map(body.detail.response_headers.map(({ name, value }: any) => [name, value]));
+    expect(received.get('x-hello')).to.match(/^[^\p{Cc}]+$/u);
+    expect(received.get('set-cookie')).to.equal('session=…; Path=/');
+    expect((await tryAt('http://127.0.0.1:1/')).body).to.deep.include({ name: 'ValidationError' });
+    const free = other.url.replace(String(other.port), String(await freePort()));
+    expect((await tryAt(free)).body).to.include({ status: null, error: 'connection refused' });
   });
 
   it('go nowhere in a network that is not allowed, and do not say what is there', async () => {

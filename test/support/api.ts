@@ -14,8 +14,8 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
-import type { HttpDetail } from '../../src/queue/detail.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -115,7 +115,14 @@ export async function startApi(
   /** Trial posts, and how they are answered. */
   const tried: Tried[] = [];
   const outside: { answer: (post: Tried) => AttemptResult | Promise<AttemptResult> } = {
-    answer: () => ({ kind: 'answered', status: 200, retryAfter: null, answer: 'OK', durationMs: 38 }),
+    answer: () => ({
+      kind: 'answered',
+      status: 200,
+      retryAfter: null,
+      answer: 'OK',
+      durationMs: 38,
+      detail: () => httpDetailText(TRIED),
+    }),
   };
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
@@ -305,6 +312,18 @@ function seededFile(): Promise<string> {
   })());
 }
 
+/** How a trial went, as the example shows it. */
+const TRIED: HttpDetail = {
+  address: '192.0.2.20:443',
+  tls: 'TLSv1.3',
+  ms: { dns: 0.8, connect: 1.5, tls: 4.2, firstByte: 5.1 },
+  request: [
+    ['host', 'staging.example.com'],
+    ['X-Postern-Trial', '1'],
+  ],
+  response: [['server', 'nginx']],
+};
+
 function signingKeys(): () => string {
   let count = 0;
   return () => `ExampleSigningKey${String(++count).padStart(15, '0')}`;
@@ -417,6 +436,7 @@ const DEAD_VERDICTS: Verdicts = {
   dmarc: { result: 'pass', policy: 'none', aligned: true },
   arc: { result: 'none' },
 };
+
 /** How the one attempt at a message went. */
 const detailOf = (delivery: string) =>
   JSON.stringify({

@@ -134,7 +134,7 @@ const routeId = optional(text(255)).meta({ description: 'id of a route, which ma
 const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
-const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
+export const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
 
 const list = operation({
   path: '/inbound/deliveries',

@@ -3,7 +3,7 @@ import { text } from '../../base/schema.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
-import { attemptRecord, toAttemptRecord } from './deliveries.ts';
+import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
 import { endpointUrl, str } from './fields.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
@@ -84,8 +84,6 @@ function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof 
     parse_error: parseError,
   };
 }
-
-const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
 
 const content = operation({
   path: '/inbound/content',
@@ -220,6 +218,21 @@ const tryOut = operation({
       status: 200,
       error: null,
       answer: 'OK',
+      detail: {
+        address: '192.0.2.20:443',
+        tls: 'TLSv1.3',
+        reused: false,
+        dns_ms: 0.8,
+        connect_ms: 1.5,
+        tls_ms: 4.2,
+        first_byte_ms: 5.1,
+        request_headers: [
+          { name: 'host', value: 'staging.example.com' },
+          { name: 'X-Postern-Trial', value: '1' },
+        ],
+        response_headers: [{ name: 'server', value: 'nginx' }],
+        headers_left_out: 0,
+      },
       signing_key_url: 'https://app.example.com/hooks/mail',
     },
   },
