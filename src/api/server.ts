@@ -11,6 +11,7 @@ import { createApp } from './app.ts';
 import type { BodySettings } from './body.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
+import { createJobs } from './jobs.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
@@ -21,7 +22,7 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   readonly limits: AccountLimitSettings;
 }
 
-export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
+export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<PageDeps, 'health' | 'tracking'> {
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
   readonly metrics: Metrics & Exposition;
@@ -55,7 +56,8 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
-  const partsOf = createAccountParts(settings, { ...deps, limits });
+  const jobs = createJobs(deps);
+  const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
   const app = createApp(settings, {
     ...deps,
     operations: OPERATIONS,
@@ -91,7 +93,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
     },
-    stop: () => stop(server),
+    async stop() {
+      await stop(server);
+      await jobs.stop();
+    },
   });
 }
 

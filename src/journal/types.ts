@@ -131,7 +131,7 @@ export type Note =
       readonly summary: MailSummary | null;
       readonly verdicts: Verdicts;
     }
-  | ({ readonly what: 'action' } & Omit<Action, 'n'>);
+  | { readonly what: 'action'; readonly action: Omit<Action, 'n'> };
 
 /** Where the parts of the daemon note what happens. */
 export interface Notes {
@@ -171,6 +171,10 @@ export interface RefusalFilter {
   readonly account?: string | undefined;
   /** Each in sender, recipient, client or HELO name, ignoring case. */
   readonly words?: readonly string[] | undefined;
+  readonly from?: readonly string[] | undefined;
+  readonly to?: readonly string[] | undefined;
+  /** In the address or HELO name of the client. */
+  readonly client?: readonly string[] | undefined;
   readonly reason?: string | undefined;
   /** The domain of the recipient. */
   readonly domain?: string | undefined;
