@@ -8,6 +8,7 @@ import type { Numbers } from '../events/numbers.ts';
 import { countReset, forgetSubaccount } from '../events/numbers.ts';
 import type { Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
+import type { History, Notes } from '../journal/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -16,8 +17,11 @@ import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
+import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
+import { bindReplays } from './account-replays.ts';
+import type { Jobs } from './jobs.ts';
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export interface AccountParts {
@@ -30,6 +34,13 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
+  /** Its inbound mail and refusals, as this host remembers them. */
+  readonly history: ReturnType<typeof bindHistory>;
+  /** Notes what its people do. */
+  readonly actions: ReturnType<typeof bindActions>;
+  readonly replays: ReturnType<typeof bindReplays>;
+  /** Its job with this id, if this process knows it. */
+  job(id: string): ReturnType<Jobs['find']>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
   /** Its rejection list and its allow list. */
@@ -52,6 +63,7 @@ export interface AccountParts {
   // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
+  readonly refusals: RefusalTexts;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -76,6 +88,12 @@ export interface OperationSettings {
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
+/** What people are told about reasons of refusals. */
+export interface RefusalTexts {
+  readonly reasons: readonly string[];
+  adviceOf(reason: string): string;
+}
+
 /** The parts of the daemon that operations work with. */
 export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly store: Store;
@@ -87,6 +105,10 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
+  readonly history: History;
+  readonly notes: Notes;
+  readonly jobs: Jobs;
+  readonly refusals: RefusalTexts;
   readonly urlFault: (url: string) => Promise<string | undefined>;
   /**
    * Builds the payload of a sample message to `address` that matches this route: an array with one event, as parsed
@@ -107,19 +129,27 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly log: Log;
 }
 
-/** Binds the parts to an account; `apiKey` is the `id` of a key's row. */
-export function createAccountParts(
-  settings: OperationSettings,
-  deps: OperationDeps,
-): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, limits, resolver, names, urlFault, poke, clock, ids } = deps;
+/** The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line. */
+export type PartsOf = (account: AccountRow, apiKey?: string, person?: string) => AccountParts;
+
+/** Binds the parts to an account. */
+export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
+  const { store, limits, resolver, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
-  return (account, apiKey) => ({
+  const historyDeps = { history: deps.history, questions: createQuestions(), clock };
+  const bind = (account: AccountRow) => {
+    const history = bindHistory(historyDeps, account.id);
+    return { history, replays: bindReplays({ ...deps, history }, account.id) };
+  };
+  return (account, apiKey, person) => ({
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
+    ...bind(account),
+    actions: bindActions(deps, store.of(account.id), { apiKey, person }),
+    job: (id) => deps.jobs.find(account.id, id),
     signingKeys: bindSigningKeys(deps, account.id),
     lists: bindLists(deps, account.id),
     numbers: bindNumbers(deps, account.id),
@@ -130,6 +160,7 @@ export function createAccountParts(
     inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
     settings,
     resolver,
+    refusals,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),

@@ -5,10 +5,11 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
-import type { AccountParts } from './account.ts';
+import type { AccountParts, PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
 import type { RunCall } from './console/calls.ts';
@@ -24,8 +25,7 @@ interface AppDeps {
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
-  /** `apiKey` is the `id` of the key's row. */
-  readonly partsOf: (account: AccountRow, apiKey?: string) => AccountParts;
+  readonly partsOf: PartsOf;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
   /** The console, which runs operations by session; undefined if it is off. */
@@ -142,8 +142,8 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
   return {
     answer,
     params: (ctx: Context, address: string) => body.read(ctx, false, address),
-    run: (ctx: Context, operation: Operation, account: AccountRow) =>
-      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account) })),
+    run: (ctx: Context, operation: Operation, account: AccountRow, person: string) =>
+      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account, undefined, person) })),
   };
 }
 
@@ -180,7 +180,7 @@ function bearerToken(header: string): string | undefined {
 /** Maps a thrown error to the answer. Internal errors are logged once, here, and answered without details. */
 function toRefusal(error: unknown, path: string, log: Log): Refusal {
   if (error instanceof Refusal) return error;
-  if (error instanceof StoreAway) return refusal('ServiceUnavailable');
+  if (error instanceof StoreAway || error instanceof JournalAway) return refusal('ServiceUnavailable');
   log.error('api.fault', { path, error });
   return refusal('GeneralError');
 }

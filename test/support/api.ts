@@ -12,7 +12,10 @@ import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
+import { createJournal } from '../../src/journal/journal.ts';
+import { watch } from '../../src/journal/watch.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKey } from '../../src/store/rows/accounts.ts';
@@ -89,6 +92,8 @@ export async function startApi(
     zone?: ZoneRecords;
     store?: (real: Store) => Store;
     database?: (log: Log) => Promise<Database>;
+    /** Whether there is a history; a thread takes a moment to start. */
+    journal?: boolean;
   } = {},
 ) {
   const clock = createTestClock();
@@ -102,7 +107,13 @@ export async function startApi(
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
-  const spool = await borrowSpool({ clock, log });
+  const journal = createJournal(
+    { file: join(await tempDir(), 'journal.db'), keepDays: 30, keepRefusalsDays: 7, maxBytes: 1e9, subjects: true },
+    { clock, log, metrics: NO_METRICS },
+  );
+  if (options.journal) await journal.start();
+  const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
+  const spool = { ...watched.spool };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
   /** Accounts whose webhooks changed. */
@@ -190,8 +201,10 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
-      feed: { watch: () => ({ missed: [], end: () => undefined }) },
-      notes: { note: () => undefined },
+      history: journal.history,
+      notes: journal,
+      refusals: { reasons: REFUSAL_REASONS, adviceOf },
+      feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
@@ -235,6 +248,7 @@ export async function startApi(
     spool,
     routing,
     missingUrls,
+    journal,
     send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
@@ -243,6 +257,8 @@ export async function startApi(
       await feedback.queue.stop();
       await routing.stop();
       await senders.notices.stop();
+      await watched.stop();
+      await journal.stop();
       await real.close();
       await spool.close();
     },

@@ -1,6 +1,8 @@
 import type { Operation } from '../operation.ts';
+import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
+import { inboundHistory } from './history.ts';
 import { inbound, routeTools } from './inbound.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
@@ -12,6 +14,7 @@ import { messagesSend } from './messages/send.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
+import { replay } from './replay.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -48,4 +51,8 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
+  ...replay,
+  ...inboundHistory,
+  ...jobs,
+  ...actions,
 ];
