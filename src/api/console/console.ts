@@ -5,8 +5,10 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
+import { isLoopbackName } from '../../base/networks.ts';
 import type { Feed } from '../../journal/feed.ts';
 import type { Notes } from '../../journal/types.ts';
+import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import type { Operation } from '../operation.ts';
 import type { Params } from '../parameters.ts';
@@ -18,6 +20,7 @@ import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { createLive, type LiveRecords } from './live.ts';
 import { createPermissions } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
+import { isReceiver, sendTestMessage } from './test-message.ts';
 
 export interface ConsoleSettings extends SessionSettings {
   /** Its origin as browsers see it; empty: only loopback. */
@@ -39,6 +42,8 @@ export interface ConsoleDeps {
   /** Reads the body of a call. */
   readonly params: (ctx: Context, address: string) => Promise<Params>;
   readonly run: RunCall;
+  /** Runs an operation for an account, as the command line does. */
+  readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -128,6 +133,15 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     };
   }
 
+  async function test(ctx: Context, visitor: Visitor, origin: Origin) {
+    await params(ctx, clientAddress(ctx.req));
+    if (!permissions.may(visitor.role, '/inbound/add-route'))
+      throw new Denial('Not_Allowed', `The role ${visitor.role} does not include this.`);
+    if (!isLoopbackName(new URL(origin.url).hostname))
+      throw new Denial('Not_Allowed', 'A test message can only be sent from this machine, or over SSH.');
+    return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, deps);
+  }
+
   /** What a request of the console's own page asks. */
   async function ask(ctx: Context, origin: Origin, path: string): Promise<void> {
     const address = clientAddress(ctx.req);
@@ -155,6 +169,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       ctx.status = 204;
       return;
     }
+    if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -168,6 +183,11 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     if (first === 'enter' && ctx.method === 'POST') {
       mustBeOurPage(ctx.req, origin);
       return doors.enterByLink(ctx, origin, token, clientAddress(ctx.req));
+    }
+    if (!origin.secure && isReceiver(ctx.path) && (ctx.method === 'HEAD' || ctx.method === 'POST')) {
+      ctx.req.resume();
+      ctx.body = 'Received by Postern itself.\n';
+      return;
     }
     if (first === 'assets' && isRead) {
       if (await assets.file(ctx, path.slice('assets/'.length))) return;
@@ -204,7 +224,7 @@ const MAX_SHOWN = 1000;
 const METHODS: readonly { readonly path: RegExp; readonly methods: readonly string[] }[] = [
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
-  { path: /^password$/, methods: ['POST'] },
+  { path: /^(?:password|test-message)$/, methods: ['POST'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
 ];
 
