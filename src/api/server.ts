@@ -7,8 +7,9 @@ import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
-import { createApp } from './app.ts';
+import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
+import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { OPERATIONS } from './operations/index.ts';
@@ -19,11 +20,16 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   /** Where to listen, or a socket passed in by systemd. */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
+  /** Undefined: there is no console. */
+  readonly console: ConsoleSettings | undefined;
 }
 
 export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
+  readonly feed: ConsoleDeps['feed'];
+  readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
+  readonly notes: ConsoleDeps['notes'];
   readonly metrics: Metrics & Exposition;
 }
 
@@ -56,12 +62,25 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
   const partsOf = createAccountParts(settings, { ...deps, limits });
+  let stopConsole = () => {};
+  const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
+    const opened = createConsole(own, {
+      ...deps,
+      ...calls,
+      operations: OPERATIONS,
+      records: { mail: (row) => row, refusal: (row) => row },
+      clientAddress,
+    });
+    stopConsole = opened.stop;
+    return opened.middleware;
+  };
   const app = createApp(settings, {
     ...deps,
     operations: OPERATIONS,
     limits,
     clientAddress,
     partsOf,
+    console: settings.console && openConsole(settings.console),
     pages: createPages(settings, { ...deps, operations: OPERATIONS, clientAddress }),
   });
   const koa = app.callback();
@@ -91,7 +110,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
     },
-    stop: () => stop(server),
+    async stop() {
+      stopConsole();
+      await stop(server);
+    },
   });
 }
 

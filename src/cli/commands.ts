@@ -2,6 +2,15 @@ import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './acc
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
+import {
+  consoleEnd,
+  consoleLink,
+  consoleSessions,
+  personAdd,
+  personInvite,
+  personList,
+  personRemove,
+} from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
 import { doctor } from './doctor.ts';
@@ -31,6 +40,13 @@ const all: readonly Command[] = [
   keyCreate,
   keyList,
   keyRevoke,
+  consoleLink,
+  consoleSessions,
+  consoleEnd,
+  personAdd,
+  personInvite,
+  personList,
+  personRemove,
   ipAdd,
   ipList,
   ipRemove,

@@ -122,7 +122,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     note(entry) {
       if (entry.what === 'refused') refused.add(entry);
       else if (entry.what === 'session') sessions.push(entry);
-      else if (entry.what === 'action') actions.push(entry);
+      else if (entry.what === 'action') actions.push(entry.action);
       else if (entry.what === 'parsed') {
         const { sender, summary, verdicts } = entry;
         Object.assign(draftOf(entry.id), { sender, summary: settings.subjects ? summary : null, verdicts });

@@ -4,6 +4,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
 import { startThread, type Thread } from '../base/worker.ts';
+import { createFeed, type Feed } from './feed.ts';
 import { createGathering, type Gathering } from './gathering.ts';
 import { type Ask, createHistory } from './history.ts';
 import type { JournalProtocol } from './journal-thread.ts';
@@ -22,6 +23,8 @@ export interface JournalSettings {
 /** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
 export interface Journal extends Notes, Service {
   readonly history: History;
+  /** What is written, for those who watch. */
+  readonly feed: Pick<Feed, 'watch'>;
   /** What is noted of deliveries; see watch.ts. */
   readonly deliveries: Gathering['deliveries'];
   /** Everything that was noted before is written, or lost and counted. */
@@ -112,12 +115,15 @@ export function createJournal(
     throw new JournalAway(String(reply.value));
   };
 
+  const feed = createFeed(ask, clock);
+
   async function write(): Promise<void> {
     const { batch, entries } = gathering.take();
     if (entries === 0) return;
     underway += entries;
     try {
       await ask('write', batch);
+      feed.wrote(batch);
       worked();
     } catch (error) {
       lost.add(entries);
@@ -172,6 +178,7 @@ export function createJournal(
 
   return frozen({
     history: createHistory(ask, clock),
+    feed,
     deliveries: gathering.deliveries,
     note: gathering.note,
     flush,

@@ -131,7 +131,7 @@ export type Note =
       readonly summary: MailSummary | null;
       readonly verdicts: Verdicts;
     }
-  | ({ readonly what: 'action' } & Omit<Action, 'n'>);
+  | { readonly what: 'action'; readonly action: Omit<Action, 'n'> };
 
 /** Where the parts of the daemon note what happens. */
 export interface Notes {

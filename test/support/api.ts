@@ -156,6 +156,7 @@ export async function startApi(
       ips,
       tracking: { opens: false, clicks: 'none' },
       version: '0.0.0',
+      console: undefined,
       ...options.settings,
     },
     {
@@ -189,6 +190,9 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      feed: { watch: () => ({ missed: [], end: () => undefined }) },
+      notes: { note: () => undefined },
+      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
