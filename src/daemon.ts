@@ -241,6 +241,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.tallies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
+        storage.keyUses.stop(),
       ]);
       await watched.stop();
       await Promise.all([journal.stop(), spool.close(), store.close()]);

@@ -3,7 +3,14 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
-import { kindsOf, type Message, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
+import {
+  type Body,
+  kindsOf,
+  type Message,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../queue/delivery.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
@@ -19,6 +26,13 @@ interface QueueDeps {
   readonly log: Log;
 }
 
+/** A delivery of inbound mail with its message. */
+export interface QueuedMail {
+  readonly delivery: QueuedDelivery;
+  readonly message: Message;
+  readonly body: Body;
+}
+
 const CHUNK_BYTES = 65_536;
 /** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
@@ -32,6 +46,13 @@ export function bindQueue(deps: QueueDeps, account: string) {
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
+    /** A delivery with its message; undefined if it is not inbound mail of the account, or not kept any more. */
+    async message(id: string): Promise<QueuedMail | undefined> {
+      const delivery = await spool.delivery(id);
+      if (delivery?.account !== account || !kindsOf('route').includes(delivery.kind)) return undefined;
+      const found = await spool.message(delivery.messageId);
+      return found && { delivery, ...found };
+    },
     replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
     /** Redirects queued deliveries of a route to another URL. The route must come from the account's store. */
     async redirect(route: { readonly id: string; readonly account: string }, url: string) {

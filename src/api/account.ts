@@ -13,9 +13,12 @@ import type { ReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
-import type { AccountRow } from '../store/rows/accounts.ts';
+import type { KeyUses } from '../store/key-uses.ts';
+import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
+import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
+import type { MessageViews } from '../webhooks/message-views.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
 
@@ -26,6 +29,8 @@ export interface AccountParts {
   readonly apiKey: string | null;
   /** Its rows, with its limits enforced. */
   readonly store: AccountStore;
+  /** Its API keys. */
+  readonly keys: ReturnType<typeof bindKeys>;
   /** Its inbound domains, claims included, and their routes. */
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
@@ -52,6 +57,8 @@ export interface AccountParts {
   // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
+  /** Shows messages of its queue. */
+  readonly views: MessageViews;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -79,6 +86,8 @@ export interface OperationSettings {
 /** The parts of the daemon that operations work with. */
 export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly store: Store;
+  readonly keyUses: KeyUses;
+  readonly tokenSecret: TokenSecret;
   readonly limits: AccountLimits;
   readonly spool: Spool;
   readonly routing: Routing;
@@ -97,6 +106,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
     readonly address: string;
     readonly match: Match;
   }) => Promise<unknown>;
+  readonly views: MessageViews;
   readonly lists: Lists;
   readonly senderDomains: SenderDomains;
   readonly trackingDomains: TrackingDomains;
@@ -112,12 +122,13 @@ export function createAccountParts(
   settings: OperationSettings,
   deps: OperationDeps,
 ): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, limits, resolver, names, urlFault, poke, clock, ids } = deps;
+  const { store, limits, resolver, views, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   return (account, apiKey) => ({
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
+    keys: bindKeys(deps, account.id),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
@@ -130,6 +141,7 @@ export function createAccountParts(
     inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
     settings,
     resolver,
+    views,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),
@@ -139,6 +151,25 @@ export function createAccountParts(
 }
 
 type Bound<P extends keyof OperationDeps> = Pick<OperationDeps, P>;
+
+function bindKeys(deps: Bound<'store' | 'keyUses' | 'tokenSecret' | 'limits' | 'clock' | 'ids'>, account: string) {
+  const { store, keyUses, tokenSecret, limits } = deps;
+  return {
+    /** Those that were not revoked, oldest first. */
+    valid: () => store.keys.many({ account, revokedAt: null }, { sort: 'createdAt' }),
+    /** The id of a key for people. */
+    async nameOf(row: KeyRow) {
+      return keyName(row, await tokenSecret.read());
+    },
+    lastUse: (row: KeyRow) => keyUses.lastUse(row),
+    async add(label: string) {
+      await limits.check(account);
+      return addKey(store, account, label, deps);
+    },
+    /** The row must be one of `valid`. */
+    revoke: ({ id }: KeyRow) => revokeKey(store, id, deps),
+  };
+}
 
 function bindInbound(
   { ownership, routing, limits, store, sample }: Bound<'ownership' | 'routing' | 'limits' | 'store' | 'sample'>,

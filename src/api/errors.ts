@@ -213,6 +213,18 @@ export const ERRORS = {
     when: 'the tracking domain is in use, and `confirm` was not given',
     message: (domain: string) => `Cannot delete verified tracking domain "${domain}" via API without confirm`,
   },
+  Unknown_Key: {
+    code: 404,
+    status: 404,
+    when: 'the API key does not exist, or was revoked',
+    message: (id: string) => `No API key exists with the id ${id}`,
+  },
+  Invalid_OwnKey: {
+    code: 400,
+    status: 400,
+    when: 'the key that makes the call was named to be revoked',
+    message: () => 'A key cannot revoke itself: make the call with another key of the account',
+  },
 } as const;
 
 export type ErrorName = keyof typeof ERRORS;

@@ -37,6 +37,7 @@ import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
+import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
@@ -222,6 +223,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
+    views: createMessageViews({ renderer, run: threads.task('content'), log }),
   };
 }
 

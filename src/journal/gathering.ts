@@ -2,6 +2,7 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { Outgoing } from '../mail/outgoing.ts';
 import type { AttemptRecord, Delivery, DeliveryState } from '../queue/delivery.ts';
 import type { Batch, Patch } from './changes.ts';
 import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
@@ -85,6 +86,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const { id, messageId } = mail.delivery;
       const draft = draftOf(id);
       draft.row = mail;
+      if (settings.subjects) draft.summary = toSummary(mail.envelope?.outgoing);
       draft.state = 'waiting';
       const siblings = byMessage.get(messageId);
       if (siblings) siblings.push(draft);
@@ -221,6 +223,13 @@ function toPatch(id: string, draft: Draft): Patch {
     draft.endedAt,
     draft.story,
   ];
+}
+
+/** What an account said about a message that it sends. */
+function toSummary(outgoing: Outgoing | undefined): MailSummary | null {
+  if (!outgoing) return null;
+  const { sender, fromName, subject } = outgoing;
+  return { from: fromName === null ? sender : `${fromName} <${sender}>`, subject, messageId: null };
 }
 
 type Text = string | null;

@@ -2,8 +2,10 @@ import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
 import { inbound, routeTools } from './inbound.ts';
+import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
+import { apiKeys } from './keys.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
@@ -24,6 +26,7 @@ import { whitelists } from './whitelists.ts';
 /** Every operation, in the order the reference shows them. */
 export const OPERATIONS: readonly Operation[] = [
   ...users,
+  ...apiKeys,
   ...messagesSend,
   ...messagesRaw,
   ...messagesSearch,
@@ -48,4 +51,5 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
+  ...inboundContent,
 ];

@@ -26,6 +26,7 @@ export const TABLE: readonly Group[] = [
 /** Groups of operations that the documented interface does not have, each with the reason. */
 export const BEYOND: Readonly<Record<string, string>> = {
   users: 'official clients ping with it before anything else',
+  keys: 'the keys of an account, for the console and for scripts that replace them',
   messages: 'what official clients send with',
   urls: 'links with their clicks and tracking domains, in official clients',
   metadata: 'fields of the activity, in official clients',

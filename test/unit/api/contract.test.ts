@@ -81,6 +81,11 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     await world.store.trackingDomains.change({ id: `${ACCOUNT} track.example.com` }, { valid: true });
     return example.params;
   },
+  Unknown_Key: () => ({ id: 'ffffffffffffffff' }),
+  async Invalid_OwnKey(_, world) {
+    const { body: keys } = await world.call('/keys/list');
+    return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
+  },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),

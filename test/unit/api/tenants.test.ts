@@ -16,11 +16,14 @@ const [SENT, LATER, NOBODYS] = [
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
+const [SPARE, NO_KEY] = ['a6355eee6291ff6e', 'ffffffffffffffff'];
+
 /**
  * For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody
  * has.
  */
 const CALLS: Readonly<Record<string, readonly [object, object]>> = {
+  '/keys/revoke': [{ id: SPARE }, { id: NO_KEY }],
   '/senders/info': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
   '/senders/time-series': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
   '/senders/add-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
@@ -123,6 +126,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
   ],
+  '/inbound/content': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/payload': [{ id: DEAD }, { id: 'none' }],
   '/messages/info': [{ id: SENT }, { id: NOBODYS }],
   '/messages/content': [{ id: SENT }, { id: NOBODYS }],
   '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
@@ -146,6 +151,8 @@ const names = (value: unknown) =>
   JSON.stringify(value)
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
+    .replaceAll(NO_KEY, SPARE)
+    .replaceAll('with the id none', `with the id ${DEAD}`)
     .replaceAll('hook ID 999', 'hook ID 4')
     .replaceAll('never-listed@example.com', 'friend@example.com')
     .replaceAll('nobody-here', 'cust-123')
@@ -188,6 +195,7 @@ describe('another account', () => {
     scheduled: await world.store.scheduled.many({ account: ACCOUNT }),
     events: await world.store.messageEvents.many({ account: ACCOUNT }),
     keys: await world.store.signingKeys.many({ account: ACCOUNT }),
+    api_keys: await world.store.keys.many({ account: ACCOUNT }),
     queued: (await queued(world.spool)).filter(({ deliveries }) => deliveries[0]?.account === ACCOUNT),
     links_counted: await world.store.urls.many({ account: ACCOUNT }),
     tracking: await world.store.trackingDomains.many({ account: ACCOUNT }),
