@@ -69,6 +69,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...deps,
       ...calls,
       operations: OPERATIONS,
+      mailOf: (account) => partsOf(account),
       records: { mail: (row) => row, refusal: (row) => row },
       clientAddress,
     });

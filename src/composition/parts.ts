@@ -223,7 +223,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
-    views: createMessageViews({ renderer, run: threads.task('content'), log }),
+    views: createMessageViews({ renderer, run: threads.task('content'), show: threads.task('shown'), log }),
   };
 }
 

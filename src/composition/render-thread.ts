@@ -8,6 +8,7 @@ import { createComposeTask } from '../sending/compose/compose.ts';
 import { createContentTask } from '../webhooks/render/content.ts';
 import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
+import { createShownTask } from '../webhooks/render/shown.ts';
 
 /** The start data of the pool's threads. */
 export interface RenderThreadData {
@@ -28,6 +29,7 @@ serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   return {
     render: createRenderTask({ authenticator, log, parseSeconds, clock, withRaw }),
     content: createContentTask({ withRaw }),
+    shown: createShownTask({ withRaw }),
     compose: createComposeTask(),
   };
 });

@@ -7,7 +7,9 @@ import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Feed } from '../../journal/feed.ts';
 import type { Notes } from '../../journal/types.ts';
+import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
+import type { AccountParts } from '../account.ts';
 import type { Operation } from '../operation.ts';
 import type { Params } from '../parameters.ts';
 import { createAssets } from './assets.ts';
@@ -16,6 +18,7 @@ import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { createLive, type LiveRecords } from './live.ts';
+import { createMailFrames } from './mail.ts';
 import { createPermissions } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 
@@ -39,6 +42,8 @@ export interface ConsoleDeps {
   /** Reads the body of a call. */
   readonly params: (ctx: Context, address: string) => Promise<Params>;
   readonly run: RunCall;
+  /** The parts of an account that show its mail. */
+  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -91,6 +96,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
   const doors = createDoors({ ...deps, sessions });
   const permissions = createPermissions(settings);
   const call = createCalls({ ...deps, permissions });
+  const mail = createMailFrames({ ...deps, permissions });
   const live = createLive({ ...deps, lasts: sessions.lasts });
 
   /** The visitor of the session that a request belongs to. Throws `Denial` if there is none. */
@@ -155,6 +161,8 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       ctx.status = 204;
       return;
     }
+    if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, await params(ctx, address)));
+    if (path.startsWith('mail/')) return mail.answer(ctx, visitor, origin, path.slice('mail/'.length));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -205,6 +213,8 @@ const METHODS: readonly { readonly path: RegExp; readonly methods: readonly stri
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
   { path: /^password$/, methods: ['POST'] },
+  { path: /^mail$/, methods: ['POST'] },
+  { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
 ];
 

@@ -19,7 +19,6 @@ export interface Mail {
   readonly attempts: number;
   readonly last_status: number | null;
   readonly last_error: string | null;
-  readonly next_attempt_at: string | null;
   readonly ended_at: string | null;
   readonly spf: string | null;
   readonly dkim: string | null;
@@ -34,6 +33,8 @@ export interface Mail {
 /** Something that happened to a message. */
 export interface TimelineEntry {
   readonly at: string;
+  /** Milliseconds since it was accepted. */
+  readonly after_ms: number;
   readonly kind: string;
   readonly text: string;
   readonly detail: string | null;
@@ -42,6 +43,8 @@ export interface TimelineEntry {
 /** /inbound/info. */
 export interface MailStory extends Mail {
   readonly timeline: readonly TimelineEntry[];
+  /** What the queue has of it; empty if it has deleted it. */
+  readonly deliveries: readonly { readonly next_attempt_at: string | null }[];
 }
 
 /** /inbound/content. */
@@ -66,7 +69,6 @@ export interface Part {
 
 /** A refused command or session: /inbound/refusals. */
 export interface Refusal {
-  readonly id: string;
   readonly at: string;
   readonly stage: string;
   readonly reply: string;

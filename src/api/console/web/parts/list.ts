@@ -3,7 +3,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { listen } from '../live.ts';
-import { useLoad } from '../load.ts';
+import { type Loaded, useLoad } from '../load.ts';
 import type { Mail, Refusal } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account } from '../session.ts';
@@ -15,7 +15,7 @@ import { count, plain } from './text.ts';
 
 interface Pages<T> {
   readonly rows: readonly T[];
-  readonly next: string | null;
+  readonly next: number | null;
 }
 
 export interface List<T> {
@@ -33,15 +33,15 @@ const PAGE = 50;
 const MOST_ROWS = 1_000;
 /** A search is repeated at most this often while mail comes in. */
 const REPEAT_MS = 2_000;
+const SOON_MS = 200;
 
 /** Mail that matches the query, newest first. */
 export function useMail(query: string, limit = PAGE): List<Mail> {
   return useList<Mail>({
     key: `mail ${account.value?.id} ${limit} ${query}`,
     whole: query.trim() === '',
-    limit,
     async read(before, stop) {
-      const { mails, next } = await call<{ mails: Mail[]; next: string | null }>(
+      const { mails, next } = await call<{ mails: Mail[]; next: number | null }>(
         'inbound/search',
         { query, limit, ...(before !== undefined && { before }) },
         stop,
@@ -52,21 +52,38 @@ export function useMail(query: string, limit = PAGE): List<Mail> {
   });
 }
 
+/** A refusal with a name for its row: the history gives it none. */
+export interface RefusalRow extends Refusal {
+  readonly id: string;
+}
+
 /** Refusals that match the query, newest first. */
-export function useRefusals(query: string, limit = PAGE): List<Refusal> {
-  return useList<Refusal>({
+export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
+  return useList<RefusalRow>({
     key: `refusals ${account.value?.id} ${limit} ${query}`,
-    whole: query.trim() === '',
-    limit,
+    whole: false,
     async read(before, stop) {
-      const { refusals, next } = await call<{ refusals: Refusal[]; next: string | null }>(
+      const { refusals, next } = await call<{ refusals: Refusal[]; next: number | null }>(
         'inbound/refusals',
         { query, limit, ...(before !== undefined && { before }) },
         stop,
       );
-      return { rows: refusals, next };
+      return { rows: named(refusals), next };
     },
-    follow: (took, reset) => listen({ refused: took, reset }),
+    // An event may be a new refusal, or one that happened again.
+    follow: (_, reset) => listen({ refused: reset, reset }),
+  });
+}
+
+/** Refusals that are alike in everything are told apart by a number. */
+function named(refusals: readonly Refusal[]): RefusalRow[] {
+  const alike = new Map<string, number>();
+  return refusals.map((one) => {
+    const { at, client, stage, reply, sender, recipient } = one;
+    const name = [at, client, stage, reply, sender, recipient].join(' ');
+    const n = (alike.get(name) ?? 0) + 1;
+    alike.set(name, n);
+    return { ...one, id: `${name} ${n}` };
   });
 }
 
@@ -74,24 +91,35 @@ interface Source<T> {
   readonly key: string;
   /** Whether the list has everything, so that a new row belongs to it. */
   readonly whole: boolean;
-  readonly limit: number;
-  read(before: string | undefined, stop?: AbortSignal): Promise<Pages<T>>;
+  read(before: number | undefined, stop?: AbortSignal): Promise<Pages<T>>;
   /** Tells about new and changed rows. */
   follow(took: (row: T) => void, reset: () => void): () => void;
 }
 
-function useList<T extends { readonly id: string }>({ key, whole, read, follow }: Source<T>): List<T> {
-  const loaded = useLoad<Pages<T>>(key, (stop) => read(undefined, stop));
+interface Row {
+  readonly id: string;
+  readonly at: string;
+}
+
+function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T> {
+  const loaded: Loaded<Pages<T>> = useLoad<Pages<T>>(key, async (stop) =>
+    onto(newest.current.data, await read(undefined, stop)),
+  );
   const newest = useRef(loaded);
   newest.current = loaded;
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const readAt = useRef(0);
 
   useEffect(() => {
     const later = () => {
-      timer.current ??= setTimeout(() => {
-        timer.current = undefined;
-        newest.current.again();
-      }, REPEAT_MS);
+      timer.current ??= setTimeout(
+        () => {
+          timer.current = undefined;
+          readAt.current = Date.now();
+          newest.current.again();
+        },
+        Math.max(SOON_MS, readAt.current + REPEAT_MS - Date.now()),
+      );
     };
     const stop = follow((row) => {
       const known = newest.current.data?.rows.some(({ id }) => id === row.id) ?? false;
@@ -123,13 +151,23 @@ function useList<T extends { readonly id: string }>({ key, whole, read, follow }
     async more() {
       const before = newest.current.data?.next;
       if (before === undefined || before === null) return;
-      const { rows, next } = await read(before);
-      change((old) => {
-        const known = new Set(old.rows.map(({ id }) => id));
-        return { rows: [...old.rows, ...rows.filter(({ id }) => !known.has(id))], next };
-      });
+      const page = await read(before);
+      change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
     },
   };
+}
+
+/** The newest page, and behind it the older rows that were read before. */
+function onto<T extends Row>(old: Pages<T> | undefined, page: Pages<T>): Pages<T> {
+  const last = page.rows.at(-1);
+  if (!old || !last || page.next === null) return page;
+  const older = without(old.rows, page.rows).filter(({ at }) => at < last.at);
+  return older.length === 0 ? page : { rows: [...page.rows, ...older], next: old.next };
+}
+
+function without<T extends Row>(rows: readonly T[], others: readonly T[]): readonly T[] {
+  const known = new Set(others.map(({ id }) => id));
+  return rows.filter(({ id }) => !known.has(id));
 }
 
 /** Ids of the marked rows. */
@@ -188,7 +226,7 @@ export function MailRow({
         h('span', { class: 'hidden' }, ' to '),
         h('bdi', { class: 'to' }, plain(mail.to)),
       ),
-      h('span', { class: 'subject', dir: 'auto' }, subjectOf(mail)),
+      h('span', { class: 'subject' }, h('bdi', null, subjectOf(mail))),
       h(
         'span',
         { class: 'answer' },
@@ -219,7 +257,7 @@ export function More({ list }: { readonly list: List<unknown> }): ComponentChild
     h(
       'button',
       { type: 'button', class: 'button', disabled: busy, onClick: read },
-      failed ? 'That did not work; try again' : 'Older',
+      failed ? 'That did not work; try again' : list.rows?.length === 0 ? 'Search further back' : 'Older',
     ),
   );
 }

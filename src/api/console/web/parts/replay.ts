@@ -30,7 +30,11 @@ interface Job {
 }
 
 const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
-  call<Answer>('inbound/replay', { ...wish, ...(dryRun && { dry_run: true }) }, stop);
+  call<Answer>(
+    'inbound/replay',
+    { ...wish, ...('query' in wish && { query: wish.query || '*' }), ...(dryRun && { dry_run: true }) },
+    stop,
+  );
 
 export function ReplayDialog({ wish, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
   const asked = useLoad(`replay ${account.value?.id} ${JSON.stringify(wish)} ${useOnce()}`, (stop) =>

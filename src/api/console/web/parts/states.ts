@@ -29,7 +29,7 @@ export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' |
 }
 
 /** What became of a message, in a sentence. */
-export function sentenceOf(mail: Mail): string {
+export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
   const after = mail.ended_at === null ? '' : `, ${span(toMs(mail.ended_at) - toMs(mail.at))} after it came`;
   const tries = mail.attempts === 1 ? '1 attempt' : `${mail.attempts} attempts`;
   const answer = answerOf(mail);
@@ -44,13 +44,13 @@ export function sentenceOf(mail: Mail): string {
       return 'It is no longer on the queue, and how it ended is not known';
     case 'waiting':
       if (mail.attempts === 0) return 'Waiting for its first POST';
-      return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(mail)}`;
+      return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(nextAttemptAt)}`;
   }
 }
 
-function nextOf({ next_attempt_at }: Mail): string {
-  if (next_attempt_at === null) return '';
-  const ms = toMs(next_attempt_at);
+function nextOf(at: string | null): string {
+  if (at === null) return '';
+  const ms = toMs(at);
   return ms <= now.value ? '; due now' : `; again ${relative(ms, now.value)}`;
 }
 

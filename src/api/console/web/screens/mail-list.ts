@@ -86,7 +86,7 @@ export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): Comp
     rows === undefined
       ? !error && h(Bars, { rows: 10 })
       : rows.length === 0
-        ? empty()
+        ? !list.hasMore && empty()
         : h(
             'ul',
             { class: 'rows' },

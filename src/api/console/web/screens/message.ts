@@ -9,7 +9,7 @@ import { senderOf, subjectOf } from '../parts/list.ts';
 import { Json } from '../parts/painter.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { MailStateMark, sentenceOf } from '../parts/states.ts';
-import { clockTime, count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts';
+import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
 import type { Content, Mail, MailStory, TimelineEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
@@ -56,7 +56,14 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
       : h(Title, { text: subjectOf(mail) }),
     error && h(Fault, { error, since: failedAt, again }),
     h('p', { class: 'who' }, h('bdi', null, senderOf(mail)), ' \u2192 ', h('bdi', null, plain(mail.to))),
-    h('p', { class: 'sentence' }, h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.'),
+    h(
+      'p',
+      { class: 'sentence' },
+      h(MailStateMark, { state: mail.state }),
+      ' ',
+      sentenceOf(mail, mail.deliveries[0]?.next_attempt_at ?? null),
+      '.',
+    ),
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
     h('h3', null, 'What happened'),
@@ -212,7 +219,12 @@ function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }): 
         'li',
         { key: i, class: tone },
         h(Icon, { name: icon }),
-        h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, clockTime(ms)),
+        h(
+          'span',
+          { class: 'when' },
+          h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, clockTime(ms)),
+          entry.after_ms > 0 && h('span', { class: 'after' }, `+${span(entry.after_ms)}`),
+        ),
         h(
           'span',
           { class: 'text' },

@@ -2,10 +2,10 @@ import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
-import { type List, MailRow, useMail, useRefusals } from '../parts/list.ts';
+import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { Endpoint, Mail, Refusal } from '../records.ts';
+import type { Endpoint, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { person } from '../session.ts';
 import { useEndpoints } from './endpoints.ts';
@@ -113,10 +113,10 @@ function NeedsYou({
   );
 }
 
-type FeedEntry = { readonly at: number; readonly mail: Mail } | { readonly at: number; readonly refusal: Refusal };
+type FeedEntry = { readonly at: number; readonly mail: Mail } | { readonly at: number; readonly refusal: RefusalRow };
 
 /** Mail and refusals as they come. It stands still while the pointer or the focus is on it. */
-function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<Refusal> }): ComponentChildren {
+function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }): ComponentChildren {
   const [held, setHeld] = useState(false);
   const shown = useRef<readonly FeedEntry[] | undefined>(undefined);
   const newest = [
@@ -159,7 +159,7 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
   );
 }
 
-function RefusedRow({ refusal }: { readonly refusal: Refusal }): ComponentChildren {
+function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
   const { sender, recipient, client, reply, at, times } = refusal;
   return h(
     'li',

@@ -2,10 +2,9 @@ import { type ComponentChildren, h } from 'preact';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
-import { More, useRefusals } from '../parts/list.ts';
+import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { number, plain } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
-import type { Refusal } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account } from '../session.ts';
 
@@ -34,7 +33,7 @@ export function Refused(): ComponentChildren {
           : h(
               'ul',
               { class: 'rows refusals' },
-              rows.map((refusal) => h(RefusalRow, { key: refusal.id, refusal, query })),
+              rows.map((refusal) => h(RefusalEntry, { key: refusal.id, refusal, query })),
             ),
       h(More, { list }),
     ),
@@ -77,7 +76,7 @@ function Reasons({
   );
 }
 
-function RefusalRow({ refusal, query }: { readonly refusal: Refusal; readonly query: string }): ComponentChildren {
+function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readonly query: string }): ComponentChildren {
   const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
   const filter = (field: string, value: string) =>
     h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, h('bdi', null, plain(value)));
