@@ -51,10 +51,13 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     endpoints: ['list', 'info'],
   },
   mail: {
-    inbound: ['search', 'info', 'refusals', 'actions', 'deliveries', 'replay'],
+    inbound: ['search', 'info', 'refusals', 'deliveries', 'replay'],
     messages: ['search', 'search-time-series', 'info', 'list-scheduled'],
     rejects: ['list'],
     whitelists: ['list'],
+    allowlists: ['list'],
+    actions: ['list'],
+    jobs: ['info'],
   },
   content: {
     inbound: ['content', 'payload', 'try'],
@@ -102,6 +105,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     urls: ['add-tracking-domain', 'check-tracking-domain', 'delete-tracking-domain', 'tracking-domains'],
     webhooks: ['add', 'delete', 'deliveries', 'info', 'key', 'list', 'test', 'update'],
     whitelists: ['add', 'delete'],
+    allowlists: ['add', 'delete'],
   },
 };
 

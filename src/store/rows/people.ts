@@ -86,7 +86,7 @@ const newToken = (ids: Ids) => ids.key() + ids.key();
 
 /** The name in the form that is stored and compared; undefined if it cannot be a name. */
 export function personName(text: string): string | undefined {
-  const name = text.trim().normalize('NFC').toLowerCase();
+  const name = text.normalize('NFKC').trim().toLowerCase();
   return /^[\p{L}\p{N}._@+-]{1,64}$/u.test(name) ? name : undefined;
 }
 
