@@ -231,6 +231,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([
         delivery.threads.stop(),
         delivery.poster.stop(),
+        delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),
         inbound.resolver.stop(),

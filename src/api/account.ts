@@ -10,7 +10,7 @@ import type { Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
-import type { Spool } from '../queue/delivery.ts';
+import type { AttemptRecord, Spool } from '../queue/delivery.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
 import type { KeyUses } from '../store/key-uses.ts';
@@ -19,8 +19,16 @@ import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
+import type { Trials } from '../webhooks/trials.ts';
 import type { AccountLimits } from './account-limits.ts';
-import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
+import {
+  bindMessages,
+  bindQueue,
+  bindWebhooks,
+  type MessageDeps,
+  type QueuedMail,
+  type WebhookDeps,
+} from './account-queue.ts';
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export interface AccountParts {
@@ -37,6 +45,8 @@ export interface AccountParts {
   readonly queue: ReturnType<typeof bindQueue>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
+  /** Trial posts of its inbound mail. */
+  readonly trials: ReturnType<typeof bindTrials>;
   /** Its rejection list and its allow list. */
   readonly lists: ReturnType<typeof bindLists>;
   /** Its statistics, as far as calls change them. */
@@ -107,6 +117,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
     readonly match: Match;
   }) => Promise<unknown>;
   readonly views: MessageViews;
+  readonly trials: Trials;
   readonly lists: Lists;
   readonly senderDomains: SenderDomains;
   readonly trackingDomains: TrackingDomains;
@@ -132,6 +143,7 @@ export function createAccountParts(
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
+    trials: bindTrials(deps, account.id),
     lists: bindLists(deps, account.id),
     numbers: bindNumbers(deps, account.id),
     senderDomains: bindSenderDomains(deps, account.id),
@@ -206,6 +218,27 @@ function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string)
     rotate: (url: string) => signingKeys.rotate(account, url),
     /** When a URL changes, keeps its key, unless the new URL already has one. */
     carryOver: (from: string, to: string) => signingKeys.carryOver(account, from, to),
+  };
+}
+
+function bindTrials({ trials, signingKeys, limits }: Bound<'trials' | 'signingKeys' | 'limits'>, account: string) {
+  return {
+    /**
+     * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
+     * signs if there is one, else that of the delivery's; `keyUrl` says which. Undefined if the store is unavailable.
+     * Throws RequestLimitExceeded.
+     */
+    async post(mail: QueuedMail, url: string): Promise<{ attempt: AttemptRecord; keyUrl: string } | undefined> {
+      const end = limits.trial(account);
+      try {
+        const own = await signingKeys.keysIfAny(account, url);
+        const keyUrl = own ? url : mail.delivery.url;
+        const keys = own ?? (await signingKeys.keysFor(account, keyUrl));
+        return keys && { attempt: await trials.post(mail, url, keys), keyUrl };
+      } finally {
+        end();
+      }
+    },
   };
 }
 

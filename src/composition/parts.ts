@@ -44,6 +44,7 @@ import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
+import { createTrials } from '../webhooks/trials.ts';
 import {
   type DaemonDeps,
   dnsSettings,
@@ -53,6 +54,7 @@ import {
   rendererSettings,
   renderPoolSettings,
   roadSettings,
+  trialSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
@@ -202,6 +204,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
+  const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
   const composer = createComposer(threads.task('compose'));
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
@@ -223,6 +226,8 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
+    trialPoster,
+    trials: createTrials({ renderer, poster: trialPoster, clock }),
     views: createMessageViews({ renderer, run: threads.task('content'), show: threads.task('shown'), log }),
   };
 }

@@ -14,6 +14,7 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -32,7 +33,7 @@ import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
-import { createTestViews } from './message-views.ts';
+import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
@@ -109,6 +110,11 @@ export async function startApi(
   const spool = await borrowSpool({ clock, log });
   const missingUrls = new Set<string>();
   const poked: string[] = [];
+  /** Trial posts, and how they are answered. */
+  const tried: Tried[] = [];
+  const outside: { answer: (post: Tried) => AttemptResult | Promise<AttemptResult> } = {
+    answer: () => ({ kind: 'answered', status: 200, retryAfter: null, answer: 'OK', durationMs: 38 }),
+  };
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
   const exportsDir = join(await tempDir(), 'exports');
@@ -201,6 +207,10 @@ export async function startApi(
       notes: { note: () => undefined },
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       views: await createTestViews(log),
+      trials: await createTestTrials(clock, (post) => {
+        tried.push(post);
+        return outside.answer(post);
+      }),
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
@@ -227,6 +237,8 @@ export async function startApi(
     feedback,
     meter,
     poked,
+    tried,
+    outside,
     forgotten,
     exportsDir,
     ownership,

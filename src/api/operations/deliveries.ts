@@ -5,7 +5,7 @@ import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
-const attemptRecord = z
+export const attemptRecord = z
   .object({
     time: time('when the POST began'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
@@ -59,7 +59,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
   };
 }
 
-function toAttemptRecord(attempt: AttemptRecord) {
+export function toAttemptRecord(attempt: AttemptRecord) {
   return {
     time: toTime(attempt.at),
     duration_ms: attempt.durationMs,

@@ -3,7 +3,8 @@ import { text } from '../../base/schema.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
-import { str } from './fields.ts';
+import { attemptRecord, toAttemptRecord } from './deliveries.ts';
+import { endpointUrl, str } from './fields.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
@@ -11,23 +12,26 @@ const deliveryId = text(255).meta({ description: 'id of the delivery' });
 
 /**
  * Uses the delivery with its message. Throws Unknown_Message if it is not the account's or not kept, also when it is
- * purged meanwhile. Of one account one message at a time is shown: threads that show messages render mail as well.
+ * purged meanwhile.
  */
 async function withMail<T>(
   id: string,
   call: Call<'Unknown_Message'>,
   use: (mail: QueuedMail) => Promise<T>,
 ): Promise<T> {
-  return call.inTurn('content', async () => {
-    const mail = await call.queue.message(id);
-    if (!mail) throw call.refuse('Unknown_Message', id);
-    try {
-      return await use(mail);
-    } catch (error) {
-      if (!(await call.queue.message(id))) throw call.refuse('Unknown_Message', id);
-      throw error;
-    }
-  });
+  const mail = await call.queue.message(id);
+  if (!mail) throw call.refuse('Unknown_Message', id);
+  try {
+    return await use(mail);
+  } catch (error) {
+    if (!(await call.queue.message(id))) throw call.refuse('Unknown_Message', id);
+    throw error;
+  }
+}
+
+/** Of one account one message at a time is shown: the threads that show messages render mail as well. */
+function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMail) => Promise<T>): Promise<T> {
+  return call.inTurn('content', () => withMail(id, call, use));
 }
 
 const contentRecord = z
@@ -115,7 +119,7 @@ const content = operation({
     },
   },
   async handle({ id }, call) {
-    return withMail(id, call, async (mail) => {
+    return view(id, call, async (mail) => {
       const { body } = mail;
       const rawBytes = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       return toContentRecord(await call.views.content(mail), rawBytes);
@@ -180,9 +184,54 @@ const payload = passing({
     },
   },
   async text({ id }, call) {
-    return withMail(id, call, (mail) => call.views.event(mail));
+    return view(id, call, (mail) => call.views.event(mail));
   },
 });
 
-/** What is in inbound mail; not part of Mandrill's API. */
-export const inboundContent = [content, payload];
+/** Errors that would tell which names there are in networks that webhooks may not reach. */
+const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
+
+const tryOut = operation({
+  path: '/inbound/try',
+  extension: true,
+  summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
+  notes:
+    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. It has the `_id` and webhook-id of the delivery: a receiver that remembers ids must not remember those of trials. ' +
+    'It is not retried, nothing of it is kept, and neither the delivery nor its endpoint take notice. ' +
+    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that the answer is RequestLimitExceeded.',
+  params: {
+    id: deliveryId,
+    url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
+  },
+  returns: attemptRecord
+    .omit({ batch: true })
+    .extend({
+      signing_key_url: str(
+        'the URL whose key signed: `url` if the account has a key for it, else that of the delivery',
+      ),
+    })
+    .meta({ title: 'trial' }),
+  errors: ['Unknown_Message', 'ServiceUnavailable'],
+  example: {
+    params: { id: EXAMPLE_ID, url: 'https://staging.example.com/hooks/mail' },
+    answer: {
+      time: '2026-01-05 12:00:00',
+      duration_ms: 38,
+      status: 200,
+      error: null,
+      answer: 'OK',
+      signing_key_url: 'https://app.example.com/hooks/mail',
+    },
+  },
+  async handle({ id, url }, call) {
+    const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
+    if (!tried) throw call.refuse('ServiceUnavailable');
+    if (UNREACHABLE.has(tried.attempt.error))
+      throw call.invalid('url', 'Nothing was posted: the host has no address that webhooks may reach');
+    const { batch: _, ...attempt } = toAttemptRecord(tried.attempt);
+    return { ...attempt, signing_key_url: tried.keyUrl };
+  },
+});
+
+/** What is in inbound mail, and trials with it; not part of Mandrill's API. */
+export const inboundContent = [content, payload, tryOut];

@@ -31,6 +31,7 @@ describe('beyond the documented interface', () => {
       deps: {
         signingKeys: {
           keysFor: async () => undefined,
+          keysIfAny: async () => undefined,
           rotate: () => Promise.reject(new Error('unused')),
           carryOver: () => Promise.reject(new Error('unused')),
         },

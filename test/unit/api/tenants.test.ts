@@ -128,6 +128,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   ],
   '/inbound/content': [{ id: DEAD }, { id: 'none' }],
   '/inbound/payload': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/try': [
+    { id: DEAD, url: 'http://a.example/' },
+    { id: 'none', url: 'http://a.example/' },
+  ],
   '/messages/info': [{ id: SENT }, { id: NOBODYS }],
   '/messages/content': [{ id: SENT }, { id: NOBODYS }],
   '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
