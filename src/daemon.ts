@@ -28,6 +28,7 @@ import { createScheduling } from './sending/scheduling.ts';
 import { createSending } from './sending/sending.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
+import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
@@ -177,8 +178,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     poke: scheduler.poke,
     resolver: fresh,
     feed: journal.feed,
-    notes: journal,
     smtpAddresses: listener.addresses,
+    history: journal.history,
+    notes: journal,
+    refusals: { reasons: REFUSAL_REASONS, adviceOf },
     health,
   });
 

@@ -5,6 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
@@ -184,7 +185,7 @@ function bearerToken(header: string): string | undefined {
 /** Maps a thrown error to the answer. Internal errors are logged once, here, and answered without details. */
 function toRefusal(error: unknown, path: string, log: Log): Refusal {
   if (error instanceof Refusal) return error;
-  if (error instanceof StoreAway) return refusal('ServiceUnavailable');
+  if (error instanceof StoreAway || error instanceof JournalAway) return refusal('ServiceUnavailable');
   log.error('api.fault', { path, error });
   return refusal('GeneralError');
 }

@@ -13,6 +13,8 @@ import type { BodySettings } from './body.ts';
 import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
+import { createJobs } from './jobs.ts';
+import { toMailRecord, toRefusalRecord } from './operations/history.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
@@ -25,12 +27,11 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   readonly console: ConsoleSettings | undefined;
 }
 
-export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
+export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<PageDeps, 'health' | 'tracking'> {
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
   readonly feed: ConsoleDeps['feed'];
   readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
-  readonly notes: ConsoleDeps['notes'];
   readonly metrics: Metrics & Exposition;
 }
 
@@ -62,7 +63,8 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
-  const partsOf = createAccountParts(settings, { ...deps, limits });
+  const jobs = createJobs(deps);
+  const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
   let stopConsole = () => {};
   const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
     const opened = createConsole(own, {
@@ -70,7 +72,11 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...calls,
       operations: OPERATIONS,
       mailOf: (account) => partsOf(account),
-      records: { mail: (row) => row, refusal: (row) => row },
+      records: {
+        // What happens to mail now, happens on the queue.
+        mail: (row) => toMailRecord(row, true),
+        refusal: (row) => toRefusalRecord(row, deps.refusals.adviceOf),
+      },
       clientAddress,
     });
     stopConsole = opened.stop;
@@ -116,6 +122,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     async stop() {
       stopConsole();
       await stop(server);
+      await jobs.stop();
     },
   });
 }

@@ -26,6 +26,7 @@ import {
 } from './domain.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
+import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
 import { serve } from './serve.ts';
 
@@ -62,6 +63,9 @@ const all: readonly Command[] = [
   routeTest,
   routeRemove,
   importMandrill,
+  mailFind,
+  mailShow,
+  mailRefused,
   queueList,
   queueShow,
   queueRetry,

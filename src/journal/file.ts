@@ -70,9 +70,14 @@ export function openFile(path: string): OpenFile {
 /** Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's. */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
-  db.exec(`PRAGMA cache_size = -${CACHE_KB}`);
-  if (versionOf(db) !== VERSION) throw new WrongVersion();
-  return db;
+  try {
+    db.exec(`PRAGMA cache_size = -${CACHE_KB}`);
+    if (versionOf(db) !== VERSION) throw new WrongVersion();
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }
 
 class WrongVersion extends Error {

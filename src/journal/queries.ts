@@ -126,10 +126,14 @@ function toMailCondition(filter: MailFilter, indexed: number): Condition {
   return all(conditions);
 }
 
-function toRefusalCondition({ account, words, reason, domain, ...times }: RefusalFilter): Condition {
+function toRefusalCondition(filter: RefusalFilter): Condition {
+  const { account, words, from, to, client, reason, domain, ...times } = filter;
   return all([
     ...(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
     ...(words ?? []).map((text) => like(['sender', 'recipient', 'client', 'helo'], text)),
+    ...(from ?? []).map((text) => like(['sender'], text)),
+    ...(to ?? []).map((text) => like(['recipient'], text)),
+    ...(client ?? []).map((text) => like(['client', 'helo'], text)),
     ...(reason === undefined ? [] : [{ sql: 'reason = ?', values: [reason] }]),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),

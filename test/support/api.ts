@@ -12,9 +12,12 @@ import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
+import { createJournal } from '../../src/journal/journal.ts';
+import { watch } from '../../src/journal/watch.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
+import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -94,6 +97,8 @@ export async function startApi(
     zone?: ZoneRecords;
     store?: (real: Store) => Store;
     database?: (log: Log) => Promise<Database>;
+    /** Whether there is a history; a thread takes a moment to start. */
+    journal?: boolean;
   } = {},
 ) {
   const clock = createTestClock();
@@ -107,7 +112,13 @@ export async function startApi(
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
-  const spool = await borrowSpool({ clock, log });
+  const journal = createJournal(
+    { file: join(await tempDir(), 'journal.db'), keepDays: 30, keepRefusalsDays: 7, maxBytes: 1e9, subjects: true },
+    { clock, log, metrics: NO_METRICS },
+  );
+  if (options.journal) await journal.start();
+  const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
+  const spool = { ...watched.spool };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
   /** Trial posts, and how they are answered. */
@@ -204,13 +215,15 @@ export async function startApi(
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
       feed: { watch: () => ({ missed: [], end: () => undefined }) },
-      notes: { note: () => undefined },
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
         return outside.answer(post);
       }),
+      history: journal.history,
+      notes: journal,
+      refusals: { reasons: REFUSAL_REASONS, adviceOf },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
@@ -255,6 +268,7 @@ export async function startApi(
     spool,
     routing,
     missingUrls,
+    journal,
     send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
@@ -264,6 +278,8 @@ export async function startApi(
       await routing.stop();
       await senders.notices.stop();
       await keyUses.stop();
+      await watched.stop();
+      await journal.stop();
       await real.close();
       await spool.close();
     },

@@ -1,6 +1,8 @@
 import type { Operation } from '../operation.ts';
+import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
+import { inboundHistory } from './history.ts';
 import { inbound, routeTools } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
@@ -14,6 +16,7 @@ import { messagesSend } from './messages/send.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
+import { replay } from './replay.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -52,4 +55,8 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhookTools,
   ...deliveries,
   ...inboundContent,
+  ...replay,
+  ...inboundHistory,
+  ...jobs,
+  ...actions,
 ];
