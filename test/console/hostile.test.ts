@@ -69,6 +69,7 @@ if (program !== undefined)
         `Subject: <img src="http://${at}/subject">\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<p>Look here</p>${html}`,
       );
       const [, id = ''] = /queued as (\w+)/.exec(reply) ?? [];
+      expect(id, reply).to.not.equal('');
       let found: { id: string }[] = [];
       await until('the delivery', async () => {
         found = (await page.running.api('/inbound/deliveries')).filter(

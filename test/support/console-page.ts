@@ -23,7 +23,7 @@ export interface ConsolePage {
   shows(text: string): Promise<void>;
   /** What the main part of the page says. */
   text(): Promise<string>;
-  /** Presses the button or link with this text, as the mouse does. */
+  /** Presses the button or link with this text, else the first that has it in its text, as the mouse does. */
   press(label: string): Promise<void>;
   /** Takes one mail in for `box-1@in.test`. */
   mail(message: string, from?: string): Promise<string>;
@@ -57,7 +57,9 @@ export async function startConsolePage(
     shows: (text) => until(`"${text}" on the page`, () => has(text)),
     text: () => browser.evaluate(`document.querySelector('main').innerText`),
     async press(label) {
-      const find = `[...document.querySelectorAll('button, a, summary')].find((one) => one.checkVisibility() && one.innerText.trim().startsWith(${JSON.stringify(label)}))`;
+      const all = `[...document.querySelectorAll('button, a, summary')].filter((one) => one.checkVisibility())`;
+      const name = JSON.stringify(label);
+      const find = `(${all}.find((one) => one.innerText.trim() === ${name}) ?? ${all}.find((one) => one.innerText.includes(${name})))`;
       await until(`something to press named "${label}"`, () => browser.evaluate(`${find} !== undefined`));
       const { x, y } = await browser.evaluate(
         `(() => { const one = ${find}; one.scrollIntoView({ block: 'center' }); const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; })()`,

@@ -7,7 +7,7 @@ import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
 import type { Endpoint } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { account } from '../session.ts';
+import { account, may } from '../session.ts';
 
 const EVERY_MS = 5_000;
 
@@ -23,7 +23,7 @@ export function useRepeat(again: () => void): void {
 
 /** All endpoints of the account. */
 export function useEndpoints(): Loaded<readonly Endpoint[]> {
-  const loaded = useLoad(`endpoints ${account.value?.id}`, (stop) =>
+  const loaded = useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
     call<readonly Endpoint[]>('endpoints/list', {}, stop),
   );
   useRepeat(loaded.again);
