@@ -177,11 +177,11 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     releasing,
     poke: scheduler.poke,
     resolver: fresh,
-    feed: journal.feed,
-    smtpAddresses: listener.addresses,
     history: journal.history,
     notes: journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
+    feed: journal.feed,
+    smtpAddresses: listener.addresses,
     health,
   });
 

@@ -86,17 +86,17 @@ const MAX_DETAIL = 500;
 /** Who acted, if no key did. */
 const COMMAND_LINE = 'command line';
 
-/** The actions of one account, done by whom `apiKey` names (the `id` of its row). */
+/** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */
 export function bindActions(
   { notes, clock }: { readonly notes: Notes; readonly clock: Clock },
   store: Pick<AccountStore, 'account' | 'keys'>,
-  apiKey: string | null,
+  { apiKey, person }: { readonly apiKey: string | undefined; readonly person: string | undefined },
 ) {
   return {
     /** Finds out who acts. To be asked before the change, because the store may be away after it. */
     async begin(): Promise<NoteAction> {
-      const row = apiKey === null ? undefined : await store.keys.one({ id: apiKey });
-      const by = row?.hint ?? COMMAND_LINE;
+      const row = apiKey === undefined ? undefined : await store.keys.one({ id: apiKey });
+      const by = person ?? row?.hint ?? COMMAND_LINE;
       const { account } = store;
       return (what, count, detail) =>
         notes.note({

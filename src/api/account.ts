@@ -150,11 +150,11 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly log: Log;
 }
 
-/** Binds the parts to an account; `apiKey` is the `id` of a key's row. */
-export function createAccountParts(
-  settings: OperationSettings,
-  deps: OperationDeps,
-): (account: AccountRow, apiKey?: string) => AccountParts {
+/** The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line. */
+export type PartsOf = (account: AccountRow, apiKey?: string, person?: string) => AccountParts;
+
+/** Binds the parts to an account. */
+export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
   const { store, limits, resolver, views, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
@@ -162,7 +162,7 @@ export function createAccountParts(
     const history = bindHistory(historyDeps, account.id);
     return { history, replays: bindReplays({ ...deps, history }, account.id) };
   };
-  return (account, apiKey) => ({
+  return (account, apiKey, person) => ({
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
@@ -170,7 +170,7 @@ export function createAccountParts(
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
     ...bind(account),
-    actions: bindActions(deps, store.of(account.id), apiKey ?? null),
+    actions: bindActions(deps, store.of(account.id), { apiKey, person }),
     job: (id) => deps.jobs.find(account.id, id),
     signingKeys: bindSigningKeys(deps, account.id),
     trials: bindTrials(deps, account.id),

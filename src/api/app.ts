@@ -11,7 +11,7 @@ import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
-import type { AccountParts } from './account.ts';
+import type { AccountParts, PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
 import type { RunCall } from './console/calls.ts';
@@ -28,8 +28,7 @@ interface AppDeps {
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
-  /** `apiKey` is the `id` of the key's row. */
-  readonly partsOf: (account: AccountRow, apiKey?: string) => AccountParts;
+  readonly partsOf: PartsOf;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
   /** The console, which runs operations by session; undefined if it is off. */
@@ -147,8 +146,8 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
   return {
     answer,
     params: (ctx: Context, address: string) => body.read(ctx, false, address),
-    run: (ctx: Context, operation: Operation, account: AccountRow) =>
-      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account) })),
+    run: (ctx: Context, operation: Operation, account: AccountRow, person: string) =>
+      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account, undefined, person) })),
   };
 }
 

@@ -72,11 +72,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...calls,
       operations: OPERATIONS,
       mailOf: (account) => partsOf(account),
-      records: {
-        // What happens to mail now, happens on the queue.
-        mail: (row) => toMailRecord(row, true),
-        refusal: (row) => toRefusalRecord(row, deps.refusals.adviceOf),
-      },
+      records: toLiveRecords(deps.refusals),
       clientAddress,
     });
     stopConsole = opened.stop;
@@ -129,6 +125,14 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 
 async function toText(content: JsonText['content']): Promise<string> {
   return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
+}
+
+/** Rows of the journal as the operations answer them. What has just happened to a mail, the queue still knows. */
+function toLiveRecords({ adviceOf }: ApiDeps['refusals']): ConsoleDeps['records'] {
+  return {
+    mail: (row) => toMailRecord(row, row.state !== 'unknown'),
+    refusal: (row) => toRefusalRecord(row, adviceOf),
+  };
 }
 
 function createBoundedServer(handler: RequestListener): Server {

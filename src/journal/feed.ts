@@ -60,7 +60,7 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
     count = 0;
     lastRefusal = undefined;
     refused = true;
-    readSoon();
+    readSoon(0);
   }
 
   function end(): void {
@@ -69,10 +69,10 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
     changed = new Set();
   }
 
-  function readSoon(): void {
+  function readSoon(ms = EVERY_MS): void {
     if (reading) return;
     reading = true;
-    clock.after(EVERY_MS, () => {
+    clock.after(ms, () => {
       void readBack()
         .catch(() => undefined) // the journal has logged it
         .then(() => {

@@ -214,8 +214,6 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
-      feed: { watch: () => ({ missed: [], end: () => undefined }) },
-      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
@@ -224,6 +222,8 @@ export async function startApi(
       history: journal.history,
       notes: journal,
       refusals: { reasons: REFUSAL_REASONS, adviceOf },
+      feed: journal.feed,
+      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),

@@ -1,5 +1,5 @@
 import { randomBytes, scryptSync } from 'node:crypto';
-import { type IncomingHttpHeaders, request } from 'node:http';
+import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { addPerson, createEnterLink, type PersonRow, type Role } from '../../src/store/rows/people.ts';
@@ -128,5 +128,57 @@ export async function startConsole(
     browser: (at?: { origin: string }) => createBrowser(world.port, at),
     link: async (person: string | null = null) =>
       `/console/enter/${await createEnterLink(world.store, person, { clock: world.clock, ids })}`,
+  };
+}
+
+/** One server-sent event. */
+export interface LiveEvent {
+  readonly event: string;
+  readonly id: string | undefined;
+  readonly data: any;
+}
+
+/** Opens `/console/live` as the page does. */
+export async function openLive(port: number, cookie: string | undefined, query: string, lastEventId?: string) {
+  const events: LiveEvent[] = [];
+  let ended = false;
+  let raw = '';
+  const headers = {
+    Host: `127.0.0.1:${port}`,
+    'Sec-Fetch-Site': 'same-origin',
+    ...(cookie === undefined ? {} : { Cookie: cookie }),
+    ...(lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId }),
+  };
+  const sent = request({ host: '127.0.0.1', port, path: `/console/live?${query}`, headers, agent: false });
+  const res = await new Promise<IncomingMessage>((resolve, reject) => {
+    sent.on('response', resolve).on('error', reject).end();
+  });
+  res.setEncoding('utf8');
+  res.on('data', (text: string) => {
+    raw += text;
+    for (let at = raw.indexOf('\n\n'); at >= 0; at = raw.indexOf('\n\n')) {
+      const fields = new Map(
+        raw
+          .slice(0, at)
+          .split('\n')
+          .map((line) => [line.slice(0, line.indexOf(': ')), line.slice(line.indexOf(': ') + 2)] as const),
+      );
+      raw = raw.slice(at + 2);
+      const [event, data] = [fields.get('event'), fields.get('data')];
+      if (event !== undefined && data !== undefined)
+        events.push({ event, id: fields.get('id'), data: JSON.parse(data) });
+    }
+  });
+  res.on('close', () => {
+    ended = true;
+  });
+  res.on('error', () => undefined);
+  return {
+    status: res.statusCode,
+    headers: res.headers,
+    events,
+    of: (event: string) => events.filter((one) => one.event === event),
+    ended: () => ended,
+    close: () => sent.destroy(),
   };
 }

@@ -10,8 +10,8 @@ import { busy, Denial } from './denial.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
 
-/** Runs an operation for an account, as a call with a key does, and answers; `by` is who acts. */
-export type RunCall = (ctx: Context, operation: Operation, account: AccountRow, by: string) => Promise<void>;
+/** Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. */
+export type RunCall = (ctx: Context, operation: Operation, account: AccountRow, person: string) => Promise<void>;
 
 interface CallDeps {
   readonly operations: readonly Operation[];

@@ -11,7 +11,7 @@ import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
 const actionRecord = z
   .object({
     at: time('when'),
-    by: str('who: the first four characters of the API key, or `command line`'),
+    by: str('who: the first four characters of the API key, the name of a person at the console, or `command line`'),
     what: str('what was done, such as replayed or dropped'),
     count: z.int().meta({ description: 'to how many' }),
     detail: str('to which; a job is named in front'),
