@@ -24,9 +24,11 @@ import type { Trials } from '../webhooks/trials.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import {
+  bindEndpoints,
   bindMessages,
   bindQueue,
   bindWebhooks,
+  type EndpointDeps,
   type MessageDeps,
   type QueuedMail,
   type WebhookDeps,
@@ -54,6 +56,8 @@ export interface AccountParts {
   readonly replays: ReturnType<typeof bindReplays>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
+  /** The state of the URLs of its routes and webhooks on this host. */
+  readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
   /** Trial posts of its inbound mail. */
@@ -112,7 +116,7 @@ export interface RefusalTexts {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps {
+export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly store: Store;
   readonly keyUses: KeyUses;
   readonly tokenSecret: TokenSecret;
@@ -172,6 +176,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     ...bind(account),
     actions: bindActions(deps, store.of(account.id), { apiKey, person }),
     job: (id) => deps.jobs.find(account.id, id),
+    endpoints: bindEndpoints(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
     trials: bindTrials(deps, account.id),
     lists: bindLists(deps, account.id),

@@ -48,6 +48,12 @@ export const ERRORS = {
     message: (id: string) => `No job exists with the id ${id}`,
   },
   Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
+  Unknown_Endpoint: {
+    code: 404,
+    status: 404,
+    when: 'no route or webhook of the account names the URL, and nothing waits for it',
+    message: (url: string) => `No route or webhook posts to ${url}, and nothing waits for it`,
+  },
 
   Invalid_Tag_Name: {
     code: 1,

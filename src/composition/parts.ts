@@ -41,6 +41,7 @@ import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
+import { createSteps } from '../webhooks/render/progress.ts';
 import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
@@ -208,11 +209,13 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
   const composer = createComposer(threads.task('compose'));
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
+  const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
   const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
+  const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys };
+  const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
   const roads: Roads = {
     inbound: webhooks,
     events: webhooks,

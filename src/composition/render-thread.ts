@@ -6,6 +6,7 @@ import type { DnsSettings } from '../dns/types.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import { createComposeTask } from '../sending/compose/compose.ts';
 import { createContentTask } from '../webhooks/render/content.ts';
+import { createProgress } from '../webhooks/render/progress.ts';
 import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
 import { createShownTask } from '../webhooks/render/shown.ts';
@@ -25,11 +26,13 @@ serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   const resolver = createResolver(dns, { clock, log, ids: createIds(clock), metrics });
   const authenticator = createAuthenticator({ resolver, clock, settings: { questionsPerMessage, budgetMs, hostname } });
   const parseSeconds = metrics.histogram('postern_message_parse_seconds');
+  const progress = createProgress();
   const withRaw = createRawBytes();
   return {
-    render: createRenderTask({ authenticator, log, parseSeconds, clock, withRaw }),
+    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),
     compose: createComposeTask(),
+    steps: async () => ({ value: progress.steps(), transfer: [] }),
   };
 });

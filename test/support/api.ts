@@ -38,6 +38,7 @@ import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
 import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
+import { createIdleDispatcher } from './roads.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
 import { borrowSpool } from './shared-spool.ts';
@@ -214,6 +215,7 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);

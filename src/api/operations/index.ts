@@ -1,6 +1,7 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
+import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
 import { inbound, routeTools } from './inbound.ts';
@@ -54,6 +55,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
+  ...endpoints,
   ...inboundContent,
   ...replay,
   ...inboundHistory,

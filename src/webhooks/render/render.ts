@@ -12,11 +12,13 @@ import type { Message } from '../../queue/delivery.ts';
 import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { eventPieces, type Inbound, type Piece, toEventPieces } from './payload.ts';
+import type { Progress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
+  readonly progress: Progress;
   readonly log: Log;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
@@ -50,6 +52,7 @@ const NO_FINDINGS: Findings = {
  */
 export function createRenderTask({
   authenticator,
+  progress,
   log,
   parseSeconds,
   clock,
@@ -62,8 +65,11 @@ export function createRenderTask({
    * be able to evade verdicts with a thousand parts.
    */
   async function authenticate(part: RenderPart): Promise<Authenticated> {
-    const { message, body } = part;
-    return { part, verdicts: message.verdicts ?? (await authenticator.authenticate(body, message.envelope)) };
+    const { message, body, delivery } = part;
+    const open = progress.begin(delivery.id);
+    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope, open));
+    progress.parse(delivery.id);
+    return { part, verdicts };
   }
 
   async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
@@ -132,12 +138,16 @@ export function createRenderTask({
     const [part] = job.parts;
     if (!part) throw new TypeError('nothing to render');
     const several = job.parts.length > 1;
-    const rendered = await (job.isBatch
-      ? renderEvents(job, part)
-      : several
-        ? renderShared(job, guarded)
-        : renderMessage(job, part, guarded));
-    return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    try {
+      const rendered = await (job.isBatch
+        ? renderEvents(job, part)
+        : several
+          ? renderShared(job, guarded)
+          : renderMessage(job, part, guarded));
+      return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    } finally {
+      for (const { delivery } of job.parts) progress.end(delivery.id);
+    }
   };
 }
 

@@ -32,6 +32,7 @@ export const BEYOND: Readonly<Record<string, string>> = {
   metadata: 'fields of the activity, in official clients',
   jobs: 'how far a replay of thousands is',
   actions: 'what was done for an account, and by whose key',
+  endpoints: 'the URLs of routes and webhooks, which only a server that delivers itself knows',
   allowlists: 'the later name of the whitelists in official clients',
 };
 

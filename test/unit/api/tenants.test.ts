@@ -17,6 +17,7 @@ const [SENT, LATER, NOBODYS] = [
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
+const [OURS, NOBODYS_URL] = ['https://app.example.com/hooks/mail', 'https://app.example.com/hooks/nobody'] as const;
 const [SPARE, NO_KEY] = ['a6355eee6291ff6e', 'ffffffffffffffff'];
 
 /**
@@ -143,6 +144,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   ],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
+  '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/pause': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/resume': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/retry': [{ url: OURS }, { url: NOBODYS_URL }],
   '/inbound/replay': [
     { ids: [DEAD], route: '1.1' },
     { ids: ['none'], route: '9.9' },
@@ -163,6 +168,7 @@ const names = (value: unknown) =>
   JSON.stringify(value)
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
+    .replaceAll(NOBODYS_URL, OURS)
     .replaceAll(NO_KEY, SPARE)
     .replaceAll('with the id none', `with the id ${DEAD}`)
     .replaceAll('the id none', `the id ${DEAD}`)
@@ -210,6 +216,7 @@ describe('another account', () => {
     scheduled: await world.store.scheduled.many({ account: ACCOUNT }),
     events: await world.store.messageEvents.many({ account: ACCOUNT }),
     keys: await world.store.signingKeys.many({ account: ACCOUNT }),
+    paused: (await world.spool.endpoints()).filter(({ account }) => account === ACCOUNT),
     api_keys: await world.store.keys.many({ account: ACCOUNT }),
     queued: (await queued(world.spool)).filter(({ deliveries }) => deliveries[0]?.account === ACCOUNT),
     links_counted: await world.store.urls.many({ account: ACCOUNT }),
@@ -223,7 +230,7 @@ describe('another account', () => {
       Object.keys(operation.params.shape).some(
         (name) =>
           /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name) ||
-          (/^\/(urls|metadata)\//.test(operation.path) && /^(url|name)$/.test(name)),
+          (/^\/(urls|metadata|endpoints)\//.test(operation.path) && /^(url|name)$/.test(name)),
       ),
     ).map((operation) => operation.path);
     expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
@@ -243,6 +250,7 @@ describe('another account', () => {
   it('sees nothing of the first in its lists and numbers', async () => {
     expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
     expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
+    expect((await world.call('/endpoints/list', { key: OTHER_KEY })).body).to.deep.equal([]);
     for (const path of [
       '/urls/list',
       '/urls/tracking-domains',
