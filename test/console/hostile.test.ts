@@ -57,7 +57,7 @@ if (program !== undefined)
       at = `127.0.0.1:${(listener.address() as AddressInfo).port}`;
       page = await startConsolePage(program);
       for (const [name, html] of Object.entries(ways(at))) ids[name] = await take(html);
-      ids['all of them'] = await take(Object.values(ways(at)).join('\n'));
+      ids['all of them'] = await take(Object.values(ways(at)).join('\r\n'));
     });
     after(async () => {
       await page?.stop();

@@ -96,7 +96,6 @@ if (program !== undefined)
       expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
     });
 
-
     it('does everything with keys alone', async () => {
       await page.open('/mail');
       await page.shows('Order 4711');

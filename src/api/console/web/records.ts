@@ -44,12 +44,36 @@ export interface TimelineEntry {
 export interface MailStory extends Mail {
   readonly timeline: readonly TimelineEntry[];
   /** What the queue has of it; empty if it has deleted it. */
-  readonly deliveries: readonly { readonly next_attempt_at: string | null }[];
+  readonly deliveries: readonly { readonly next_attempt_at: string | null; readonly attempts: readonly Attempt[] }[];
+}
+
+export interface Attempt {
+  readonly time: string;
+  readonly detail: AttemptDetail | null;
+}
+
+export interface Header {
+  readonly name: string;
+  readonly value: string;
+}
+
+export interface AttemptDetail {
+  readonly address: string | null;
+  readonly tls: string | null;
+  /** Whether the connection was open before. */
+  readonly reused: boolean;
+  readonly dns_ms: number | null;
+  readonly connect_ms: number | null;
+  readonly tls_ms: number | null;
+  readonly first_byte_ms: number | null;
+  readonly request_headers: readonly Header[];
+  readonly response_headers: readonly Header[];
+  readonly headers_left_out: number;
 }
 
 /** /inbound/content. */
 export interface Content {
-  readonly headers: readonly { readonly name: string; readonly value: string }[];
+  readonly headers: readonly Header[];
   readonly parts: readonly Part[];
   readonly text: string | null;
   readonly truncated: boolean;

@@ -7,6 +7,7 @@ import { account, may, messageOf, person, signOut } from '../session.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { Icon, type IconName } from './icons.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
+import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
 import { now, relative } from './text.ts';
 
 // What is around every screen.
@@ -44,7 +45,8 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
       h(PersonMenu, null),
     ),
     h(Rail, null),
-    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), children),
+    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(PasswordNotice, null), children),
+    passwordOpen.value && h(PasswordDialog, null),
     helpOpen.value && h(Help, null),
   );
 }
@@ -134,7 +136,7 @@ function LiveMark(): ComponentChildren {
 function PersonMenu(): ComponentChildren {
   const [failed, setFailed] = useState<string>();
   const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
-  const { name = '', role = '' } = person.value ?? {};
+  const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
   return h(
     'details',
     { class: 'menu', key: place.value.path },
@@ -144,6 +146,12 @@ function PersonMenu(): ComponentChildren {
       { class: 'sheet' },
       h('p', null, h('strong', null, name), h('br', null), h('span', { class: 'faint' }, role)),
       h('button', { type: 'button', class: 'button quiet', onClick: () => (helpOpen.value = true) }, 'Keys'),
+      (has || can) &&
+        h(
+          'button',
+          { type: 'button', class: 'button quiet', onClick: () => (passwordOpen.value = true) },
+          'Password\u2026',
+        ),
       h('a', { class: 'button quiet', href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button', { type: 'button', class: 'button quiet', onClick: leave }, 'Sign out'),
       failed !== undefined && h('p', { class: 'wrong', role: 'alert' }, failed),

@@ -56,7 +56,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
                 'span',
                 null,
                 h('a', { href: linkTo('/mail', { q: `${ofUrl(url)} state:waiting` }) }, count(waiting, 'mail')),
-                oldestAt !== null && [', the oldest since ', h(Time, { at: oldestAt })],
+                oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
               ),
         ],
         ['On their way', number(inFlight)],
@@ -255,10 +255,14 @@ function MakingList({ making }: { readonly making: EndpointDetail['making'] }): 
       h(
         'li',
         { key: id },
-        h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, WAITS[waitsFor] ?? waitsFor),
-        question !== null && [', asks the DNS for ', h('code', null, plain(question))],
-        ', since ',
-        h(Time, { at: since }),
+        h(
+          'p',
+          null,
+          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, WAITS[waitsFor] ?? waitsFor),
+          question !== null && [', asks the DNS for ', h('code', null, plain(question))],
+          ', begun ',
+          h(Time, { at: since }),
+        ),
       ),
     ),
   );

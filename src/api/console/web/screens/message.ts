@@ -13,6 +13,7 @@ import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '
 import type { Content, Mail, MailStory, TimelineEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
+import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
 
 /** One message for one recipient: all that is known of it. */
@@ -67,7 +68,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
     h('h3', null, 'What happened'),
-    h(Timeline, { entries: mail.timeline }),
+    h(Timeline, { mail }),
     h('h3', null, 'Content'),
     h(ContentTabs, { mail, beside }),
   );
@@ -208,12 +209,14 @@ function markOf({ kind, text }: TimelineEntry): { readonly icon: IconName; reado
   return MARKS[kind] ?? { icon: 'dot', tone: 'off' };
 }
 
-function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }): ComponentChildren {
+function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
+  const details = detailsOf(mail);
   return h(
     'ol',
     { class: 'timeline' },
-    entries.map((entry, i) => {
+    mail.timeline.map((entry, i) => {
       const ms = toMs(entry.at);
+      const detail = details.get(entry);
       const { icon, tone } = markOf(entry);
       return h(
         'li',
@@ -230,6 +233,7 @@ function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }): 
           { class: 'text' },
           plain(entry.text),
           entry.detail !== null && h('span', { class: 'detail' }, plain(entry.detail)),
+          detail && h(Detail, { detail }),
         ),
       );
     }),
