@@ -234,6 +234,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([
         delivery.threads.stop(),
         delivery.poster.stop(),
+        delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),
         inbound.resolver.stop(),
@@ -244,6 +245,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.tallies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
+        storage.keyUses.stop(),
       ]);
       await watched.stop();
       await Promise.all([journal.stop(), spool.close(), store.close()]);

@@ -118,6 +118,13 @@ export function posterSettings({ webhooks, delivery }: Settings) {
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
 }
 
+const TRIAL_TIMEOUT_MS = 30_000;
+
+/** Somebody waits for a trial, and no connection is kept for the next. */
+export function trialSettings(settings: Settings) {
+  return { ...posterSettings(settings), timeoutMs: TRIAL_TIMEOUT_MS, connections: 0 };
+}
+
 export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {
   const { parse, hostname } = settings;
   return {

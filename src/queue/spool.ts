@@ -24,6 +24,7 @@ import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/f
 import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
+import { readHistory } from './history.ts';
 
 export interface SpoolDeps {
   readonly clock: Clock;
@@ -165,6 +166,9 @@ function createSpool(parts: Parts, release: () => void): Spool {
       return due.found;
     },
     endpoints: () => summarize(parts),
+    waitingOf: file.tally.endpointsOf,
+    oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
+    history: (endpoint, now) => readHistory(reading, endpoint, now),
     reports: (limit) => reading.read('reports', limit),
     reported: (ids) => file.write('reported', ids),
     attempts: (deliveryId) => reading.read('attempts', deliveryId),

@@ -10,6 +10,7 @@ import type { Feed } from '../../journal/feed.ts';
 import type { Notes } from '../../journal/types.ts';
 import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
+import type { AccountParts } from '../account.ts';
 import type { Operation } from '../operation.ts';
 import type { Params } from '../parameters.ts';
 import { createAssets } from './assets.ts';
@@ -18,6 +19,7 @@ import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { createLive, type LiveRecords } from './live.ts';
+import { createMailFrames } from './mail.ts';
 import { createPermissions } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 import { isReceiver, sendTestMessage } from './test-message.ts';
@@ -44,6 +46,8 @@ export interface ConsoleDeps {
   readonly run: RunCall;
   /** Runs an operation for an account, as the command line does. */
   readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
+  /** The parts of an account that show its mail. */
+  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -96,6 +100,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
   const doors = createDoors({ ...deps, sessions });
   const permissions = createPermissions(settings);
   const call = createCalls({ ...deps, permissions });
+  const mail = createMailFrames({ ...deps, permissions });
   const live = createLive({ ...deps, lasts: sessions.lasts });
 
   /** The visitor of the session that a request belongs to. Throws `Denial` if there is none. */
@@ -170,6 +175,8 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       return;
     }
     if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
+    if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, await params(ctx, address)));
+    if (path.startsWith('mail/')) return mail.answer(ctx, visitor, origin, path.slice('mail/'.length));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -225,6 +232,8 @@ const METHODS: readonly { readonly path: RegExp; readonly methods: readonly stri
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
   { path: /^(?:password|test-message)$/, methods: ['POST'] },
+  { path: /^mail$/, methods: ['POST'] },
+  { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
 ];
 
