@@ -154,9 +154,9 @@ if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d
 fi
 # What root writes into the queue the service could not read: root becomes the service's user first.
 if [ "\$here" = "$prefix/bin" ] && [ "\$(id -u)" = 0 ] && id -u postern >/dev/null 2>&1; then
-  exec setpriv --reuid=postern --regid=postern --init-groups -- "\$node" --max-semi-space-size=8 "\$lib/src/main.ts" "\$@"
+  exec setpriv --reuid=postern --regid=postern --init-groups -- "\$node" --max-semi-space-size=8 --disable-warning=ExperimentalWarning "\$lib/src/main.ts" "\$@"
 fi
-exec "\$node" --max-semi-space-size=8 "\$lib/src/main.ts" "\$@"
+exec "\$node" --max-semi-space-size=8 --disable-warning=ExperimentalWarning "\$lib/src/main.ts" "\$@"
 TEXT
 }
 

@@ -1,7 +1,6 @@
 import { type Api, createApi } from './api/server.ts';
-import { type Clock, systemClock } from './base/clock.ts';
+import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
-import type { Ids } from './base/ids.ts';
 import type { Log } from './base/log.ts';
 import { createHealth, showBuild, withCountedLog } from './composition/health.ts';
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
@@ -9,6 +8,7 @@ import {
   apiSettings,
   type DaemonDeps,
   dnsSettings,
+  enterUrl,
   journalSettings,
   listenerSettings,
   onLoopbackOnly,
@@ -29,11 +29,12 @@ import { createScheduling } from './sending/scheduling.ts';
 import { createSending } from './sending/sending.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
+import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
 import { bootstrap } from './store/rows/accounts.ts';
-import type { Store } from './store/store.ts';
+import { createEnterLink } from './store/rows/people.ts';
 import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
@@ -52,6 +53,8 @@ export interface Daemon {
     readonly http: Place;
     readonly firstKey: FirstKey | undefined;
   }>;
+  /** A link that opens the console once; undefined if it is off, or the store is away. */
+  enterLink(): Promise<string | undefined>;
   /** Applies what can change while running: certificates. Throws if they are unusable; the old ones stay. */
   reload(settings: Settings): Promise<void>;
   /** Runs an API operation for an account without a key, before or after `start`; see `Api.run`. */
@@ -175,6 +178,11 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     releasing,
     poke: scheduler.poke,
     resolver: fresh,
+    history: journal.history,
+    notes: journal,
+    refusals: { reasons: REFUSAL_REASONS, adviceOf },
+    feed: journal.feed,
+    smtpAddresses: listener.addresses,
     health,
   });
 
@@ -184,7 +192,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await journal.start();
       await inbound.routing.start();
       await inbound.ownership.warn();
-      const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
+      // Without the store, `postern account create` makes the first account later.
+      const firstKey = await unlessAway(() => bootstrap(store, settings.bootstrap.api_key, { clock, ids }));
       await inbound.returnAddresses.start();
       await delivery.dispatcher.start();
       await sending.reporter.start();
@@ -199,6 +208,11 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
         addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
+    },
+    async enterLink() {
+      if (!apiSettings(settings, deps).console) return undefined;
+      const token = await unlessAway(() => createEnterLink(store, null, { clock, ids }));
+      return token && enterUrl(settings, token);
     },
     async reload(next) {
       const { tls } = listenerSettings(next, deps);
@@ -254,14 +268,10 @@ function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
   }
 }
 
-/** Creates the first account; without the store the start continues, and `postern account create` does it later. */
-async function bootstrapWhenThere(
-  store: Store,
-  key: string,
-  parts: { clock: Clock; ids: Ids },
-): Promise<FirstKey | undefined> {
+/** Undefined if the store is away. Without it the start continues. */
+async function unlessAway<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
-    return await bootstrap(store, key, parts);
+    return await work();
   } catch (error) {
     if (error instanceof StoreAway) return undefined;
     throw error;

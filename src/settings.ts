@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { isLoopbackName } from './base/networks.ts';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { parseRelay } from './sending/carry/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
@@ -70,6 +71,16 @@ const schedule = z.string().superRefine((value, context) => {
   if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
 });
 
+const CONSOLE_URL = 'must be https://host, or http:// with a loopback address, without a path';
+
+/** Whether browsers keep a session at this URL secret: by TLS, or because it does not leave the machine. */
+export function isConsoleUrl(value: string): boolean {
+  if (!URL.canParse(value)) return false;
+  const { protocol, hostname, pathname, search, hash, username } = new URL(value);
+  const bare = pathname === '/' && search === '' && hash === '' && username === '';
+  return bare && (protocol === 'https:' || (protocol === 'http:' && isLoopbackName(hostname)));
+}
+
 /** The form of `store.url`, or of the content of its file. */
 export const MONGO_URL = 'mongodb://host/name or mongodb+srv://host/name';
 export const isMongoUrl = (value: string): boolean => /^mongodb(\+srv)?:\/\/[^/]/.test(value);
@@ -116,6 +127,13 @@ export const schema = z.strictObject({
     min_body_rate: count(0),
     max_connections_per_address: count(1, 1_000_000),
     max_bad_keys_per_minute: count(1),
+  }),
+  console: z.strictObject({
+    enabled: flag.nullable(),
+    url: z.string().refine((value) => value === '' || isConsoleUrl(value), CONSOLE_URL),
+    session_hours: count(1, 24 * 365),
+    idle_minutes: count(1, 60 * 24 * 365),
+    operator_reads_mail: flag,
   }),
   metrics: z.strictObject({ allow: list(network) }),
   accounts: z.strictObject({

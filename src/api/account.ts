@@ -8,6 +8,7 @@ import type { Numbers } from '../events/numbers.ts';
 import { countReset, forgetSubaccount } from '../events/numbers.ts';
 import type { Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
+import type { History, Notes } from '../journal/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
 import type { AttemptRecord, Spool } from '../queue/delivery.ts';
@@ -20,6 +21,7 @@ import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Trials } from '../webhooks/trials.ts';
+import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import {
   bindEndpoints,
@@ -31,6 +33,8 @@ import {
   type QueuedMail,
   type WebhookDeps,
 } from './account-queue.ts';
+import { bindReplays } from './account-replays.ts';
+import type { Jobs } from './jobs.ts';
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export interface AccountParts {
@@ -45,6 +49,13 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
+  /** Its inbound mail and refusals, as this host remembers them. */
+  readonly history: ReturnType<typeof bindHistory>;
+  /** Notes what its people do. */
+  readonly actions: ReturnType<typeof bindActions>;
+  readonly replays: ReturnType<typeof bindReplays>;
+  /** Its job with this id, if this process knows it. */
+  job(id: string): ReturnType<Jobs['find']>;
   /** The state of the URLs of its routes and webhooks on this host. */
   readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
@@ -73,6 +84,7 @@ export interface AccountParts {
   readonly resolver: Resolver;
   /** Shows messages of its queue. */
   readonly views: MessageViews;
+  readonly refusals: RefusalTexts;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -97,6 +109,12 @@ export interface OperationSettings {
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
+/** What people are told about reasons of refusals. */
+export interface RefusalTexts {
+  readonly reasons: readonly string[];
+  adviceOf(reason: string): string;
+}
+
 /** The parts of the daemon that operations work with. */
 export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly store: Store;
@@ -110,6 +128,10 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
+  readonly history: History;
+  readonly notes: Notes;
+  readonly jobs: Jobs;
+  readonly refusals: RefusalTexts;
   readonly urlFault: (url: string) => Promise<string | undefined>;
   /**
    * Builds the payload of a sample message to `address` that matches this route: an array with one event, as parsed
@@ -132,20 +154,28 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly log: Log;
 }
 
-/** Binds the parts to an account; `apiKey` is the `id` of a key's row. */
-export function createAccountParts(
-  settings: OperationSettings,
-  deps: OperationDeps,
-): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, limits, resolver, views, names, urlFault, poke, clock, ids } = deps;
+/** The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line. */
+export type PartsOf = (account: AccountRow, apiKey?: string, person?: string) => AccountParts;
+
+/** Binds the parts to an account. */
+export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
+  const { store, limits, resolver, views, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
-  return (account, apiKey) => ({
+  const historyDeps = { history: deps.history, questions: createQuestions(), clock };
+  const bind = (account: AccountRow) => {
+    const history = bindHistory(historyDeps, account.id);
+    return { history, replays: bindReplays({ ...deps, history }, account.id) };
+  };
+  return (account, apiKey, person) => ({
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
     keys: bindKeys(deps, account.id),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
+    ...bind(account),
+    actions: bindActions(deps, store.of(account.id), { apiKey, person }),
+    job: (id) => deps.jobs.find(account.id, id),
     endpoints: bindEndpoints(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
     trials: bindTrials(deps, account.id),
@@ -159,6 +189,7 @@ export function createAccountParts(
     settings,
     resolver,
     views,
+    refusals,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),

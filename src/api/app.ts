@@ -5,16 +5,19 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
-import type { AccountParts } from './account.ts';
+import type { AccountParts, PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
+import type { RunCall } from './console/calls.ts';
 import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
 import type { Operation } from './operation.ts';
+import type { Params } from './parameters.ts';
 import { answerPages } from './whole-lists.ts';
 
 // The path of every request: pages, then operations; thrown errors become the answer.
@@ -25,13 +28,20 @@ interface AppDeps {
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
-  /** `apiKey` is the `id` of the key's row. */
-  readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
+  readonly partsOf: PartsOf;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
+  /** The console, which runs operations by session; undefined if it is off. */
+  readonly console: ((calls: SessionCalls) => Middleware) | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
+}
+
+/** What the console needs to run operations as a call with a key does. */
+export interface SessionCalls {
+  readonly run: RunCall;
+  readonly params: (ctx: Context, address: string) => Promise<Params>;
 }
 
 // Open to all origins, like Mandrill's API: the credential is the key, never a cookie.
@@ -46,7 +56,8 @@ const CORS = {
 export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
   const { operations, log } = deps;
   const meters = createCallMeters(operations, deps.metrics);
-  const call = createCaller(settings, meters, deps);
+  const caller = createCaller(settings, meters, deps);
+  const call = callByKey(settings, caller.answer, deps);
   const router = new Router();
   for (const operation of operations) router.post(routeOf(operation), (ctx) => call(ctx, operation));
 
@@ -64,6 +75,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
       json(ctx, toEnvelope(refused));
     }
   });
+  if (deps.console) app.use(deps.console(caller));
   app.use(deps.pages);
   app.use(async (ctx, next) => {
     ctx.set(CORS);
@@ -88,33 +100,28 @@ function routeOf({ path }: Operation): RegExp {
   return new RegExp(String.raw`^(?:/api)?/1\.[0-4]${path}(?:\.json)?$`);
 }
 
+/** Finds who calls: the account, and what its parts need to know of the caller. */
+type Identify = (
+  params: Params,
+  address: string,
+) => Promise<{ readonly account: AccountRow; readonly parts: AccountParts }>;
+
 /** Handles calls: reads the body, finds the account, runs the operation, answers; counts and logs each. */
-function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMeters, deps: AppDeps) {
+function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps) {
   const { clock, log } = deps;
   const body = createBodyReader(settings, deps);
-  const keys = createKeyCheck(settings, deps);
 
-  /** Revoked and unknown keys get the same answer. */
-  async function authenticate(key: unknown, address: string) {
-    if (key === undefined) throw missing('key');
-    const found = await keys.check(key, address);
-    if (found.kind === 'good') return found;
-    if (found.kind === 'too-many') throw refusal('RequestLimitExceeded');
-    log.info('api.refused_key', { address });
-    throw refusal('Invalid_Key');
-  }
-
-  return async (ctx: Context, operation: Operation): Promise<void> => {
+  async function answer(ctx: Context, operation: Operation, identify: Identify): Promise<void> {
     const began = clock.monotonic();
     const address = deps.clientAddress(ctx.req);
     let account: AccountRow | undefined;
     let failure: Refusal | undefined;
     try {
       const params = await body.read(ctx, operation.large, address);
-      const caller = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
+      const caller = await identify(params, address);
       account = caller.account;
       deps.limits.call(account.id);
-      const answer = await operation.run(params, deps.partsOf(account, caller.id));
+      const answer = await operation.run(params, caller.parts);
       if ('pages' in answer) await answerPages(ctx, answer.pages, clock);
       else if ('text' in answer) answerText(ctx, answer.text);
       else json(ctx, answer.record);
@@ -134,7 +141,39 @@ function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMet
         address,
       });
     }
+  }
+
+  return {
+    answer,
+    params: (ctx: Context, address: string) => body.read(ctx, false, address),
+    run: (ctx: Context, operation: Operation, account: AccountRow, person: string) =>
+      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account, undefined, person) })),
   };
+}
+
+/** Calls whose account is that of their key. */
+function callByKey(
+  settings: KeyCheckSettings,
+  answer: ReturnType<typeof createCaller>['answer'],
+  deps: AppDeps,
+): (ctx: Context, operation: Operation) => Promise<void> {
+  const keys = createKeyCheck(settings, deps);
+
+  /** Revoked and unknown keys get the same answer. */
+  async function authenticate(key: unknown, address: string) {
+    if (key === undefined) throw missing('key');
+    const found = await keys.check(key, address);
+    if (found.kind === 'good') return found;
+    if (found.kind === 'too-many') throw refusal('RequestLimitExceeded');
+    deps.log.info('api.refused_key', { address });
+    throw refusal('Invalid_Key');
+  }
+
+  return (ctx, operation) =>
+    answer(ctx, operation, async (params, address) => {
+      const { account, id } = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
+      return { account, parts: deps.partsOf(account, id) };
+    });
 }
 
 /** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), where generated clients send credentials. */
@@ -145,7 +184,7 @@ function bearerToken(header: string): string | undefined {
 /** Maps a thrown error to the answer. Internal errors are logged once, here, and answered without details. */
 function toRefusal(error: unknown, path: string, log: Log): Refusal {
   if (error instanceof Refusal) return error;
-  if (error instanceof StoreAway) return refusal('ServiceUnavailable');
+  if (error instanceof StoreAway || error instanceof JournalAway) return refusal('ServiceUnavailable');
   log.error('api.fault', { path, error });
   return refusal('GeneralError');
 }

@@ -20,7 +20,7 @@ export const ERRORS = {
   ServiceUnavailable: {
     code: -2,
     status: 503,
-    when: 'the store or the queue is unavailable; try again later',
+    when: 'the store, the queue or the history is unavailable; try again later',
     message: () => 'Service Temporarily Unavailable',
   },
   RequestLimitExceeded: {
@@ -40,6 +40,12 @@ export const ERRORS = {
     status: 405,
     when: 'an operation was called with a method other than POST',
     message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs',
+  },
+  Unknown_Job: {
+    code: 404,
+    status: 404,
+    when: 'the job does not exist, or its host no longer remembers it',
+    message: (id: string) => `No job exists with the id ${id}`,
   },
   Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
   Unknown_Endpoint: {

@@ -8,10 +8,13 @@ import type { UsageMeter } from '../store/usage.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
-import { createApp } from './app.ts';
+import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
+import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
+import { createJobs } from './jobs.ts';
+import { toMailRecord, toRefusalRecord } from './operations/history.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
@@ -20,11 +23,15 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   /** Where to listen, or a socket passed in by systemd. */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
+  /** Undefined: there is no console. */
+  readonly console: ConsoleSettings | undefined;
 }
 
-export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
+export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<PageDeps, 'health' | 'tracking'> {
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
+  readonly feed: ConsoleDeps['feed'];
+  readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
   readonly metrics: Metrics & Exposition;
 }
 
@@ -56,13 +63,41 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
-  const partsOf = createAccountParts(settings, { ...deps, limits });
+  const jobs = createJobs(deps);
+  const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
+
+  async function run(path: string, account: AccountRow, params: object): Promise<unknown> {
+    const operation = OPERATIONS.find((one) => one.path === path);
+    if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    const answer = await operation.run(paramsOf(params), partsOf(account));
+    if ('text' in answer) return JSON.parse(await toText(answer.text.content));
+    if (!('pages' in answer)) return answer.record;
+    const records: unknown[] = [];
+    for await (const page of answer.pages) records.push(...page);
+    return records;
+  }
+
+  let stopConsole = () => {};
+  const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
+    const opened = createConsole(own, {
+      ...deps,
+      ...calls,
+      operations: OPERATIONS,
+      operate: run,
+      mailOf: (account) => partsOf(account),
+      records: toLiveRecords(deps.refusals),
+      clientAddress,
+    });
+    stopConsole = opened.stop;
+    return opened.middleware;
+  };
   const app = createApp(settings, {
     ...deps,
     operations: OPERATIONS,
     limits,
     clientAddress,
     partsOf,
+    console: settings.console && openConsole(settings.console),
     pages: createPages(settings, { ...deps, operations: OPERATIONS, clientAddress }),
   });
   const koa = app.callback();
@@ -78,27 +113,30 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 
   return frozen({
     handler,
-    async run(path, account, params) {
-      const operation = OPERATIONS.find((one) => one.path === path);
-      if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
-      const answer = await operation.run(paramsOf(params), partsOf(account));
-      if ('text' in answer) return JSON.parse(await toText(answer.text.content));
-      if (!('pages' in answer)) return answer.record;
-      const records: unknown[] = [];
-      for await (const page of answer.pages) records.push(...page);
-      return records;
-    },
+    run,
     address: () => addressOf(server),
     async start() {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
     },
-    stop: () => stop(server),
+    async stop() {
+      stopConsole();
+      await stop(server);
+      await jobs.stop();
+    },
   });
 }
 
 async function toText(content: JsonText['content']): Promise<string> {
   return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
+}
+
+/** Rows of the journal as the operations answer them. What has just happened to a mail, the queue still knows. */
+function toLiveRecords({ adviceOf }: ApiDeps['refusals']): ConsoleDeps['records'] {
+  return {
+    mail: (row) => toMailRecord(row, row.state !== 'unknown'),
+    refusal: (row) => toRefusalRecord(row, adviceOf),
+  };
 }
 
 function createBoundedServer(handler: RequestListener): Server {

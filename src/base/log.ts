@@ -85,6 +85,9 @@ export const EVENTS = [
   'api.refused_key',
   'api.refused_connection',
   'api.fault',
+  // the console
+  'console.entered',
+  'console.refused',
   // dedicated addresses
   'ip.given',
   'ip.returned',

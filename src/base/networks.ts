@@ -18,6 +18,11 @@ export function isLoopback(address: string): boolean {
   return address === '::1' || (isIPv4(address) && address.startsWith('127.'));
 }
 
+/** Whether a host name, as in a URL, is this machine's own: `localhost`, `127.0.0.1` or `[::1]`. */
+export function isLoopbackName(name: string): boolean {
+  return name === 'localhost' || name === '[::1]' || isLoopback(name);
+}
+
 /**
  * The key for counters and limits per client, from an address in canonical form: an IPv4 address itself, or the /64 of
  * an IPv6 address, all of which one customer controls.

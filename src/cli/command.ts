@@ -90,6 +90,11 @@ export class Denied extends Error {
   override readonly name = 'Denied';
 }
 
+/** Something that the command needs is not there: exit 69. */
+export class Unavailable extends Error {
+  override readonly name = 'Unavailable';
+}
+
 /** Options that every command has. */
 export const COMMON: Readonly<Record<string, Option>> = {
   config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (default: $POSTERN_CONFIG)' },
@@ -197,6 +202,7 @@ function explain(error: unknown, command: Command, io: Io): number {
   }
   io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
   if (error instanceof Denied) return EXIT.denied;
+  if (error instanceof Unavailable) return EXIT.unavailable;
   if (error instanceof Refusal) return error.status === 503 ? EXIT.tryLater : EXIT.failed;
   return error instanceof Error && error.name === 'StoreAway' ? EXIT.tryLater : EXIT.fault;
 }

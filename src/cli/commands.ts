@@ -2,6 +2,15 @@ import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './acc
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
+import {
+  consoleEnd,
+  consoleLink,
+  consoleSessions,
+  personAdd,
+  personInvite,
+  personList,
+  personRemove,
+} from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
 import { doctor } from './doctor.ts';
@@ -18,6 +27,7 @@ import {
 import { queueEndpoints } from './endpoints.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
+import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
 import { serve } from './serve.ts';
 
@@ -32,6 +42,13 @@ const all: readonly Command[] = [
   keyCreate,
   keyList,
   keyRevoke,
+  consoleLink,
+  consoleSessions,
+  consoleEnd,
+  personAdd,
+  personInvite,
+  personList,
+  personRemove,
   ipAdd,
   ipList,
   ipRemove,
@@ -47,6 +64,9 @@ const all: readonly Command[] = [
   routeTest,
   routeRemove,
   importMandrill,
+  mailFind,
+  mailShow,
+  mailRefused,
   queueList,
   queueShow,
   queueEndpoints,

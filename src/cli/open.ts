@@ -1,17 +1,21 @@
-import { accessSync, constants, mkdirSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
+import { journalSettings } from '../composition/slices.ts';
 import { openDatabase } from '../composition/storage.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
+import { openReading } from '../journal/beside.ts';
+import { isUnusable } from '../journal/file.ts';
+import type { History } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
 import { openStore, type Store } from '../store/store.ts';
-import { Denied } from './command.ts';
+import { Denied, Unavailable } from './command.ts';
 
 /** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');
@@ -30,6 +34,31 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
     return await use(spool);
   } finally {
     await spool.close();
+  }
+}
+
+/** Opens the history of this host for reading while `use` runs; a running daemon goes on writing it. */
+export async function withHistory<T>(settings: Settings, use: (history: History) => Promise<T>): Promise<T> {
+  const { file } = journalSettings(settings);
+  if (!mustBeOurs(settings.data_dir) || !existsSync(file))
+    throw new Unavailable(`no history found: ${file} does not exist; has the daemon run here?`);
+  const reading = open(file);
+  try {
+    return await use(reading.history);
+  } finally {
+    reading.close();
+  }
+}
+
+function open(file: string): ReturnType<typeof openReading> {
+  try {
+    return openReading(file, systemClock);
+  } catch (error) {
+    if (!isUnusable(error)) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Unavailable(
+      `the history cannot be read: ${reason} (${file}); the daemon begins a new one when it starts`,
+    );
   }
 }
 

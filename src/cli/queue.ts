@@ -1,6 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { journalSettings } from '../composition/slices.ts';
+import { noteBeside } from '../journal/beside.ts';
+import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
 import {
   type AttemptRecord,
@@ -128,11 +131,6 @@ function deliveryTable(rows: readonly QueuedDelivery[]): string {
 /** The recipient of a message, or the contents of a batch. */
 function whatFor({ recipient, batch }: QueuedDelivery): string {
   return batch ? `${batch.events} ${batch.events === 1 ? 'event' : 'events'} of webhook ${batch.webhook}` : recipient;
-}
-
-/** A webhook URL may contain secrets, so lists show only its host. */
-function hostOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).host : url;
 }
 
 export const queueList: Command = {
@@ -292,7 +290,9 @@ interface Change {
   readonly options?: NonNullable<Command['options']>;
   /** Printed before the count. */
   readonly done: string;
-  /** The same for a dry run. */
+  /** What the history says was done; undefined: nothing. */
+  readonly noted?: string;
+  /** The same as `done` for a dry run. */
   readonly wouldDo: string;
   /** Narrows the selection of the command line to the deliveries that may be changed. */
   narrow(selection: Selection, call: Invocation): readonly Selection[];
@@ -300,7 +300,7 @@ interface Change {
 }
 
 /** Creates a command that changes the selected deliveries. It exits 1 if ids were given and none could be changed. */
-function changing({ name, summary, notes, options, done, wouldDo, narrow, change }: Change): Command {
+function changing({ name, summary, notes, options, done, noted, wouldDo, narrow, change }: Change): Command {
   return {
     name,
     summary,
@@ -317,14 +317,18 @@ function changing({ name, summary, notes, options, done, wouldDo, narrow, change
       requireChoice(call, chosen);
       const selections = narrow(chosen, call);
       const dryRun = call.flag('dry-run');
-      return withSpool(call.settings().settings, async (spool) => {
+      const { settings } = call.settings();
+      return withSpool(settings, async (spool) => {
         const total = await countAll(spool, selections);
+        const whose = dryRun || noted === undefined ? undefined : await countByAccount(spool, selections);
         const progress = createProgress(io, name, total);
         let count = dryRun ? total : 0;
         for (const selection of dryRun ? [] : selections) {
           const before = count;
           count += await change(spool, selection, systemClock.now(), (so) => progress(before + so));
         }
+        if (whose && noted !== undefined && count > 0)
+          noteActions(io, journalSettings(settings).file, whose, { what: noted, detail: toWords(chosen) });
         call.print(
           [{ count, dry_run: dryRun }],
           () => `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}.\n`,
@@ -343,6 +347,45 @@ async function countAll(spool: Spool, selections: readonly Selection[]): Promise
   }
   return sum;
 }
+
+/** How many of the selected deliveries each account has. */
+async function countByAccount(spool: Spool, selections: readonly Selection[]): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  for (const selection of selections) {
+    const pages = selection.ids ? [await spool.list(selection, selection.ids.length)] : spool.scan(selection);
+    for await (const page of pages) for (const { account } of page) counts.set(account, (counts.get(account) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** Puts into the history of each account what was done to its mail. */
+function noteActions(
+  io: Io,
+  file: string,
+  whose: ReadonlyMap<string, number>,
+  { what, detail }: { readonly what: string; readonly detail: string },
+): void {
+  const at = systemClock.now();
+  const actions = [...whose].map(([account, count]) => ({ at, by: 'command line', account, what, count, detail }));
+  try {
+    noteBeside(file, actions);
+  } catch (error) {
+    io.err(`It is not noted in the history: ${error instanceof Error ? error.message : String(error)}\n`);
+  }
+}
+
+/** The selection as the list of actions shows it. */
+function toWords({ ids, ...rest }: Selection): string {
+  const named = ids === undefined ? [] : [ids.length === 1 ? `id ${ids[0]}` : `${ids.length} ids`];
+  const given = Object.entries(rest).flatMap(([name, value]) =>
+    value === undefined
+      ? []
+      : [`${WORDS[name] ?? name} ${typeof value === 'number' ? toTimestamp(new Date(value)) : value}`],
+  );
+  return [...named, ...given].join(', ') || 'all';
+}
+
+const WORDS: Readonly<Record<string, string>> = { routeIds: 'route', kinds: 'kind' };
 
 /** Reports progress on standard error; prints nothing if the change completes in one step. */
 function createProgress(io: Io, name: string, total: number): Progress {
@@ -372,6 +415,7 @@ export const queueDrop = changing({
   name: 'queue drop',
   summary: 'Ends waiting or dead deliveries without delivering them.',
   done: 'Dropped',
+  noted: 'dropped',
   wouldDo: 'Would drop',
   narrow: inStates('waiting', 'dead'),
   change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
@@ -394,6 +438,7 @@ export const replay = changing({
   notes:
     'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
   done: 'Requeued',
+  noted: 'replayed',
   wouldDo: 'Would requeue',
   narrow(selection, call) {
     const withDelivered = call.flag('delivered') || call.words.length > 0;

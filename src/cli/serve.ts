@@ -8,7 +8,7 @@ import { createPrometheus } from '../base/prometheus.ts';
 
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
-import type { DaemonDeps } from '../composition/slices.ts';
+import { type DaemonDeps, onLoopbackOnly } from '../composition/slices.ts';
 import { ConfigError, type LoadedSettings } from '../config.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
@@ -93,12 +93,14 @@ async function open(
       metrics,
     });
     const { smtp, submission, http, firstKey } = await daemon.start();
+    // Like a new key, on a terminal only: whoever reads a journal must not get in.
+    const link = io.terminals.err && onLoopbackOnly(settings, { sockets }) ? await daemon.enterLink() : undefined;
     return {
       daemon,
       announce() {
         const places = { smtp: smtp.map(place), submission: submission.map(place) };
         log.info('daemon.ready', { ...places, http: place(http) });
-        io.err(greeting(settings, places, firstKey?.key, io.terminals.err));
+        io.err(greeting(settings, places, { firstKey: firstKey?.key, link, terminal: io.terminals.err }));
       },
     };
   } catch (error) {
@@ -136,8 +138,11 @@ function reason(error: unknown, dataDir: string): string {
 function greeting(
   settings: Settings,
   places: { readonly smtp: readonly string[]; readonly submission: readonly string[] },
-  firstKey: string | undefined,
-  terminal: boolean,
+  {
+    firstKey,
+    link,
+    terminal,
+  }: { readonly firstKey: string | undefined; readonly link: string | undefined; readonly terminal: boolean },
 ): string {
   const url = settings.public_url;
   const made = settings.bootstrap.api_key === '' ? firstKey : undefined;
@@ -146,9 +151,10 @@ function greeting(
   const where =
     made === undefined ? 'Its API key is bootstrap.api_key.' : 'Create an API key for it:  postern key create';
   const hint = firstKey !== undefined && shown === undefined ? `Created the first account. ${where}\n` : '';
+  const opens = link === undefined ? '' : `  console    ${link}\n             (opens once, within an hour)\n`;
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
   return (
-    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}` +
+    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${opens}${key}\n${hint}` +
     `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
     (shown === undefined ? '\n' : 'To see it work:  npm run demo\n\n')
   );

@@ -231,7 +231,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     sample: createSample({ renderer, clock, hostname }),
     trialPoster,
     trials: createTrials({ renderer, poster: trialPoster, clock }),
-    views: createMessageViews({ renderer, run: threads.task('content'), log }),
+    views: createMessageViews({ renderer, run: threads.task('content'), show: threads.task('shown'), log }),
   };
 }
 

@@ -9,6 +9,7 @@ import { createContentTask } from '../webhooks/render/content.ts';
 import { createProgress } from '../webhooks/render/progress.ts';
 import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
+import { createShownTask } from '../webhooks/render/shown.ts';
 
 /** The start data of the pool's threads. */
 export interface RenderThreadData {
@@ -30,6 +31,7 @@ serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   return {
     render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw }),
     content: createContentTask({ withRaw }),
+    shown: createShownTask({ withRaw }),
     compose: createComposeTask(),
     steps: async () => ({ value: progress.steps(), transfer: [] }),
   };

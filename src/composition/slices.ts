@@ -8,7 +8,7 @@ import { isLoopback } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
-import type { Settings } from '../settings.ts';
+import { isConsoleUrl, type Settings } from '../settings.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
@@ -37,7 +37,7 @@ export interface DaemonDeps {
 }
 
 /** Whether all listeners are on loopback, as on a developer's machine. */
-export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
+export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'sockets'>): boolean {
   const hosts = [
     ...settings.smtp.listen,
     ...settings.submission.listen,
@@ -244,7 +244,28 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
     version: VERSION,
+    console: consoleSettings(settings, deps),
   };
+}
+
+/** The console; undefined if it is off. */
+function consoleSettings(settings: Settings, deps: DaemonDeps) {
+  const { console: own, hostname, public_url: publicUrl } = settings;
+  if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
+  return {
+    url: own.url === '' ? (isConsoleUrl(publicUrl) ? new URL(publicUrl).origin : '') : new URL(own.url).origin,
+    sessionMs: own.session_hours * 3_600_000,
+    idleMs: own.idle_minutes * 60_000,
+    operatorReadsMail: own.operator_reads_mail,
+    hostname,
+    version: VERSION,
+  };
+}
+
+/** The address that opens the console with this token, in a browser on this machine if there is no other way. */
+export function enterUrl({ console: own, public_url: publicUrl, http }: Settings, token: string): string {
+  const url = own.url !== '' ? own.url : isConsoleUrl(publicUrl) ? publicUrl : `http://127.0.0.1:${http.listen.port}`;
+  return `${new URL(url).origin}/console/enter/${token}`;
 }
 
 /** The limits of an account. */

@@ -93,6 +93,13 @@ export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQ
   readonly arrivals: readonly string[];
 }
 
+/** The ids of the deliveries that are new or have changed in a batch. */
+export function idsOf({ mail, patches }: Batch): readonly string[] {
+  const first = (values: readonly SQLInputValue[], width: number) =>
+    values.filter((_, at) => at % width === 0).map(String);
+  return [...first(mail, COLUMNS.mail.length), ...first(patches, PATCH.length)];
+}
+
 /** Up to when rows are deleted, and above how many bytes the oldest ones. */
 export interface Limits {
   readonly mailBefore: number;

@@ -5,6 +5,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { RoomSettings } from '../base/room.ts';
 import type { Service } from '../base/service.ts';
 import { startThread, type Thread } from '../base/worker.ts';
+import { createFeed, type Feed } from './feed.ts';
 import { createGathering, type Gathering } from './gathering.ts';
 import { type Ask, createHistory } from './history.ts';
 import type { JournalProtocol } from './journal-thread.ts';
@@ -33,6 +34,8 @@ export interface JournalDeps {
 /** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
 export interface Journal extends Notes, Service {
   readonly history: History;
+  /** What is written, for those who watch. */
+  readonly feed: Pick<Feed, 'watch'>;
   /** What is noted of deliveries; see watch.ts. */
   readonly deliveries: Gathering['deliveries'];
   /** Everything that was noted before is written, or lost and counted, or waits for a thread to come back. */
@@ -165,6 +168,8 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     throw new JournalAway(String(reply.value));
   };
 
+  const feed = createFeed(ask, clock);
+
   async function write(all: boolean): Promise<void> {
     noted = 0;
     if (!thread) return;
@@ -174,6 +179,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     try {
       await ask('write', batch);
       unindexed += entries;
+      feed.wrote(batch);
       worked();
     } catch (error) {
       lose(entries);
@@ -249,6 +255,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
 
   return frozen({
     history: createHistory(ask, clock),
+    feed,
     deliveries: gathering.deliveries,
     note: gathering.note,
     flush: () => flush(),

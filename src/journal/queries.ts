@@ -90,6 +90,12 @@ export function createQueries(db: DatabaseSync) {
       const refusals = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
       return { mail, session: found && toSession(found), refusals };
     },
+    /** Those of these deliveries that are known, without their stories. */
+    each: (ids: readonly string[]): Mail[] =>
+      ids.flatMap((id) => {
+        const row = one.get(id);
+        return row ? [{ ...toMail(row), story: [] }] : [];
+      }),
     refusals: (filter: RefusalFilter, window: Window, limit: number): Refusal[] =>
       rowsOf('refusals', toRefusalCondition(filter), window, limit).map(toRefusal),
     reasons(filter: RefusalFilter, [from, to]: Window): [reason: string, count: number][] {

@@ -107,7 +107,7 @@ export interface Session {
 export interface Action {
   readonly n: number;
   readonly at: number;
-  /** Who: the start of an API key, or `command line`. */
+  /** Who: the start of an API key, a person at the console, or `command line`. */
   readonly by: string;
   readonly account: string;
   /** Such as `replayed`. */

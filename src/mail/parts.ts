@@ -23,6 +23,18 @@ export function listParts(bytes: Buffer, root: Part): PartFacts[] {
   return root.children.length === 0 ? [factsOf(bytes, root, '1')] : childrenOf(bytes, root, '');
 }
 
+/** The decoded bytes of the part that is number `n` in the list of `listParts`, from 1. */
+export function partBytes(bytes: Buffer, root: Part, n: number): Buffer | undefined {
+  const part = leavesOf(root)[n - 1];
+  if (!part) return undefined;
+  const encoding = toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
+  return decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), encoding);
+}
+
+function leavesOf(part: Part): Part[] {
+  return part.children.length === 0 ? [part] : part.children.flatMap(leavesOf);
+}
+
 function childrenOf(bytes: Buffer, part: Part, prefix: string): PartFacts[] {
   return part.children.flatMap((child, i) => {
     const path = `${prefix}${i + 1}`;

@@ -19,6 +19,7 @@ import { ipRequests, ips, placements, pools } from './rows/ips.ts';
 import { rejects, whitelists } from './rows/lists.ts';
 import { messageEvents, messages, messageTags, metadataFields, scheduled, tagRemovals } from './rows/messages.ts';
 import { notices, quotas } from './rows/notices.ts';
+import { consoleSessions, enterLinks, people } from './rows/people.ts';
 import { subaccounts } from './rows/subaccounts.ts';
 import { templateLabels, templates } from './rows/templates.ts';
 import { signingKeys, webhooks, webhookTallies } from './rows/webhooks.ts';
@@ -62,6 +63,9 @@ export const COLLECTIONS = {
   trackingDomains,
   urls,
   urlHours,
+  people,
+  enterLinks,
+  consoleSessions,
 };
 
 type Collections = typeof COLLECTIONS;

@@ -6,6 +6,7 @@ import { free } from '../base/room.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
 import { packPart, toParseError } from './render/renderer.ts';
+import type { Shown, ShownInput } from './render/shown.ts';
 import type { EventRenderer, RenderPart } from './types.ts';
 
 /** JSON text. A stream must be read to its end or destroyed. */
@@ -14,22 +15,27 @@ export interface JsonText {
   readonly content: Uint8Array | Readable;
 }
 
-/** Shows messages on the queue to their account. Both take ownership of a body in memory, and throw if the disk fails. */
+/** Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails. */
 export interface MessageViews {
   content(part: RenderPart): Promise<ShownMessage>;
   /** The event of the delivery, as it is posted. */
   event(part: RenderPart): Promise<JsonText>;
+  /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
+  shown(part: RenderPart, wanted: ShownInput['wanted']): Promise<Shown>;
 }
 
 /** Creates the views. Messages are parsed on the threads that render them, under the same deadline. */
 export function createMessageViews({
   renderer,
   run,
+  show,
   log,
 }: {
   readonly renderer: Pick<EventRenderer, 'renderJson' | 'discard'>;
   /** Runs the content task on a thread. */
   readonly run: PooledTask<ContentInput, ShownMessage>;
+  /** Runs the task that makes a message safe to look at. */
+  readonly show: PooledTask<ShownInput, Shown>;
   readonly log: Log;
 }): MessageViews {
   async function content(part: RenderPart): Promise<ShownMessage> {
@@ -49,6 +55,20 @@ export function createMessageViews({
         return await content(part);
       } finally {
         if (part.body.kind === 'inline') free(part.body.bytes);
+      }
+    },
+    async shown(whole, wanted) {
+      try {
+        return await show(() => {
+          const { part, transfer } = packPart(whole);
+          return { value: { part, wanted }, transfer };
+        });
+      } catch (error) {
+        if (!(error instanceof TaskBroken)) throw error;
+        log.warn('message.parse_failed', { message: whole.message.id, reason: toParseError(error) });
+        return { kind: 'nothing' };
+      } finally {
+        if (whole.body.kind === 'inline') free(whole.body.bytes);
       }
     },
     async event(part) {

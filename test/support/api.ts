@@ -12,10 +12,13 @@ import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
+import { createJournal } from '../../src/journal/journal.ts';
+import { watch } from '../../src/journal/watch.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
 import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
+import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -96,6 +99,8 @@ export async function startApi(
     zone?: ZoneRecords;
     store?: (real: Store) => Store;
     database?: (log: Log) => Promise<Database>;
+    /** Whether there is a history; a thread takes a moment to start. */
+    journal?: boolean;
   } = {},
 ) {
   const clock = createTestClock();
@@ -109,7 +114,20 @@ export async function startApi(
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
-  const spool = await borrowSpool({ clock, log });
+  const journal = createJournal(
+    {
+      file: join(await tempDir(), 'journal.db'),
+      keepDays: 30,
+      keepRefusalsDays: 7,
+      maxBytes: 1e9,
+      subjects: true,
+      room: { minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 0 },
+    },
+    { clock, deadlines: systemClock, log, metrics: NO_METRICS },
+  );
+  if (options.journal) await journal.start();
+  const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
+  const spool = { ...watched.spool };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
   /** Trial posts, and how they are answered. */
@@ -176,6 +194,7 @@ export async function startApi(
       ips,
       tracking: { opens: false, clicks: 'none' },
       version: '0.0.0',
+      console: undefined,
       ...options.settings,
     },
     {
@@ -217,6 +236,11 @@ export async function startApi(
         tried.push(post);
         return outside.answer(post);
       }),
+      history: journal.history,
+      notes: journal,
+      refusals: { reasons: REFUSAL_REASONS, adviceOf },
+      feed: journal.feed,
+      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
@@ -261,6 +285,7 @@ export async function startApi(
     spool,
     routing,
     missingUrls,
+    journal,
     send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
@@ -270,6 +295,8 @@ export async function startApi(
       await routing.stop();
       await senders.notices.stop();
       await keyUses.stop();
+      await watched.stop();
+      await journal.stop();
       await real.close();
       await spool.close();
     },

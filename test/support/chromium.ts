@@ -13,6 +13,14 @@ export interface Browser {
   prefer(scheme: 'light' | 'dark'): Promise<void>;
   /** The value of a JavaScript expression on the page, awaited, as JSON would hold it. */
   evaluate(expression: string): Promise<any>;
+  /** Presses a key such as `j`, `Enter` or `ArrowRight`. */
+  press(key: string): Promise<void>;
+  /** Types a text into what has the focus. */
+  type(text: string): Promise<void>;
+  /** Clicks a point of the window with the mouse. */
+  click(x: number, y: number): Promise<void>;
+  /** What the window shows, as a PNG. */
+  screenshot(): Promise<Buffer>;
   close(): Promise<void>;
 }
 
@@ -28,6 +36,9 @@ const FLAGS = [
   '--disable-dev-shm-usage',
   '--remote-debugging-port=0',
 ];
+
+/** Codes of keys that are more than a character. */
+const VIRTUAL: Readonly<Record<string, number>> = { Enter: 13, Escape: 27, Tab: 9, ArrowLeft: 37, ArrowRight: 39 };
 
 /** The program, when it is on the PATH. */
 export function chromium(): string | undefined {
@@ -81,6 +92,28 @@ export async function startBrowser(program: string): Promise<Browser> {
       });
       if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
       return result.value;
+    },
+    async press(key) {
+      const text = key === 'Enter' ? '\r' : key.length === 1 ? key : undefined;
+      await session.send('Input.dispatchKeyEvent', {
+        type: text === undefined ? 'rawKeyDown' : 'keyDown',
+        key,
+        ...(text !== undefined && { text }),
+        ...(key in VIRTUAL && { windowsVirtualKeyCode: VIRTUAL[key] }),
+      });
+      await session.send('Input.dispatchKeyEvent', { type: 'keyUp', key });
+    },
+    async type(text) {
+      await session.send('Input.insertText', { text });
+    },
+    async click(x, y) {
+      const at = { x, y, button: 'left', clickCount: 1 };
+      await session.send('Input.dispatchMouseEvent', { type: 'mousePressed', ...at });
+      await session.send('Input.dispatchMouseEvent', { type: 'mouseReleased', ...at });
+    },
+    async screenshot() {
+      const { data } = await session.send('Page.captureScreenshot', { format: 'png' });
+      return Buffer.from(data, 'base64');
     },
     async close() {
       session.close();

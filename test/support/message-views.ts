@@ -48,5 +48,5 @@ export async function createTestTrials(clock: Clock, answer: (tried: Tried) => A
 /** The real views. Their thread starts with the first message that is shown, and serves all tests of a file. */
 export async function createTestViews(log: Log): Promise<MessageViews> {
   const { pool, renderer } = (shared ??= await open());
-  return createMessageViews({ renderer, run: pool.task('content'), log });
+  return createMessageViews({ renderer, run: pool.task('content'), show: pool.task('shown'), log });
 }

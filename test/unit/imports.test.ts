@@ -47,6 +47,8 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   htmlparser2: /^mail\/(html-edit|merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
   yazl: /^tasks\/exports\/folder\.ts$/,
   handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
+  preact: /^api\/console\/web\/(main|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
+  '@preact/signals': /^api\/console\/web\//,
   'csv-stringify': /^tasks\/exports\/contents\.ts$/,
 };
 
@@ -96,6 +98,29 @@ describe('the house', () => {
         !file.startsWith('cli/') &&
         /\bprocess\.(?!versions)/.test(
           readFileSync(join('src', file), 'utf8').replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, ''),
+        ),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('keeps the page of the console to itself', () => {
+    const page = 'api/console/web/';
+    const wrong = files.flatMap((file) =>
+      importsOf(file)
+        .filter((name) => name.startsWith('.'))
+        .map((name) => normalize(join(dirname(file), name)))
+        .filter((target) => file.startsWith(page) !== target.startsWith(page))
+        .map((target) => `${file} imports ${target}`),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('has no way to write HTML as text into the page of the console', () => {
+    const wrong = files.filter(
+      (file) =>
+        file.startsWith('api/console/web/') &&
+        /innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\b|new Function/.test(
+          readFileSync(join('src', file), 'utf8'),
         ),
     );
     expect(wrong).to.deep.equal([]);

@@ -124,15 +124,15 @@ function toTime(ms: number): string {
   return toTimestamp(new Date(ms));
 }
 
-const MAX_LISTED = 1000;
+export const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
 /** Concurrent queries to the queue: an account that lists deliveries must not delay the acceptance of mail. */
 const AT_A_TIME = 20;
 
-const deliveryId = text(255);
-const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
-const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
-const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
+export const deliveryId = text(255);
+export const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
+export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
+export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
 export const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
 
@@ -229,46 +229,5 @@ const list = operation({
   },
 });
 
-const ENDED = ['dead', 'delivered', 'dropped'] as const;
-
-const replay = operation({
-  path: '/inbound/replay',
-  extension: true,
-  summary: 'Replays deliveries that have ended: by id, or all in a time range.',
-  notes:
-    'Give `id`, `ids`, or `from` and `to` (one of the two is enough). By id, any delivery that has ended is replayed; by time, only dead ones unless `state` is given. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates.',
-  params: {
-    id: optional(deliveryId).meta({ description: 'one delivery' }),
-    ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
-    from,
-    to,
-    route: routeId,
-    state: optional(z.enum(ENDED)).meta({ description: 'only deliveries in this state' }),
-  },
-  returns: z.object({ replayed: z.int().meta({ description: 'how many deliveries were queued again' }) }),
-  errors: [],
-  example: {
-    params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
-    answer: { replayed: 1 },
-  },
-  async handle({ id, ids, from, to, route, state }, call) {
-    const named = id === undefined ? ids : [...(ids ?? []), id];
-    // Without this check, a call that omits a parameter would replay everything.
-    if (named === undefined && from === undefined && to === undefined)
-      throw call.invalid('id', 'Please enter an id, ids, or a time in from or to');
-    if (named?.length === 0) return { replayed: 0 };
-    const states = state ? [state] : named ? ENDED : (['dead'] as const);
-    return {
-      replayed: await call.queue.replay({
-        ids: named,
-        routeIds: route === undefined ? undefined : [route],
-        states,
-        from: from?.getTime(),
-        to: to?.getTime(),
-      }),
-    };
-  },
-});
-
 /** Deliveries of inbound mail; not part of Mandrill's API. */
-export const deliveries = [list, replay];
+export const deliveries = [list];

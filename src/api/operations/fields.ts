@@ -91,6 +91,19 @@ export function limitOf(max: number, otherwise: number) {
   ).meta({ description: `maximum number of results, up to ${max}; ${otherwise} if omitted or 0` });
 }
 
+/** Where a list in pages goes on; clients in typed languages send 0 for "not given". */
+export const optionalCursor = optional(
+  z
+    .int()
+    .min(0)
+    .transform((cursor) => (cursor === 0 ? undefined : cursor)),
+).meta({ description: '`next` of the answer before; the newest if omitted or 0' });
+
+/** The place after the last result of a list in pages. */
+export const nextCursor = z.int().nullable().meta({
+  description: '`before` of the call that goes on; null at the end. There may be more even if fewer than `limit` came',
+});
+
 const SECOND_MS = 1000;
 /** The range of times that every store can hold (store/driver/values.ts). */
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
@@ -110,6 +123,14 @@ export const optionalEndTime = optional(
     .pipe(timestamp)
     .transform((last) => (isUnset(last) ? undefined : withinCalendar(last.getTime() + SECOND_MS))),
 );
+
+/** The later of two times in milliseconds, either of which may be missing: a range that begins at both. */
+export const later = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
+
+/** The earlier of two times: a range that ends at both. */
+export const earlier = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 
 /**
  * The validation rule strip_tags: removes HTML tags and comments, as PHP's function of that name does. One pass over

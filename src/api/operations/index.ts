@@ -1,7 +1,9 @@
 import type { Operation } from '../operation.ts';
+import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
+import { inboundHistory } from './history.ts';
 import { inbound, routeTools } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
@@ -15,6 +17,7 @@ import { messagesSend } from './messages/send.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
+import { replay } from './replay.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -54,4 +57,8 @@ export const OPERATIONS: readonly Operation[] = [
   ...deliveries,
   ...endpoints,
   ...inboundContent,
+  ...replay,
+  ...inboundHistory,
+  ...jobs,
+  ...actions,
 ];

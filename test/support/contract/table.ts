@@ -30,6 +30,8 @@ export const BEYOND: Readonly<Record<string, string>> = {
   messages: 'what official clients send with',
   urls: 'links with their clicks and tracking domains, in official clients',
   metadata: 'fields of the activity, in official clients',
+  jobs: 'how far a replay of thousands is',
+  actions: 'what was done for an account, and by whose key',
   endpoints: 'the URLs of routes and webhooks, which only a server that delivers itself knows',
   allowlists: 'the later name of the whitelists in official clients',
 };

@@ -5,6 +5,7 @@ import type { Operation } from '../../../src/api/operation.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
+import { putHistory } from '../../support/history.ts';
 import { putMessages } from '../../support/messages.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
@@ -88,6 +89,7 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
   },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
+  Unknown_Job: () => ({ id: '01kcnosuchjob0000000000000' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
   Unknown_InboundRoute: (operation) => ({ ...operation.example.params, id: '1.999' }),
@@ -180,17 +182,21 @@ describe('every operation, called wrongly', () => {
   }
 });
 
+/** Operations that ask the history. */
+const REMEMBERING = /^\/(actions|jobs|inbound\/(search|info|refusals))/;
+
 describe('every operation', () => {
   let world: ApiWorld;
-  beforeEach(async () => {
-    world = await startApi();
-  });
   afterEach(() => world.stop());
 
   for (const operation of OPERATIONS) {
     describe(operation.path, () => {
+      beforeEach(async () => {
+        world = await startApi({ journal: REMEMBERING.test(operation.path) });
+      });
       if (/^\/(inbound|webhooks|endpoints)\//.test(operation.path))
         beforeEach(() => Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT)]));
+      if (REMEMBERING.test(operation.path)) beforeEach(() => putHistory(world));
       // What waits to be sent counts as backlog elsewhere.
       if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
       const call = (params: object) => world.call(operation.path, params);

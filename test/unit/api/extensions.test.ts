@@ -204,7 +204,7 @@ describe('beyond the documented interface', () => {
     it('does not replay everything when nothing is named', async () => {
       for (const params of [{}, { route: '1.1' }]) {
         expect((await world.call('/inbound/replay', params)).body.message).to.equal(
-          'Validation error: {"id":"Please enter an id, ids, or a time in from or to"}',
+          'Validation error: {"id":"Please enter an id, ids, a query, a url, a status, or a time in from or to"}',
         );
       }
       expect(await replayed({ ids: [] })).to.equal(0);

@@ -3,6 +3,7 @@ import { OPERATIONS } from '../../../src/api/operations/index.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
 import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
 import { ENTRIES } from '../../support/contract/table.ts';
+import { JOB, putHistory } from '../../support/history.ts';
 import { putMessages } from '../../support/messages.ts';
 import { queued } from '../../support/shared-spool.ts';
 import { putBatch } from '../../support/webhooks.ts';
@@ -151,6 +152,13 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { ids: [DEAD], route: '1.1' },
     { ids: ['none'], route: '9.9' },
   ],
+  '/inbound/search': [
+    { query: `id:${DEAD}`, to: '2027-01-01' },
+    { query: 'id:none', to: '2027-01-01' },
+  ],
+  '/inbound/info': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/refusals': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
+  '/jobs/info': [{ id: JOB }, { id: '01kcnosuchjob0000000000000' }],
 };
 /** A second claim on a domain has to be refused in words: the one thing that shows. */
 const SHOWS = ['/inbound/add-domain'];
@@ -163,6 +171,8 @@ const names = (value: unknown) =>
     .replaceAll(NOBODYS_URL, OURS)
     .replaceAll(NO_KEY, SPARE)
     .replaceAll('with the id none', `with the id ${DEAD}`)
+    .replaceAll('the id none', `the id ${DEAD}`)
+    .replaceAll('01kcnosuchjob0000000000000', JOB)
     .replaceAll('hook ID 999', 'hook ID 4')
     .replaceAll('never-listed@example.com', 'friend@example.com')
     .replaceAll('nobody-here', 'cust-123')
@@ -180,8 +190,9 @@ const names = (value: unknown) =>
 describe('another account', () => {
   let world: ApiWorld;
   beforeEach(async () => {
-    world = await startApi();
+    world = await startApi({ journal: true });
     await Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT), putMessages(world, ACCOUNT)]);
+    await putHistory(world);
   });
   afterEach(() => world.stop());
 
@@ -250,16 +261,24 @@ describe('another account', () => {
       '/tags/all-time-series',
     ])
       expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
+    expect((await world.call('/inbound/search', { key: OTHER_KEY })).body).to.deep.equal({ mails: [], next: null });
+    expect((await world.call('/inbound/refusals', { key: OTHER_KEY })).body).to.deep.equal({
+      refusals: [],
+      by_reason: [],
+      next: null,
+    });
+    expect((await world.call('/actions/list', { key: OTHER_KEY })).body).to.deep.equal({ actions: [], next: null });
     const { body } = await world.call('/users/info', { key: OTHER_KEY });
     expect(body).to.include({ username: 'other', backlog: 0 });
     expect(body.stats.all_time.sent).to.equal(0);
   });
 
-  it('cannot replay by time what belongs to the first', async () => {
-    expect((await world.call('/inbound/replay', { key: OTHER_KEY, from: '2020-01-01' })).body).to.deep.equal({
-      replayed: 0,
-    });
-    expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body).to.deep.equal({ replayed: 1 });
+  it('cannot replay by time, by a search or by URL what belongs to the first', async () => {
+    for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
+      const { body } = await world.call('/inbound/replay', { key: OTHER_KEY, ...params });
+      expect(body).to.deep.equal({ matched: 0, forgotten: 0, replayed: 0, job: null });
+    }
+    expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body.replayed).to.equal(1);
   });
 
   it('has a signing key of its own for the same URL', async () => {

@@ -18,7 +18,7 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   const { pool, log } = openThreads(change);
   const dir = await tempDir();
   const renderer = createRenderer({ tmpDir: dir }, { run: pool.task('render'), log });
-  const views = createMessageViews({ renderer, run: pool.task('content'), log });
+  const views = createMessageViews({ renderer, run: pool.task('content'), show: pool.task('shown'), log });
   return {
     log,
     stop: pool.stop,

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
+import { toTerms } from '../../../base/query-terms.ts';
 import { optional, optionalTime } from '../../../base/schema.ts';
 import { keyHash } from '../../../store/rows/accounts.ts';
 import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts';
@@ -228,8 +229,6 @@ export const messagesSearch = [search, searchTimeSeries];
 type Matches = (row: SentMessageRow) => boolean;
 
 const MAX_TERMS = 50;
-// A word, optionally with a field in front; quotes keep words together.
-const TERM = /(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/gi;
 
 type TextsOf = (row: SentMessageRow) => readonly string[];
 
@@ -257,17 +256,16 @@ function parseQuery(query: string): Matches {
   const groups: Matches[][] = [];
   let either = false;
   let count = 0;
-  for (const [word = '', minus = '', field, quoted, bare = ''] of query.matchAll(TERM)) {
-    if (word === 'AND') continue;
-    if (word === 'OR') {
+  for (const { text, negated, field, value } of toTerms(query)) {
+    if (text === 'AND') continue;
+    if (text === 'OR') {
       either = true;
       continue;
     }
     if (++count > MAX_TERMS) break;
-    const value = quoted ?? bare;
-    const term = toTerm(field?.toLowerCase(), value, field === undefined ? value : `${field}:${value}`);
+    const term = toTerm(field, value, field === undefined ? value : `${field}:${value}`);
     if (!term) continue;
-    const match: Matches = minus === '' ? term : (row) => !term(row);
+    const match: Matches = negated ? (row) => !term(row) : term;
     const last = groups.at(-1);
     if (either && last) last.push(match);
     else groups.push([match]);

@@ -1,0 +1,108 @@
+import type { Clock } from '../base/clock.ts';
+import { createShares, type Shares } from '../base/shares.ts';
+import type { Action, History, MailFilter, MailStory, Notes, Page, RefusalFilter } from '../journal/types.ts';
+import { kindsOf } from '../queue/delivery.ts';
+import type { AccountStore } from '../store/store.ts';
+import { tooMany } from './errors.ts';
+
+// What one account may know of the history of this host.
+
+interface HistoryDeps {
+  readonly history: History;
+  /** Of the questions that are being answered. */
+  readonly questions: Shares;
+  readonly clock: Clock;
+}
+
+/** Questions to the journal at a time: its thread also writes, and one account must not crowd out others. */
+const QUESTIONS = { all: 20, each: 4 };
+/** Seconds after which a client may ask again. */
+const RETRY_S = 1;
+/** How often a job looks whether it may ask. */
+const WAIT_MS = 100;
+
+/** Counts the questions of all accounts. */
+export const createQuestions = (): Shares => createShares(QUESTIONS);
+
+const INBOUND = kindsOf('route');
+
+/** The inbound mail of one account, and what was refused of it. Throws RequestLimitExceeded, and `JournalAway`. */
+export function bindHistory({ history, questions, clock }: HistoryDeps, account: string) {
+  const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
+
+  async function ask<T>(question: () => Promise<T>): Promise<T> {
+    if (questions.take(account, 1) !== 'taken') throw tooMany(RETRY_S);
+    try {
+      return await question();
+    } finally {
+      questions.give(account, 1);
+    }
+  }
+
+  return {
+    mail: (filter: MailFilter, limit: number, cursor?: number) => ask(() => history.mail(mine(filter), limit, cursor)),
+    /** Undefined if it is not known, or not inbound mail of the account. */
+    one: (id: string): Promise<MailStory | undefined> =>
+      ask(async () => {
+        const story = await history.one(id, account);
+        if (!story || !INBOUND.includes(story.mail.kind)) return undefined;
+        // The session may have tried mailboxes of others, too.
+        return {
+          ...story,
+          refusals: story.refusals.filter((one) => one.account === null || one.account === account),
+        };
+      }),
+    refusals: (filter: RefusalFilter, limit: number, cursor?: number) =>
+      ask(async () => ({
+        ...(await history.refusals({ ...filter, account }, limit, cursor)),
+        byReason: await history.refusalsByReason({ ...filter, account }),
+      })),
+    actions: (limit: number, cursor?: number): Promise<Page<Action>> =>
+      ask(() => history.actions(account, limit, cursor)),
+    /** One question of the caller's making, such as one that reads `ids`. */
+    ask,
+    /** The ids of matching mail, in pages; to be read within `ask`. */
+    ids: (filter: MailFilter) => history.ids(mine(filter)),
+    /** The same for a job: each page waits until it may be asked for. */
+    async *idsInTurn(filter: MailFilter): AsyncGenerator<readonly string[]> {
+      const pages = history.ids(mine(filter))[Symbol.asyncIterator]();
+      for (;;) {
+        while (questions.take(account, 1) !== 'taken') await new Promise<void>((wake) => clock.after(WAIT_MS, wake));
+        const { done, value } = await pages.next().finally(() => questions.give(account, 1));
+        if (done) return;
+        yield value;
+      }
+    },
+  };
+}
+
+export type AccountHistory = ReturnType<typeof bindHistory>;
+
+/** Notes what a person did: what, to how many, and more for people to read. */
+export type NoteAction = (what: string, count: number, detail: string) => void;
+
+/** A detail may hold what a caller gave. */
+const MAX_DETAIL = 500;
+/** Who acted, if no key did. */
+const COMMAND_LINE = 'command line';
+
+/** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */
+export function bindActions(
+  { notes, clock }: { readonly notes: Notes; readonly clock: Clock },
+  store: Pick<AccountStore, 'account' | 'keys'>,
+  { apiKey, person }: { readonly apiKey: string | undefined; readonly person: string | undefined },
+) {
+  return {
+    /** Finds out who acts. To be asked before the change, because the store may be away after it. */
+    async begin(): Promise<NoteAction> {
+      const row = apiKey === undefined ? undefined : await store.keys.one({ id: apiKey });
+      const by = person ?? row?.hint ?? COMMAND_LINE;
+      const { account } = store;
+      return (what, count, detail) =>
+        notes.note({
+          what: 'action',
+          action: { at: clock.now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) },
+        });
+    },
+  };
+}

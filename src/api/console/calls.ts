@@ -1,0 +1,81 @@
+import type { Context } from 'koa';
+import type { Clock } from '../../base/clock.ts';
+import { createShares } from '../../base/shares.ts';
+import type { Notes } from '../../journal/types.ts';
+import type { AccountRow } from '../../store/rows/accounts.ts';
+import type { Store } from '../../store/store.ts';
+import { refusal } from '../errors.ts';
+import type { Operation } from '../operation.ts';
+import { busy, Denial } from './denial.ts';
+import type { Permissions } from './roles.ts';
+import type { Visitor } from './sessions.ts';
+
+/** Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. */
+export type RunCall = (ctx: Context, operation: Operation, account: AccountRow, person: string) => Promise<void>;
+
+interface CallDeps {
+  readonly operations: readonly Operation[];
+  readonly permissions: Permissions;
+  readonly run: RunCall;
+  readonly store: Pick<Store, 'accounts'>;
+  readonly notes: Notes;
+  readonly clock: Clock;
+}
+
+/** Calls at a time: of all consoles, and of one session. A browser makes six. */
+const CALLS = { all: 40, each: 8 };
+
+/** Runs operations for the session where the API asks for a key. The account is that of the visitor, or `Postern-Account`. */
+export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
+  const { operations, permissions, run, store, notes, clock } = deps;
+  const shares = createShares(CALLS);
+  return async (ctx, visitor, path) => {
+    const operation = operations.find((one) => one.path === path);
+    if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    if (!permissions.may(visitor.role, path))
+      throw new Denial('Not_Allowed', whyNot(visitor, permissions.isLook(path)));
+    const account = await accountFor(ctx.get('postern-account'), visitor, store);
+    if (shares.take(visitor.session.id, 1) !== 'taken') throw busy();
+    try {
+      // Before the answer: a look that is not noted must not happen.
+      if (visitor.role === 'operator' && permissions.isLook(path)) {
+        const action = {
+          at: clock.now(),
+          by: visitor.name,
+          account: account.id,
+          what: 'looked',
+          count: 1,
+          detail: path,
+        };
+        notes.note({ what: 'action', action });
+      }
+      await run(ctx, operation, account, visitor.name);
+    } finally {
+      shares.give(visitor.session.id, 1);
+    }
+  };
+}
+
+function whyNot({ role }: Visitor, isLook: boolean): string {
+  return role === 'operator' && isLook
+    ? 'Operators may not read mail here (console.operator_reads_mail in the settings).'
+    : `The role ${role} does not include this.`;
+}
+
+/** The account that a call is for. An operator must name one if there are several. */
+export async function accountFor(
+  wanted: string,
+  { account }: Visitor,
+  { accounts }: Pick<Store, 'accounts'>,
+): Promise<AccountRow> {
+  if (account !== null && wanted !== '' && wanted !== account) throw unknownAccount(wanted);
+  const id = account ?? wanted;
+  const found = await accounts.many(id === '' ? {} : { id }, { limit: 2 });
+  if (found.length === 1 && found[0]) return found[0];
+  if (found.length === 0) throw unknownAccount(id);
+  throw new Denial('ValidationError', 'Choose an account: Postern-Account is missing');
+}
+
+function unknownAccount(id: string): Denial {
+  return new Denial('ValidationError', `There is no account ${id}`);
+}

@@ -1,0 +1,158 @@
+import type { ServerResponse } from 'node:http';
+import type { Context } from 'koa';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import { createShares } from '../../base/shares.ts';
+import type { Feed, FeedEvent } from '../../journal/feed.ts';
+import type { Mail, Refusal } from '../../journal/types.ts';
+import { kindsOf } from '../../queue/delivery.ts';
+import { busy, Denial } from './denial.ts';
+import type { Visitor } from './sessions.ts';
+
+// What happens now, as server-sent events: one direction is all that is needed, and unlike a WebSocket they are plain HTTP, with
+// the cookie and the origin of every other request.
+
+interface LiveDeps {
+  readonly feed: Pick<Feed, 'watch'>;
+  /** The same records that the operations answer. */
+  readonly records: LiveRecords;
+  readonly clock: Clock;
+  /** Whether the session has not ended yet. */
+  readonly lasts: (visitor: Visitor) => Promise<boolean>;
+}
+
+export interface LiveRecords {
+  mail(row: Mail): unknown;
+  refusal(row: Refusal): unknown;
+}
+
+interface Live {
+  /** Answers with the stream of `topics`; `account` null: of all accounts. */
+  open(ctx: Context, visitor: Visitor, account: string | null): void;
+  /** Ends all streams: a stop must not wait for them. */
+  stop(): void;
+}
+
+const TOPICS = ['mail', 'refused'] as const;
+type Topic = (typeof TOPICS)[number];
+/** Streams at a time: of all, and of one session. Each tab has one. */
+const STREAMS = { all: 100, each: 6 };
+/** Events of a topic that one stream shows in a second; more are left out, and the stream says so. */
+const MAX_PER_SECOND = 20;
+const SECOND_MS = 1000;
+/** A comment keeps proxies from closing a silent stream; at the same time it is looked whether the session lasts. */
+const ALIVE_MS = 15_000;
+/** A browser that does not read what it was sent is disconnected. */
+const MAX_UNREAD_BYTES = 1_048_576;
+
+const INBOUND = kindsOf('route');
+
+export function createLive(deps: LiveDeps): Live {
+  const streams = createShares(STREAMS);
+  const open = new Set<ServerResponse>();
+
+  return frozen({
+    open(ctx, visitor, account) {
+      const topics = topicsOf(String(ctx.query.topics ?? ''));
+      const who = visitor.session.id;
+      if (streams.take(who, 1) !== 'taken') throw busy();
+      ctx.set({
+        'Content-Type': 'text/event-stream; charset=utf-8',
+        'Cache-Control': 'no-store',
+        'X-Accel-Buffering': 'no', // nginx passes each event on at once
+      });
+      ctx.status = 200;
+      ctx.respond = false;
+      const { res } = ctx;
+      res.flushHeaders();
+      open.add(res);
+      const last = ctx.get('last-event-id');
+      const end = follow(res, { topics, account, last: last === '' ? undefined : last }, visitor, deps);
+      res.once('close', () => {
+        end();
+        open.delete(res);
+        streams.give(who, 1);
+      });
+    },
+    stop() {
+      for (const res of open) res.end();
+    },
+  });
+}
+
+interface Wanted {
+  readonly topics: ReadonlySet<Topic>;
+  readonly account: string | null;
+  /** The id of the last event that the browser had. */
+  readonly last: string | undefined;
+}
+
+/** Writes events to `res` until the returned function is called. */
+function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: LiveDeps): () => void {
+  const { feed, records, clock } = deps;
+  const shown = { mail: 0, refused: 0 };
+  const leftOut = new Set<Topic>();
+  let cancelSecond: (() => void) | undefined;
+  let cancelAlive: (() => void) | undefined;
+
+  function send(event: string, data: unknown, id?: string): void {
+    if (res.writableLength > MAX_UNREAD_BYTES) return void res.destroy();
+    res.write(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`);
+  }
+
+  function show(event: FeedEvent): void {
+    if (event.topic === 'missed') {
+      for (const topic of wanted.topics) leaveOut(topic);
+      return;
+    }
+    const { topic, row } = event;
+    if (!wanted.topics.has(topic) || (wanted.account !== null && row.account !== wanted.account)) return;
+    if (topic === 'mail' && !INBOUND.includes(event.row.kind)) return;
+    if (++shown[topic] > MAX_PER_SECOND) return leaveOut(topic);
+    cancelSecond ??= clock.after(SECOND_MS, startSecond);
+    const { account } = row;
+    if (topic === 'mail') send('mail', { account, mail: records.mail(event.row) }, event.id);
+    else send('refused', { account, refusal: records.refusal(event.row) }, event.id);
+  }
+
+  function leaveOut(topic: Topic): void {
+    leftOut.add(topic);
+    cancelSecond ??= clock.after(SECOND_MS, startSecond);
+  }
+
+  function startSecond(): void {
+    cancelSecond = undefined;
+    shown.mail = shown.refused = 0;
+    for (const topic of leftOut) send('more', { topic });
+    leftOut.clear();
+  }
+
+  async function stayAlive(): Promise<void> {
+    // While the store is away nobody can be looked up, and nobody is turned away for it.
+    if (await deps.lasts(visitor).catch(() => true)) {
+      res.write(':\n\n');
+      cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
+      return;
+    }
+    send('end', {});
+    res.end();
+  }
+
+  const watching = feed.watch((events) => events.forEach(show), wanted.last);
+  res.write('retry: 4000\n\n');
+  if (watching.missed) watching.missed.forEach(show);
+  else send('reset', {});
+  cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
+  return () => {
+    watching.end();
+    cancelSecond?.();
+    cancelAlive?.();
+  };
+}
+
+function topicsOf(text: string): ReadonlySet<Topic> {
+  const named = new Set(text.split(','));
+  const topics = TOPICS.filter((topic) => named.delete(topic));
+  if (named.size > 0 || topics.length === 0) throw new Denial('ValidationError', `The topics are ${TOPICS.join(', ')}`);
+  return new Set(topics);
+}

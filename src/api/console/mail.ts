@@ -1,0 +1,173 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import type { Context } from 'koa';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Notes } from '../../journal/types.ts';
+import type { AccountRow } from '../../store/rows/accounts.ts';
+import type { Store } from '../../store/store.ts';
+import type { AccountParts } from '../account.ts';
+import type { QueuedMail } from '../account-queue.ts';
+import type { Params } from '../parameters.ts';
+import { accountFor } from './calls.ts';
+import { Denial } from './denial.ts';
+import type { Origin } from './guard.ts';
+import type { Permissions } from './roles.ts';
+import type { Visitor } from './sessions.ts';
+
+// The content of one mail, for the frame of the page and as downloads. It was written by a stranger. A browser shows the HTML
+// in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still lets through is
+// taken out before (mail/shown/).
+
+interface MailDeps {
+  readonly store: Pick<Store, 'accounts'>;
+  readonly permissions: Permissions;
+  /** The parts of an account that show its mail. */
+  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
+  readonly notes: Notes;
+  readonly clock: Clock;
+}
+
+/** Shows mail in the console. Both throw `Denial`. */
+export interface MailFrames {
+  /** Opens the content of a mail for this session; answers its URL, which is good for five minutes. */
+  open(ctx: Context, visitor: Visitor, params: Params): Promise<{ readonly url: string }>;
+  /** Answers what is below that URL: `html`, `links`, `raw` or `part/<n>`. */
+  answer(ctx: Context, visitor: Visitor, origin: Origin, path: string): Promise<void>;
+}
+
+const LASTS_MS = 300_000;
+const PATH = /^([\w-]+)\.([\w-]+)\/(html|links|raw|part)(?:\/(\d{1,5}))?$/;
+/** What an operator looked at, as the account sees it. */
+const LOOKED_AT = '/console/mail';
+
+/** What a URL is good for. */
+interface Grant {
+  readonly account: string;
+  readonly id: string;
+  readonly until: number;
+}
+
+export function createMailFrames({ store, permissions, mailOf, notes, clock }: MailDeps): MailFrames {
+  // URLs end with the process.
+  const secret = randomBytes(32);
+
+  const sign = (claim: string, { session }: Visitor) =>
+    createHmac('sha256', secret).update(`${session.id} ${claim}`).digest('base64url');
+
+  function read(claim: string, signature: string, visitor: Visitor): Grant {
+    const expected = sign(claim, visitor);
+    const isOurs =
+      signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
+    if (!isOurs) throw ended();
+    const [account = '', id = '', until = 0] = JSON.parse(Buffer.from(claim, 'base64url').toString());
+    if (until <= clock.now()) throw ended();
+    return { account, id, until };
+  }
+
+  /** Of one account one mail at a time is shown, as by its operations. */
+  async function withMail<T>(
+    { account, id }: Grant,
+    use: (mail: QueuedMail, parts: ReturnType<typeof mailOf>) => Promise<T>,
+  ) {
+    const row = await store.accounts.one({ id: account });
+    if (!row) throw forgotten();
+    const parts = mailOf(row);
+    return parts.inTurn('content', async () => {
+      const mail = await parts.queue.message(id);
+      if (!mail) throw forgotten();
+      try {
+        return await use(mail, parts);
+      } catch (error) {
+        // It may have been deleted meanwhile.
+        if (!(await parts.queue.message(id))) throw forgotten();
+        throw error;
+      }
+    });
+  }
+
+  async function page(grant: Grant) {
+    const shown = await withMail(grant, (mail, { views }) => views.shown(mail, 'page'));
+    if (shown.kind !== 'page') throw new Denial('Unknown_Path', 'This mail has no HTML that can be shown.');
+    return shown;
+  }
+
+  return frozen({
+    async open(ctx, visitor, params) {
+      if (!permissions.may(visitor.role, '/inbound/content'))
+        throw new Denial('Not_Allowed', 'You may not read the content of mail here.');
+      const account = await accountFor(ctx.get('postern-account'), visitor, store);
+      const id = params.get('id');
+      if (typeof id !== 'string' || !(await mailOf(account).queue.message(id))) throw forgotten();
+      if (visitor.role === 'operator') {
+        const what = {
+          at: clock.now(),
+          by: visitor.name,
+          account: account.id,
+          what: 'looked',
+          count: 1,
+          detail: LOOKED_AT,
+        };
+        notes.note({ what: 'action', action: what });
+      }
+      const claim = Buffer.from(JSON.stringify([account.id, id, clock.now() + LASTS_MS])).toString('base64url');
+      return { url: `/console/mail/${claim}.${sign(claim, visitor)}` };
+    },
+    async answer(ctx, visitor, origin, path) {
+      const [, claim = '', signature = '', what = '', n = ''] = PATH.exec(path) ?? [];
+      const grant = read(claim, signature, visitor);
+      ctx.set({
+        'Cache-Control': 'no-store',
+        'Cross-Origin-Resource-Policy': 'same-origin',
+        'Referrer-Policy': 'no-referrer',
+      });
+      if (what === 'html') {
+        const { html } = await page(grant);
+        ctx.set('Content-Security-Policy', framePolicy(origin));
+        ctx.type = 'text/html; charset=utf-8';
+        ctx.body = html;
+      } else if (what === 'links') {
+        const { links, leftOut, cut } = await page(grant);
+        ctx.type = 'application/json; charset=utf-8';
+        ctx.body = JSON.stringify({ links, left_out: leftOut, truncated: cut });
+      } else if (what === 'raw') {
+        const body = await withMail(grant, async (mail) => mail.body);
+        download(ctx, `${grant.id}.eml`);
+        ctx.body = body.kind === 'blob' ? createReadStream(body.path) : Buffer.from(body.bytes);
+      } else {
+        const file = await withMail(grant, (mail, { views }) => views.shown(mail, Number(n)));
+        if (file.kind !== 'file') throw new Denial('Unknown_Path', 'This mail has no such part.');
+        download(ctx, file.name === '' ? `part-${n}` : file.name);
+        ctx.body = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength);
+      }
+    },
+  });
+}
+
+/** Nothing runs, nothing is fetched, and only the console may show it. */
+function framePolicy({ url }: Origin): string {
+  return [
+    'sandbox',
+    `default-src 'none'`,
+    'img-src data:',
+    `style-src 'unsafe-inline'`,
+    `form-action 'none'`,
+    `base-uri 'none'`,
+    `frame-ancestors ${url}`,
+  ].join('; ');
+}
+
+/** Always a download, whatever the mail says it is: a browser that shows a part would run what is in it. */
+function download(ctx: Context, name: string): void {
+  ctx.set('Content-Security-Policy', `sandbox; default-src 'none'; frame-ancestors 'none'`);
+  ctx.set('Content-Disposition', `attachment; filename*=UTF-8''${encodeURIComponent(name.toWellFormed())}`);
+  ctx.type = 'application/octet-stream';
+}
+
+function ended(): Denial {
+  return new Denial('Link_Spent', 'This link was good for five minutes. Open the mail again.');
+}
+
+function forgotten(): Denial {
+  return new Denial('Unknown_Path', 'There is no such mail on this host, or its content is forgotten.');
+}

@@ -1,0 +1,124 @@
+import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
+import { frozen } from '../../base/frozen.ts';
+import { busy } from './denial.ts';
+
+/** Passwords of people, as scrypt hashes (RFC 7914). */
+export interface Passwords {
+  hash(password: string): Promise<string>;
+  /** Whether the password is that of the hash. Takes as long without a hash, for a name that does not exist. */
+  matches(password: string, hash: string | null): Promise<boolean>;
+}
+
+/** OWASP's recommendation: 128 MiB and about 0.4 s of a processor for one hash. */
+const COST: ScryptOptions = { N: 2 ** 17, r: 8, p: 1 };
+const LENGTH = 32;
+/** Each takes 128 MiB, and one of Node's four threads for files and names. */
+const AT_ONCE = 2;
+/** More are refused at once: those who wait would give up. */
+const MAX_WAITING = 16;
+
+export function createPasswords(): Passwords {
+  const nobody = encode(COST, randomBytes(16), randomBytes(LENGTH));
+  const waiting: (() => void)[] = [];
+  let running = 0;
+
+  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (running >= AT_ONCE) {
+      if (waiting.length >= MAX_WAITING) throw busy();
+      await new Promise<void>((go) => waiting.push(go));
+    } else running++;
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else running--;
+    }
+  }
+
+  return frozen({
+    async hash(password) {
+      const salt = randomBytes(16);
+      return encode(COST, salt, await inTurn(() => derive(password, salt, COST)));
+    },
+    async matches(password, hash) {
+      const { cost, salt, key } = decode(hash ?? nobody);
+      const derived = await inTurn(() => derive(password, salt, cost));
+      return timingSafeEqual(derived, key) && hash !== null;
+    },
+  });
+}
+
+function derive(password: string, salt: Buffer, cost: ScryptOptions): Promise<Buffer> {
+  const { N = 0, r = 0 } = cost;
+  return new Promise((resolve, reject) => {
+    scrypt(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * N * r }, (error, key) =>
+      error ? reject(error) : resolve(key),
+    );
+  });
+}
+
+/** `scrypt N r p salt key`, so that the cost can be raised later. */
+function encode({ N, r, p }: ScryptOptions, salt: Buffer, key: Buffer): string {
+  return ['scrypt', N, r, p, salt.toString('base64url'), key.toString('base64url')].join(' ');
+}
+
+function decode(hash: string): { cost: ScryptOptions; salt: Buffer; key: Buffer } {
+  const [, N, r, p, salt = '', key = ''] = hash.split(' ');
+  return {
+    cost: { N: Number(N), r: Number(r), p: Number(p) },
+    salt: Buffer.from(salt, 'base64url'),
+    key: Buffer.from(key, 'base64url'),
+  };
+}
+
+export const SHORTEST_PASSWORD = 12;
+const LONGEST_PASSWORD = 256;
+/** A password with fewer different characters is a pattern: `aaaaaaaaaaaa`, `121212121212`. */
+const FEWEST_CHARACTERS = 5;
+
+/** What is wrong with a new password, for the person who chose it; undefined if nothing is. */
+export function passwordFault(password: string, name: string): string | undefined {
+  const plain = password.normalize('NFC').toLowerCase();
+  const letters = [...plain];
+  if (letters.length < SHORTEST_PASSWORD) return `Please use at least ${SHORTEST_PASSWORD} characters`;
+  if (letters.length > LONGEST_PASSWORD) return `Please use at most ${LONGEST_PASSWORD} characters`;
+  const known = WORST.some((word) => plain.includes(word) && letters.length - word.length < FEWEST_CHARACTERS);
+  if (known || new Set(letters).size < FEWEST_CHARACTERS) return 'This password is among the first that are guessed';
+  if (name.length > 3 && plain.includes(name)) return 'Please use a password without your name in it';
+  return undefined;
+}
+
+/** The beginnings of nearly every list of leaked passwords of twelve characters and more. */
+const WORST = [
+  '1234567890',
+  '123456789a',
+  '1q2w3e4r5t',
+  '1qaz2wsx3edc',
+  '0987654321',
+  'abcdefghij',
+  'abcd1234abcd',
+  'administrator',
+  'adminadminadmin',
+  'changemechangeme',
+  'changeme1234',
+  'iloveyou1234',
+  'letmeinletmein',
+  'letmein12345',
+  'asdfghjkl',
+  'password1234',
+  'passwordpassword',
+  'password',
+  'passw0rd',
+  'p@ssw0rd',
+  'postern12345',
+  'posternpostern',
+  'princess1234',
+  'qazwsxedcrfv',
+  'qwertyuiop',
+  'qwerty123456',
+  'sunshine1234',
+  'welcome12345',
+  'welcomewelcome',
+  'zxcvbnm',
+];

@@ -1,0 +1,116 @@
+import { frozen } from '../../base/frozen.ts';
+import type { Role } from '../../store/rows/people.ts';
+
+/**
+ * What an operation shows or does: `numbers` and states · `mail`: searching, envelopes, refusals, replaying · `content` of
+ * mail · `settings`: everything else of an account, secrets included.
+ */
+type Kind = 'numbers' | 'mail' | 'content' | 'settings';
+
+const MAY: Readonly<Record<Role, readonly Kind[]>> = {
+  reader: ['numbers'],
+  helper: ['numbers', 'mail'],
+  owner: ['numbers', 'mail', 'content', 'settings'],
+  operator: ['numbers', 'mail', 'settings'],
+};
+
+/** What a role may call. Operators see content only if the setting says so; `isLook` tells what is then noted. */
+export interface Permissions {
+  may(role: Role, path: string): boolean;
+  /** Whether a call shows the content of mail. */
+  isLook(path: string): boolean;
+}
+
+export function createPermissions(settings: { readonly operatorReadsMail: boolean }): Permissions {
+  return frozen({
+    may(role, path) {
+      const kind = kindOf(path);
+      return MAY[role].includes(kind) || (kind === 'content' && role === 'operator' && settings.operatorReadsMail);
+    },
+    isLook: (path) => kindOf(path) === 'content',
+  });
+}
+
+/** An operation that is not listed counts as content, so that a new one is open to the fewest until somebody decides. */
+function kindOf(path: string): Kind {
+  const [, group = '', name = ''] = path.split('/');
+  for (const kind of KINDS) if (LISTED[kind][group]?.includes(name)) return kind;
+  return 'content';
+}
+
+const KINDS = ['numbers', 'mail', 'content', 'settings'] as const satisfies readonly Kind[];
+
+/** The names of the operations of each group. */
+const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>> = {
+  numbers: {
+    users: ['info', 'ping', 'ping2', 'senders'],
+    inbound: ['domains'],
+    senders: ['list', 'domains', 'info', 'time-series'],
+    tags: ['list', 'info', 'time-series', 'all-time-series'],
+    urls: ['list', 'search', 'time-series'],
+    endpoints: ['list', 'info'],
+  },
+  mail: {
+    inbound: ['search', 'info', 'refusals', 'deliveries', 'replay'],
+    messages: ['search', 'search-time-series', 'info', 'list-scheduled'],
+    rejects: ['list'],
+    whitelists: ['list'],
+    allowlists: ['list'],
+    actions: ['list'],
+    jobs: ['info'],
+  },
+  content: {
+    inbound: ['content', 'payload', 'try'],
+    messages: ['content'],
+  },
+  settings: {
+    endpoints: ['pause', 'resume', 'retry'],
+    exports: ['activity', 'allowlist', 'info', 'list', 'rejects', 'whitelist'],
+    inbound: [
+      'add-domain',
+      'add-route',
+      'check-domain',
+      'delete-domain',
+      'delete-route',
+      'route-key',
+      'routes',
+      'send-raw',
+      'test-route',
+      'update-route',
+    ],
+    ips: [
+      'cancel-provision',
+      'cancel-warmup',
+      'check-custom-dns',
+      'create-pool',
+      'delete',
+      'delete-pool',
+      'info',
+      'list',
+      'list-pools',
+      'pool-info',
+      'provision',
+      'set-custom-dns',
+      'set-pool',
+      'start-warmup',
+    ],
+    keys: ['add', 'list', 'revoke'],
+    messages: ['cancel-scheduled', 'parse', 'reschedule', 'send', 'send-raw', 'send-template'],
+    metadata: ['add', 'delete', 'list', 'update'],
+    rejects: ['add', 'delete'],
+    senders: ['add-domain', 'check-domain', 'delete-domain', 'domain-key', 'verify-domain'],
+    subaccounts: ['add', 'delete', 'info', 'list', 'pause', 'resume', 'update'],
+    tags: ['delete'],
+    templates: ['add', 'delete', 'info', 'list', 'publish', 'render', 'time-series', 'update'],
+    urls: ['add-tracking-domain', 'check-tracking-domain', 'delete-tracking-domain', 'tracking-domains'],
+    webhooks: ['add', 'delete', 'deliveries', 'info', 'key', 'list', 'test', 'update'],
+    whitelists: ['add', 'delete'],
+    allowlists: ['add', 'delete'],
+  },
+};
+
+/** Whether somebody has decided who may call it. */
+export function isDecided(path: string): boolean {
+  const [, group = '', name = ''] = path.split('/');
+  return KINDS.some((kind) => LISTED[kind][group]?.includes(name));
+}

@@ -1,0 +1,128 @@
+import type { Context } from 'koa';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Ids } from '../../base/ids.ts';
+import {
+  type ConsoleSessionRow,
+  openConsoleSession,
+  type PersonRow,
+  type Role,
+  TOKEN,
+  tokenHash,
+} from '../../store/rows/people.ts';
+import type { Store } from '../../store/store.ts';
+import type { Origin } from './guard.ts';
+
+export interface SessionSettings {
+  /** How long a session lasts, and how long without a call. */
+  readonly sessionMs: number;
+  readonly idleMs: number;
+}
+
+/** Who is at the console. */
+export interface Visitor {
+  readonly session: ConsoleSessionRow;
+  /** Undefined for an operator who came in by a link of the command line. */
+  readonly person: PersonRow | undefined;
+  /** As the journal names them. */
+  readonly name: string;
+  readonly role: Role;
+  /** The only account that they see; null: all. */
+  readonly account: string | null;
+}
+
+/** The sessions of the console: a cookie in the browser, a row in the store. */
+export interface Sessions {
+  /** Begins one and sets the cookie. */
+  begin(
+    ctx: Context,
+    origin: Origin,
+    by: ConsoleSessionRow['by'],
+    person: PersonRow | undefined,
+    address: string,
+  ): Promise<Visitor>;
+  /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
+  visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined>;
+  /** As `visitor`, for a stream that is open: looking at it does not keep the session alive. */
+  lasts(visitor: Visitor): Promise<boolean>;
+  /** Ends it, in the store and in the browser. */
+  end(ctx: Context, origin: Origin, visitor: Visitor): Promise<void>;
+  /** Removes the cookie of a session that has ended. */
+  forget(ctx: Context, origin: Origin): void;
+}
+
+/** How the journal names an operator who came in by a link of the command line. */
+const UNNAMED = 'operator';
+/** The time of the last call is written at most so often. */
+const SEEN_MS = 60_000;
+
+export function createSessions(
+  settings: SessionSettings,
+  deps: { readonly store: Pick<Store, 'people' | 'consoleSessions'>; readonly clock: Clock; readonly ids: Ids },
+): Sessions {
+  const { store, clock } = deps;
+
+  /** The session as it is now; its person may have been removed or given another role. */
+  async function find(id: string): Promise<Visitor | undefined> {
+    const session = await store.consoleSessions.one({ id });
+    if (!session) return undefined;
+    const now = clock.now();
+    if (session.until.getTime() <= now || session.seenAt.getTime() + settings.idleMs <= now) return undefined;
+    if (session.person === null) return toVisitor(session, undefined);
+    const person = await store.people.one({ id: session.person });
+    return person && toVisitor(session, person);
+  }
+
+  return frozen({
+    async begin(ctx, origin, by, person, address) {
+      const who = { person: person?.id ?? null, by, address };
+      const { token, row } = await openConsoleSession(store, who, settings.sessionMs, deps);
+      setCookie(ctx, origin, token, settings.sessionMs);
+      return toVisitor(row, person);
+    },
+    async visitor(ctx, origin) {
+      const token = cookieOf(ctx, origin);
+      if (token === undefined) return 'none';
+      const visitor = TOKEN.test(token) ? await find(tokenHash(token)) : undefined;
+      if (visitor && clock.now() - visitor.session.seenAt.getTime() >= SEEN_MS) {
+        await store.consoleSessions.change({ id: visitor.session.id }, { seenAt: new Date(clock.now()) });
+      }
+      return visitor;
+    },
+    lasts: async (visitor) => (await find(visitor.session.id)) !== undefined,
+    async end(ctx, origin, visitor) {
+      await store.consoleSessions.remove({ id: visitor.session.id });
+      setCookie(ctx, origin, '', 0);
+    },
+    forget: (ctx, origin) => setCookie(ctx, origin, '', 0),
+  });
+}
+
+function toVisitor(session: ConsoleSessionRow, person: PersonRow | undefined): Visitor {
+  const { name = UNNAMED, role = 'operator', account = null } = person ?? {};
+  return { session, person, name, role, account };
+}
+
+/** `__Host-` makes the browser refuse a cookie of this name that another host, or plain HTTP, tries to set. */
+const cookieName = ({ secure }: Origin) => (secure ? '__Host-postern' : 'postern');
+
+function cookieOf(ctx: Context, origin: Origin): string | undefined {
+  const name = cookieName(origin);
+  const found = ctx
+    .get('cookie')
+    .split(';')
+    .map((pair) => pair.trim())
+    .find((pair) => pair.startsWith(`${name}=`));
+  return found?.slice(name.length + 1);
+}
+
+function setCookie(ctx: Context, origin: Origin, token: string, ms: number): void {
+  const parts = [
+    `${cookieName(origin)}=${token}`,
+    'Path=/',
+    `Max-Age=${Math.round(ms / 1000)}`,
+    'HttpOnly',
+    'SameSite=Strict',
+  ];
+  ctx.set('Set-Cookie', [...parts, ...(origin.secure ? ['Secure'] : [])].join('; '));
+}

@@ -1,0 +1,55 @@
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import { createExpiringMemory } from '../../base/memory.ts';
+import { Denial } from './denial.ts';
+
+/** Slows down guessing: of passwords by network and by name, of tokens by network. */
+interface Throttle {
+  /**
+   * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that tries
+   * side by side cannot outrun the count. Throws `Denial` when there were too many.
+   */
+  admit(keys: readonly string[]): Promise<void>;
+  /** The last try was right. */
+  forgive(keys: readonly string[]): void;
+}
+
+/** Wrong tries within the window after which each waits, and after which all are refused. */
+const FREE_TRIES = 3;
+const MAX_TRIES = 20;
+const WINDOW_MS = 15 * 60_000;
+/** How much longer each try waits than the one before, and the longest. */
+const STEP_MS = 250;
+const LONGEST_MS = 4000;
+const MAX_KEYS = 20_000;
+
+export function createThrottle(clock: Clock): Throttle {
+  const tries = createExpiringMemory<{ count: number; readonly until: number }>({ most: MAX_KEYS }, clock);
+
+  function count(key: string): number {
+    const known = tries.get(key);
+    if (known) return ++known.count;
+    tries.set(key, { count: 1, until: clock.monotonic() + WINDOW_MS }, WINDOW_MS);
+    return 1;
+  }
+
+  return frozen({
+    async admit(keys) {
+      const full = keys.map((key) => tries.get(key)).find((entry) => entry && entry.count >= MAX_TRIES);
+      if (full) {
+        const seconds = Math.ceil((full.until - clock.monotonic()) / 1000);
+        const minutes = Math.ceil(seconds / 60);
+        throw new Denial('Too_Many_Tries', `Too many tries. Wait ${minutes} min, then try again.`, seconds);
+      }
+      const most = Math.max(...keys.map(count));
+      const wait = Math.min(LONGEST_MS, Math.max(0, most - FREE_TRIES) * STEP_MS);
+      if (wait > 0) await new Promise<void>((resolve) => void clock.after(wait, resolve));
+    },
+    forgive(keys) {
+      for (const key of keys) {
+        const entry = tries.get(key);
+        if (entry) entry.count--;
+      }
+    },
+  });
+}

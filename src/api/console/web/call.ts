@@ -1,0 +1,69 @@
+import { signal } from '@preact/signals';
+
+// Calls of the server: the door, and operations by session.
+
+/** Something that did not work, in words for people. */
+export class Failed extends Error {
+  override readonly name = 'Failed';
+  readonly kind: string;
+  readonly status: number;
+
+  constructor(kind: string, message: string, status: number) {
+    super(message);
+    this.kind = kind;
+    this.status = status;
+  }
+}
+
+/** Since when the store is away; lists may be old then. */
+export const awaySince = signal<number | undefined>(undefined);
+/** Told when the session has ended. */
+export const signedOut = signal(0);
+/** The account that calls are about; only operators have a choice. */
+export const chosenAccount = signal<string | undefined>(undefined);
+
+/** Runs an operation such as `inbound/search`. */
+export function call<T>(operation: string, params: object = {}, stop?: AbortSignal): Promise<T> {
+  return ask<T>('POST', `/console/call/${operation}`, params, stop);
+}
+
+/** Asks the server. Throws `Failed`. */
+export async function ask<T>(
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  body?: object,
+  stop?: AbortSignal,
+): Promise<T> {
+  const answer = await request(method, path, body, stop);
+  if (answer.ok) {
+    awaySince.value = undefined;
+    return answer.status === 204 ? (undefined as T) : ((await answer.json()) as T);
+  }
+  throw await toFailed(answer, path);
+}
+
+async function request(method: string, path: string, body: object | undefined, stop?: AbortSignal): Promise<Response> {
+  const account = chosenAccount.value;
+  try {
+    return await fetch(path, {
+      method,
+      headers: {
+        'Postern-Console': '1',
+        ...(body && { 'Content-Type': 'application/json' }),
+        ...(account !== undefined && { 'Postern-Account': account }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
+      ...(stop && { signal: stop }),
+    });
+  } catch (error) {
+    if (stop?.aborted) throw error;
+    throw new Failed('Unreachable', 'Postern does not answer. Is it running?', 0);
+  }
+}
+
+export async function toFailed(answer: Response, path: string): Promise<Failed> {
+  const { name = '', message = '' } = await answer.json().catch(() => ({}));
+  if (name === 'Signed_Out' && path !== '/console/me') signedOut.value++;
+  if (name === 'ServiceUnavailable') awaySince.value ??= Date.now();
+  return new Failed(name, message || `The server answered with HTTP ${answer.status}.`, answer.status);
+}

@@ -1,0 +1,94 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Failed } from './call.ts';
+import { messageOf } from './session.ts';
+
+// What a screen shows, from the server. What was shown before stays while it is read again, and when that fails.
+
+export interface Loaded<T> {
+  readonly data: T | undefined;
+  readonly error: Failed | undefined;
+  /** Since when it does not work. */
+  readonly failedAt: number | undefined;
+  readonly loading: boolean;
+  again(): void;
+  /** Changes what is shown, without asking. */
+  change(how: (data: T) => T): void;
+}
+
+/** What was shown last under a key, so that going back shows it at once. */
+const kept = new Map<string, unknown>();
+const MOST_KEPT = 30;
+
+function keep(key: string, data: unknown): void {
+  kept.delete(key);
+  kept.set(key, data);
+  for (const oldest of kept.keys()) {
+    if (kept.size <= MOST_KEPT) break;
+    kept.delete(oldest);
+  }
+}
+
+/** Forgets everything, when another person or account is shown. */
+export function forgetShown(): void {
+  kept.clear();
+}
+
+interface State<T> {
+  readonly key: string;
+  readonly data: T | undefined;
+  readonly error: Failed | undefined;
+  readonly failedAt: number | undefined;
+  readonly loading: boolean;
+}
+
+/** Reads what belongs to the key, and reads it again when the key changes. An undefined key reads nothing. */
+export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) => Promise<T>): Loaded<T> {
+  const [round, setRound] = useState(0);
+  const first = (): State<T> => ({
+    key: key ?? '',
+    data: key === undefined ? undefined : (kept.get(key) as T | undefined),
+    error: undefined,
+    failedAt: undefined,
+    loading: key !== undefined,
+  });
+  const [state, setState] = useState(first);
+  const shown = state.key === (key ?? '') ? state : first();
+  const newest = useRef(load);
+  newest.current = load;
+
+  useEffect(() => {
+    if (key === undefined) return;
+    const stop = new AbortController();
+    setState((before) => (before.key === key ? { ...before, loading: true } : first()));
+    newest.current(stop.signal).then(
+      (data) => {
+        if (stop.signal.aborted) return;
+        keep(key, data);
+        setState({ key, data, error: undefined, failedAt: undefined, loading: false });
+      },
+      (error: unknown) => {
+        if (stop.signal.aborted) return;
+        const failed = error instanceof Failed ? error : new Failed('Fault', messageOf(error), 0);
+        setState((before) => ({
+          ...(before.key === key ? before : first()),
+          error: failed,
+          failedAt: before.failedAt ?? Date.now(),
+          loading: false,
+        }));
+      },
+    );
+    return () => stop.abort();
+  }, [key, round]);
+
+  return {
+    ...shown,
+    again: () => setRound((before) => before + 1),
+    change: (how) =>
+      setState((before) => {
+        if (before.data === undefined) return before;
+        const data = how(before.data);
+        keep(before.key, data);
+        return { ...before, data };
+      }),
+  };
+}

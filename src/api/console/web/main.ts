@@ -1,0 +1,78 @@
+import { effect } from '@preact/signals';
+import { type ComponentChildren, h, render } from 'preact';
+import { keepLive } from './live.ts';
+import { forgetShown } from './load.ts';
+import { Button } from './parts/elements.ts';
+import { Frame } from './parts/frame.ts';
+import { listenToKeys } from './parts/keys.ts';
+import { tickClock } from './parts/text.ts';
+import { followLinks, linkTo, place } from './router.ts';
+import { Endpoint } from './screens/endpoint.ts';
+import { Endpoints } from './screens/endpoints.ts';
+import { Enter } from './screens/enter.ts';
+import { GivenUp } from './screens/given-up.ts';
+import { MailList } from './screens/mail-list.ts';
+import { Message } from './screens/message.ts';
+import { Now } from './screens/now.ts';
+import { Refused } from './screens/refused.ts';
+import { readSession, session } from './session.ts';
+
+/** The screen of a path. */
+function screen(path: string): ComponentChildren {
+  const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
+  switch (rest === '' ? first : `${first}/`) {
+    case '':
+      return h(Now, null);
+    case 'mail':
+      return h(MailList, null);
+    case 'message/':
+      return h(Message, { id: decodeURIComponent(rest), key: rest });
+    case 'refused':
+      return h(Refused, null);
+    case 'endpoints':
+      return h(Endpoints, null);
+    case 'endpoint':
+      return h(Endpoint, { url: place.value.query.get('url') ?? '' });
+    case 'given-up':
+      return h(GivenUp, null);
+    default:
+      return h(
+        'div',
+        { class: 'screen' },
+        h('h1', null, 'There is no such page'),
+        h('p', null, h('a', { href: linkTo('/') }, 'To the start')),
+      );
+  }
+}
+
+function App(): ComponentChildren {
+  const current = session.value;
+  switch (current.state) {
+    case 'unknown':
+      return null;
+    case 'out':
+      return h(Enter, { ended: current.ended });
+    case 'failed':
+      return h(
+        'main',
+        { class: 'enter' },
+        h('h1', null, 'Postern'),
+        h('p', { role: 'alert' }, current.text),
+        h(Button, { label: 'Try again', onPress: readSession }),
+      );
+    case 'in':
+      return h(Frame, null, screen(place.value.path));
+  }
+}
+
+followLinks();
+listenToKeys();
+tickClock();
+keepLive();
+effect(() => {
+  // What one person saw is not shown to the next.
+  if (session.value.state === 'out') forgetShown();
+});
+const root = document.getElementById('app');
+if (root) render(h(App, null), root);
+await readSession();

@@ -1,0 +1,302 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { messageOf } from '../session.ts';
+import { Icon, type IconName } from './icons.ts';
+import { exactTime, now, relative, toMs } from './text.ts';
+
+// The few elements that screens are made of.
+
+export interface ButtonProps {
+  readonly label: string;
+  readonly icon?: IconName;
+  readonly kind?: 'plain' | 'main' | 'danger' | 'quiet';
+  readonly disabled?: boolean;
+  readonly title?: string;
+  /** While a promise is pending the button is busy; its error is shown beside it. */
+  onPress(): unknown;
+}
+
+/** A button that says what went wrong. */
+export function Button({
+  label,
+  icon,
+  kind = 'plain',
+  disabled = false,
+  title,
+  onPress,
+}: ButtonProps): ComponentChildren {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<string>();
+  const alive = useRef(true);
+  useEffect(() => () => void (alive.current = false), []);
+  const press = async () => {
+    if (busy) return;
+    setError(undefined);
+    setBusy(true);
+    try {
+      await onPress();
+    } catch (thrown) {
+      if (alive.current) setError(messageOf(thrown));
+    } finally {
+      if (alive.current) setBusy(false);
+    }
+  };
+  return h(
+    'span',
+    { class: 'press' },
+    h(
+      'button',
+      { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: press, 'aria-busy': busy },
+      icon && h(Icon, { name: icon }),
+      label,
+    ),
+    error !== undefined && h('span', { class: 'wrong', role: 'alert' }, error),
+  );
+}
+
+export interface FieldProps {
+  readonly label: string;
+  readonly value: string;
+  readonly type?: 'text' | 'password' | 'url' | 'search';
+  readonly autocomplete?: string;
+  readonly help?: string;
+  readonly required?: boolean;
+  onValue(value: string): void;
+}
+
+export function Field({
+  label,
+  value,
+  type = 'text',
+  autocomplete = 'off',
+  help,
+  required,
+  onValue,
+}: FieldProps): ComponentChildren {
+  return h(
+    'label',
+    { class: 'field' },
+    h('span', { class: 'label' }, label),
+    h('input', {
+      type,
+      value,
+      autocomplete,
+      required: required ?? false,
+      spellcheck: false,
+      onInput: (event: InputEvent) => onValue((event.currentTarget as HTMLInputElement).value),
+    }),
+    help !== undefined && h('span', { class: 'help' }, help),
+  );
+}
+
+export type Tone = 'good' | 'wait' | 'bad' | 'off';
+
+/** A state: an icon and a word; the colour only repeats them. */
+export function State({
+  icon,
+  word,
+  tone,
+}: {
+  readonly icon: IconName;
+  readonly word: string;
+  readonly tone: Tone;
+}): ComponentChildren {
+  return h('span', { class: `state ${tone}` }, h(Icon, { name: icon }), h('span', null, word));
+}
+
+/** A time of the API, relative; exact in its title. */
+export function Time({ at }: { readonly at: string }): ComponentChildren {
+  const ms = toMs(at);
+  return h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, relative(ms, now.value));
+}
+
+/** Why something is empty or does not work, and what to do about it. */
+export function Notice({
+  icon = 'dot',
+  title,
+  tone = 'off',
+  children,
+}: {
+  readonly icon?: IconName;
+  readonly title: string;
+  readonly tone?: Tone;
+  readonly children?: ComponentChildren;
+}): ComponentChildren {
+  return h(
+    'div',
+    { class: `notice ${tone}` },
+    icon !== 'dot' && h(Icon, { name: icon }),
+    h('div', null, h('p', { class: 'title' }, title), children),
+  );
+}
+
+/** What did not work, since when, and a button to try again. */
+export function Fault({
+  error,
+  since,
+  again,
+}: {
+  readonly error: Error;
+  readonly since: number | undefined;
+  again(): void;
+}): ComponentChildren {
+  return h(
+    'div',
+    { role: 'alert' },
+    h(
+      Notice,
+      { icon: 'alert', tone: 'bad', title: error.message },
+      h(
+        'p',
+        { class: 'row' },
+        since !== undefined && now.value - since > 10_000 && `For ${relative(since, now.value).replace(' ago', '')}. `,
+        h(Button, { label: 'Try again', icon: 'replay', onPress: again }),
+      ),
+    ),
+  );
+}
+
+/** Grey bars where text will be; the style sheet shows them after a moment. */
+export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildren {
+  return h(
+    'div',
+    { class: 'bars', role: 'status' },
+    h('span', { class: 'hidden' }, 'Loading'),
+    Array.from({ length: rows }, (_, i) => h('span', { class: 'bar', key: i })),
+  );
+}
+
+/** A heading of a screen, which gets the focus when the screen opens, so that a reader of screens begins there. */
+export function Title({
+  text,
+  children,
+}: {
+  readonly text: string;
+  readonly children?: ComponentChildren;
+}): ComponentChildren {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${text} \u00b7 Postern`;
+  }, [text]);
+  useEffect(() => {
+    if (!(document.activeElement instanceof HTMLInputElement)) heading.current?.focus({ preventScroll: true });
+  }, []);
+  return h('div', { class: 'heading' }, h('h1', { tabIndex: -1, ref: heading, dir: 'auto' }, text), children);
+}
+
+export interface Tab {
+  readonly id: string;
+  readonly label: string;
+}
+
+/** Tabs, moved through with the arrow keys. */
+export function Tabs({
+  tabs,
+  chosen,
+  label,
+  onChoose,
+}: {
+  readonly tabs: readonly Tab[];
+  readonly chosen: string;
+  readonly label: string;
+  onChoose(id: string): void;
+}): ComponentChildren {
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
+    event.preventDefault();
+    const at = tabs.findIndex(({ id }) => id === chosen);
+    const next = tabs[(at + step + tabs.length) % tabs.length];
+    if (!next) return;
+    onChoose(next.id);
+    document.getElementById(`tab-${next.id}`)?.focus();
+  };
+  return h(
+    'div',
+    { class: 'tabs', role: 'tablist', 'aria-label': label, onKeyDown: move },
+    tabs.map(({ id, label: text }) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          key: id,
+          id: `tab-${id}`,
+          role: 'tab',
+          'aria-selected': id === chosen,
+          'aria-controls': 'panel',
+          tabIndex: id === chosen ? 0 : -1,
+          onClick: () => onChoose(id),
+        },
+        text,
+      ),
+    ),
+  );
+}
+
+/** A dialog that is open as long as it is rendered. */
+export function Dialog({
+  title,
+  onClose,
+  children,
+}: {
+  readonly title: string;
+  onClose(): void;
+  readonly children?: ComponentChildren;
+}): ComponentChildren {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  return h(
+    'dialog',
+    { ref: dialog, 'aria-labelledby': 'dialog-title', onClose },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'dialog-title' }, title),
+      h(
+        'button',
+        { type: 'button', class: 'button quiet', 'aria-label': 'Close', onClick: () => dialog.current?.close() },
+        h(Icon, { name: 'close' }),
+      ),
+    ),
+    children,
+  );
+}
+
+/** Names and values. */
+export function Facts({
+  rows,
+}: {
+  readonly rows: readonly (readonly [string, ComponentChildren])[];
+}): ComponentChildren {
+  return h(
+    'dl',
+    { class: 'facts' },
+    rows.map(([name, value]) => h('div', { key: name }, h('dt', null, name), h('dd', { dir: 'auto' }, value))),
+  );
+}
+
+/** A choice among a few. */
+export function Choice({
+  label,
+  value,
+  options,
+  onValue,
+}: {
+  readonly label: string;
+  readonly value: string;
+  readonly options: readonly (readonly [string, string])[];
+  onValue(value: string): void;
+}): ComponentChildren {
+  return h(
+    'label',
+    { class: 'choice' },
+    h('span', { class: 'hidden' }, label),
+    h(
+      'select',
+      { value, onChange: (event: Event) => onValue((event.currentTarget as HTMLSelectElement).value) },
+      options.map(([id, text]) => h('option', { key: id, value: id, selected: id === value }, text)),
+    ),
+  );
+}

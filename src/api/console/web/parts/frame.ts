@@ -1,0 +1,198 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { awaySince } from '../call.ts';
+import { live } from '../live.ts';
+import { go, linkTo, place } from '../router.ts';
+import { account, may, messageOf, person, signOut } from '../session.ts';
+import { Button, Choice, Dialog } from './elements.ts';
+import { Icon, type IconName } from './icons.ts';
+import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
+import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
+import { now, relative } from './text.ts';
+
+// What is around every screen.
+
+interface Section {
+  readonly path: string;
+  readonly label: string;
+  readonly icon: IconName;
+  /** Paths of its screens besides its own. */
+  readonly inside?: string;
+  /** The operation that it needs. */
+  readonly needs?: string;
+}
+
+const SECTIONS: readonly Section[] = [
+  { path: '/', label: 'Now', icon: 'pulse' },
+  { path: '/mail', label: 'Mail in', icon: 'inbox', inside: '/message/', needs: 'inbound/search' },
+  { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
+  { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', inside: '/endpoint', needs: 'endpoints/list' },
+  { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+];
+
+export function Frame({ children }: { readonly children?: ComponentChildren }): ComponentChildren {
+  return h(
+    'div',
+    { class: 'frame' },
+    h('a', { class: 'skip', href: '#main' }, 'Skip to the content'),
+    h(
+      'header',
+      { class: 'top' },
+      h('a', { class: 'brand', href: linkTo('/') }, 'Postern'),
+      h(Accounts, null),
+      h(Search, null),
+      h(LiveMark, null),
+      h(PersonMenu, null),
+    ),
+    h(Rail, null),
+    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(PasswordNotice, null), children),
+    passwordOpen.value && h(PasswordDialog, null),
+    helpOpen.value && h(Help, null),
+  );
+}
+
+function Rail(): ComponentChildren {
+  const { path } = place.value;
+  return h(
+    'nav',
+    { class: 'rail', 'aria-label': 'Screens' },
+    SECTIONS.filter(({ needs }) => needs === undefined || may(needs)).map((one) => {
+      const here = path === one.path || (one.inside !== undefined && path.startsWith(one.inside));
+      return h(
+        'a',
+        { key: one.path, href: linkTo(one.path), 'aria-current': here ? 'page' : undefined },
+        h(Icon, { name: one.icon }),
+        h('span', null, one.label),
+      );
+    }),
+  );
+}
+
+/** Operators choose whose mail they see. */
+function Accounts(): ComponentChildren {
+  const accounts = person.value?.accounts ?? [];
+  if (accounts.length < 2) return account.value && h('span', { class: 'account' }, account.value.name);
+  return h(Choice, {
+    label: 'Account',
+    value: account.value?.id ?? '',
+    options: accounts.map(({ id, name }) => [id, name] as const),
+    onValue: (id) => go(linkTo(place.value.path.replace(/^\/(?:message|endpoint).*$/, '/'), { account: id })),
+  });
+}
+
+/** Searches refusals on their screen, and mail everywhere else. */
+function Search(): ComponentChildren {
+  const { path, query } = place.value;
+  const about = path === '/refused' ? 'refusals' : 'mail';
+  const shown = query.get('q') ?? '';
+  const [text, setText] = useState(shown);
+  useEffect(() => setText(shown), [shown, path]);
+  const target = path === '/refused' || path === '/given-up' ? path : '/mail';
+  return h(
+    'form',
+    {
+      class: 'search',
+      role: 'search',
+      onSubmit: (event: Event) => {
+        event.preventDefault();
+        go(linkTo(target, { q: text.trim() }));
+      },
+    },
+    h(Icon, { name: 'search' }),
+    h('input', {
+      id: 'search',
+      type: 'search',
+      value: text,
+      'aria-label': `Search ${about}`,
+      placeholder: `Search ${about}`,
+      title:
+        about === 'mail'
+          ? 'Words, or from: to: subject: route: client: url: state: status: id: before: after:'
+          : 'Words, or from: to: client: reason: domain: before: after:',
+      spellcheck: false,
+      autocomplete: 'off',
+      onInput: (event: InputEvent) => setText((event.currentTarget as HTMLInputElement).value),
+    }),
+    h('kbd', { 'aria-hidden': 'true' }, '/'),
+  );
+}
+
+function LiveMark(): ComponentChildren {
+  const state = live.value;
+  const text =
+    state.state === 'on'
+      ? 'Live'
+      : state.state === 'lost'
+        ? `Not live, trying again ${relative(state.at, now.value)}`
+        : 'Not live';
+  return h(
+    'span',
+    { class: `live ${state.state}`, role: 'status' },
+    h('span', { class: 'lamp', 'aria-hidden': 'true' }),
+    h('span', null, text),
+  );
+}
+
+function PersonMenu(): ComponentChildren {
+  const [failed, setFailed] = useState<string>();
+  const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
+  const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
+  return h(
+    'details',
+    { class: 'menu', key: place.value.path },
+    h('summary', { 'aria-label': `${name}, menu` }, h(Icon, { name: 'person' })),
+    h(
+      'div',
+      { class: 'sheet' },
+      h('p', null, h('strong', null, name), h('br', null), h('span', { class: 'faint' }, role)),
+      h('button', { type: 'button', class: 'button quiet', onClick: () => (helpOpen.value = true) }, 'Keys'),
+      (has || can) &&
+        h(
+          'button',
+          { type: 'button', class: 'button quiet', onClick: () => (passwordOpen.value = true) },
+          'Password\u2026',
+        ),
+      h('a', { class: 'button quiet', href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
+      h('button', { type: 'button', class: 'button quiet', onClick: leave }, 'Sign out'),
+      failed !== undefined && h('p', { class: 'wrong', role: 'alert' }, failed),
+    ),
+  );
+}
+
+function Away(): ComponentChildren {
+  const since = awaySince.value;
+  if (since === undefined) return null;
+  return h(
+    'p',
+    { class: 'banner', role: 'status' },
+    h(Icon, { name: 'alert' }),
+    `The store does not answer (noticed ${relative(since, now.value)}). Lists may be old; mail is still taken.`,
+  );
+}
+
+function Help(): ComponentChildren {
+  return h(
+    Dialog,
+    { title: 'Keys', onClose: () => (helpOpen.value = false) },
+    h(
+      'dl',
+      { class: 'keys' },
+      KEYS.map(([key, what]) =>
+        h(
+          'div',
+          { key },
+          h(
+            'dt',
+            null,
+            key.split(', ').map((one) => h('kbd', { key: one }, one)),
+          ),
+          h('dd', null, what),
+        ),
+      ),
+    ),
+    h(Button, {
+      label: keysOn.value ? 'Turn single keys off' : 'Turn single keys on',
+      onPress: () => turnKeys(!keysOn.value),
+    }),
+  );
+}

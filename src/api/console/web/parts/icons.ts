@@ -1,0 +1,34 @@
+import { type ComponentChildren, h } from 'preact';
+
+// Icons of 16 by 16, drawn with lines in the colour of the text. They repeat what a word beside them says.
+
+const PATHS = {
+  check: 'M3 8.5 6.5 12 13 4.5',
+  cross: 'M4 4l8 8M12 4l-8 8',
+  clock: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12M8 4.5V8l2.5 1.5',
+  refused: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12M3.8 3.8l8.4 8.4',
+  question: 'M6 6.2c0-2.9 4.2-2.7 4.2 0 0 1.6-2.2 1.8-2.2 3.5M8 12.4v.2',
+  pause: 'M5.5 3.5v9M10.5 3.5v9',
+  alert: 'M8 2.2 14.4 13H1.6zM8 6.4v3M8 11.2v.2',
+  pulse: 'M1.5 8.5h3l2-5 3 9 2-4h3',
+  inbox: 'M2 9.5 4 3.5h8l2 6v3.5H2zM2 9.5h3.5l1 1.8h3l1-1.8H14',
+  endpoint: 'M2.5 8h8M7.5 4.5 11 8l-3.5 3.5M13.5 3v10',
+  given: 'M3 5.5h10v8H3zM2 2.5h12v3H2zM6.5 8.5h3',
+  search: 'M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9M10.5 10.5 14 14',
+  back: 'M10 3 5 8l5 5',
+  right: 'M6 3l5 5-5 5',
+  replay: 'M13 8a5 5 0 1 1-1.5-3.6M13 2v3h-3',
+  dot: 'M8 8.01V8',
+  person: 'M8 8a2.7 2.7 0 1 0 0-5.4A2.7 2.7 0 0 0 8 8M2.8 13.8c.6-2.4 2.6-3.6 5.2-3.6s4.6 1.2 5.2 3.6',
+  close: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { readonly name: IconName }): ComponentChildren {
+  return h(
+    'svg',
+    { class: 'icon', viewBox: '0 0 16 16', width: 16, height: 16, 'aria-hidden': 'true' },
+    h('path', { d: PATHS[name] }),
+  );
+}

@@ -1,0 +1,263 @@
+import { signal } from '@preact/signals';
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { listen } from '../live.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import type { Mail, Refusal } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { account } from '../session.ts';
+import { Time } from './elements.ts';
+import { answerOf, MailStateMark } from './states.ts';
+import { count, plain } from './text.ts';
+
+// Lists of mail and of refusals: read in pages, kept up to date by the live feed.
+
+interface Pages<T> {
+  readonly rows: readonly T[];
+  readonly next: number | null;
+}
+
+export interface List<T> {
+  readonly rows: readonly T[] | undefined;
+  readonly error: Error | undefined;
+  readonly failedAt: number | undefined;
+  readonly loading: boolean;
+  readonly hasMore: boolean;
+  again(): void;
+  more(): Promise<void>;
+}
+
+const PAGE = 50;
+/** Rows on one screen; what is further back is found by searching. */
+const MOST_ROWS = 1_000;
+/** A search is repeated at most this often while mail comes in. */
+const REPEAT_MS = 2_000;
+const SOON_MS = 200;
+
+/** Mail that matches the query, newest first. */
+export function useMail(query: string, limit = PAGE): List<Mail> {
+  return useList<Mail>({
+    key: `mail ${account.value?.id} ${limit} ${query}`,
+    whole: query.trim() === '',
+    async read(before, stop) {
+      const { mails, next } = await call<{ mails: Mail[]; next: number | null }>(
+        'inbound/search',
+        { query, limit, ...(before !== undefined && { before }) },
+        stop,
+      );
+      return { rows: mails, next };
+    },
+    follow: (took, reset) => listen({ mail: took, reset }),
+  });
+}
+
+/** A refusal with a name for its row: the history gives it none. */
+export interface RefusalRow extends Refusal {
+  readonly id: string;
+}
+
+/** Refusals that match the query, newest first. */
+export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
+  return useList<RefusalRow>({
+    key: `refusals ${account.value?.id} ${limit} ${query}`,
+    whole: false,
+    async read(before, stop) {
+      const { refusals, next } = await call<{ refusals: Refusal[]; next: number | null }>(
+        'inbound/refusals',
+        { query, limit, ...(before !== undefined && { before }) },
+        stop,
+      );
+      return { rows: named(refusals), next };
+    },
+    // An event may be a new refusal, or one that happened again.
+    follow: (_, reset) => listen({ refused: reset, reset }),
+  });
+}
+
+/** Refusals that are alike in everything are told apart by a number. */
+function named(refusals: readonly Refusal[]): RefusalRow[] {
+  const alike = new Map<string, number>();
+  return refusals.map((one) => {
+    const { at, client, stage, reply, sender, recipient } = one;
+    const name = [at, client, stage, reply, sender, recipient].join(' ');
+    const n = (alike.get(name) ?? 0) + 1;
+    alike.set(name, n);
+    return { ...one, id: `${name} ${n}` };
+  });
+}
+
+interface Source<T> {
+  readonly key: string;
+  /** Whether the list has everything, so that a new row belongs to it. */
+  readonly whole: boolean;
+  read(before: number | undefined, stop?: AbortSignal): Promise<Pages<T>>;
+  /** Tells about new and changed rows. */
+  follow(took: (row: T) => void, reset: () => void): () => void;
+}
+
+interface Row {
+  readonly id: string;
+  readonly at: string;
+}
+
+function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T> {
+  const loaded: Loaded<Pages<T>> = useLoad<Pages<T>>(key, async (stop) =>
+    onto(newest.current.data, await read(undefined, stop)),
+  );
+  const newest = useRef(loaded);
+  newest.current = loaded;
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const readAt = useRef(0);
+
+  useEffect(() => {
+    const later = () => {
+      timer.current ??= setTimeout(
+        () => {
+          timer.current = undefined;
+          readAt.current = Date.now();
+          newest.current.again();
+        },
+        Math.max(SOON_MS, readAt.current + REPEAT_MS - Date.now()),
+      );
+    };
+    const stop = follow((row) => {
+      const known = newest.current.data?.rows.some(({ id }) => id === row.id) ?? false;
+      // Whether a search finds a new row, or still finds a changed one, only the server knows.
+      if (!whole) later();
+      if (!known && !whole) return;
+      newest.current.change(({ rows, next }) => ({
+        next,
+        rows: rows.some(({ id }) => id === row.id)
+          ? rows.map((one) => (one.id === row.id ? row : one))
+          : [row, ...rows].slice(0, MOST_ROWS),
+      }));
+    }, later);
+    return () => {
+      stop();
+      clearTimeout(timer.current);
+      timer.current = undefined;
+    };
+  }, [key]);
+
+  const { data, error, failedAt, loading, again, change } = loaded;
+  return {
+    rows: data?.rows,
+    error,
+    failedAt,
+    loading,
+    hasMore: data !== undefined && data.next !== null && data.rows.length < MOST_ROWS,
+    again,
+    async more() {
+      const before = newest.current.data?.next;
+      if (before === undefined || before === null) return;
+      const page = await read(before);
+      change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
+    },
+  };
+}
+
+/** The newest page, and behind it the older rows that were read before. */
+function onto<T extends Row>(old: Pages<T> | undefined, page: Pages<T>): Pages<T> {
+  const last = page.rows.at(-1);
+  if (!old || !last || page.next === null) return page;
+  const older = without(old.rows, page.rows).filter(({ at }) => at < last.at);
+  return older.length === 0 ? page : { rows: [...page.rows, ...older], next: old.next };
+}
+
+function without<T extends Row>(rows: readonly T[], others: readonly T[]): readonly T[] {
+  const known = new Set(others.map(({ id }) => id));
+  return rows.filter(({ id }) => !known.has(id));
+}
+
+/** Ids of the marked rows. */
+export const marked = signal<ReadonlySet<string>>(new Set());
+
+export function mark(id: string, on: boolean): void {
+  const next = new Set(marked.value);
+  if (on) next.add(id);
+  else next.delete(id);
+  marked.value = next;
+}
+
+export function subjectOf(mail: Pick<Mail, 'subject' | 'state' | 'from'>): string {
+  if (mail.subject) return plain(mail.subject);
+  return mail.subject === null && mail.from === null ? '(not parsed yet)' : '(no subject)';
+}
+
+export function senderOf(mail: Pick<Mail, 'from' | 'sender'>): string {
+  return plain(mail.from || mail.sender || '<>');
+}
+
+/** One message in a list. */
+export function MailRow({
+  mail,
+  canMark,
+  onFocus,
+}: {
+  readonly mail: Mail;
+  readonly canMark: boolean;
+  onFocus?(id: string): void;
+}): ComponentChildren {
+  const link = linkTo(`/message/${encodeURIComponent(mail.id)}`);
+  return h(
+    'li',
+    { 'data-row': mail.id, class: 'mail-row' },
+    canMark &&
+      h(
+        'label',
+        { class: 'box' },
+        h('span', { class: 'hidden' }, `Mark ${subjectOf(mail)}`),
+        h('input', {
+          type: 'checkbox',
+          checked: marked.value.has(mail.id),
+          onChange: (event: Event) => mark(mail.id, (event.currentTarget as HTMLInputElement).checked),
+        }),
+      ),
+    h(
+      'a',
+      { href: link, onFocus: () => onFocus?.(mail.id) },
+      h(MailStateMark, { state: mail.state }),
+      h(
+        'span',
+        { class: 'who' },
+        h('bdi', null, senderOf(mail)),
+        h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
+        h('span', { class: 'hidden' }, ' to '),
+        h('bdi', { class: 'to' }, plain(mail.to)),
+      ),
+      h('span', { class: 'subject' }, h('bdi', null, subjectOf(mail))),
+      h(
+        'span',
+        { class: 'answer' },
+        answerOf(mail),
+        mail.attempts > 1 && h('span', { class: 'faint' }, `, ${count(mail.attempts, 'attempt')}`),
+      ),
+      h('span', { class: 'age' }, h(Time, { at: mail.at })),
+    ),
+  );
+}
+
+/** A button for the next page. */
+export function More({ list }: { readonly list: List<unknown> }): ComponentChildren {
+  const [busy, setBusy] = useState(false);
+  const [failed, setFailed] = useState(false);
+  if (!list.hasMore) return null;
+  const read = () => {
+    setBusy(true);
+    setFailed(false);
+    list
+      .more()
+      .catch(() => setFailed(true))
+      .finally(() => setBusy(false));
+  };
+  return h(
+    'p',
+    { class: 'more' },
+    h(
+      'button',
+      { type: 'button', class: 'button', disabled: busy, onClick: read },
+      failed ? 'That did not work; try again' : list.rows?.length === 0 ? 'Search further back' : 'Older',
+    ),
+  );
+}

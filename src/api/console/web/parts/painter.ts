@@ -1,0 +1,40 @@
+import { type ComponentChildren, h } from 'preact';
+import { plain } from './text.ts';
+
+// JSON in colours, as text nodes.
+
+const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/g;
+/** Files in the payload are long; their middle says nothing to a person. */
+const LONGEST_VALUE = 2_000;
+const LONGEST_SHOWN = 200_000;
+
+/** A JSON value, painted. Long texts are cut. */
+export function Json({ value }: { readonly value: unknown }): ComponentChildren {
+  const text = JSON.stringify(value, shorten, 2);
+  return h(
+    'pre',
+    { class: 'code', tabIndex: 0, dir: 'ltr' },
+    h('code', null, paint(text.slice(0, LONGEST_SHOWN))),
+    text.length > LONGEST_SHOWN && '\n\u2026',
+  );
+}
+
+function shorten(_: string, value: unknown): unknown {
+  if (typeof value !== 'string' || value.length <= LONGEST_VALUE) return value;
+  return `${value.slice(0, LONGEST_VALUE)}\u2026 (${value.length} characters)`;
+}
+
+function paint(json: string): ComponentChildren {
+  const out: ComponentChildren[] = [];
+  let from = 0;
+  for (const found of json.matchAll(TOKEN)) {
+    const [token, text, colon] = found;
+    out.push(json.slice(from, found.index));
+    if (text === undefined) out.push(h('span', { class: 'value' }, token));
+    else if (colon === undefined) out.push(h('span', { class: 'string' }, plain(text)));
+    else out.push(h('span', { class: 'name' }, plain(text)), colon);
+    from = found.index + token.length;
+  }
+  out.push(json.slice(from));
+  return out;
+}

@@ -1,0 +1,78 @@
+import { type ComponentChildren, h } from 'preact';
+import type { Endpoint, Mail, MailState } from '../records.ts';
+import { State, type Tone } from './elements.ts';
+import type { IconName } from './icons.ts';
+import { now, ordinal, plain, relative, span, toMs } from './text.ts';
+
+// States in words.
+
+const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>> = {
+  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
+  delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
+  dead: { icon: 'cross', word: 'Given up', tone: 'bad' },
+  dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
+  unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
+};
+
+export function stateWord(state: MailState): string {
+  return STATES[state].word;
+}
+
+export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
+  return h(State, STATES[state]);
+}
+
+/** The last answer of the endpoint, shortly. */
+export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' | 'last_error'>): string {
+  if (last_status !== null) return `HTTP ${last_status}`;
+  return last_error === null ? '' : plain(last_error);
+}
+
+/** What became of a message, in a sentence. */
+export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
+  const after = mail.ended_at === null ? '' : `, ${span(toMs(mail.ended_at) - toMs(mail.at))} after it came`;
+  const tries = mail.attempts === 1 ? '1 attempt' : `${mail.attempts} attempts`;
+  const answer = answerOf(mail);
+  switch (mail.state) {
+    case 'delivered':
+      return `Delivered at the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
+    case 'dead':
+      return `Given up after ${tries}${after}${answer && `; the last answer was ${answer}`}`;
+    case 'dropped':
+      return `Dropped by a person after ${tries}`;
+    case 'unknown':
+      return 'It is no longer on the queue, and how it ended is not known';
+    case 'waiting':
+      if (mail.attempts === 0) return 'Waiting for its first POST';
+      return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(nextAttemptAt)}`;
+  }
+}
+
+function nextOf(at: string | null): string {
+  if (at === null) return '';
+  const ms = toMs(at);
+  return ms <= now.value ? '; due now' : `; again ${relative(ms, now.value)}`;
+}
+
+export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
+  if (endpoint.paused) return h(State, { icon: 'pause', word: 'Paused', tone: 'off' });
+  if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
+  if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });
+  return h(State, { icon: 'check', word: 'Up', tone: 'good' });
+}
+
+/** How an endpoint is, in a sentence. */
+export function endpointSentence(endpoint: Endpoint): string {
+  const since = endpoint.since === null ? '' : ` for ${relative(toMs(endpoint.since), now.value).replace(' ago', '')}`;
+  const probe =
+    endpoint.next_probe_at === null
+      ? ''
+      : toMs(endpoint.next_probe_at) <= now.value
+        ? '; the next probe is due'
+        : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
+  if (endpoint.paused)
+    return `Paused${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+  if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
+  if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
+  return endpoint.last_at === null ? 'Up; nothing was posted since Postern was started' : 'Up';
+}

@@ -1,0 +1,161 @@
+// The records of the operations that the page calls, as docs/api.md describes them. Times are texts in UTC.
+
+export type MailState = 'waiting' | 'delivered' | 'dead' | 'dropped' | 'unknown';
+
+/** A message for one recipient: /inbound/search. */
+export interface Mail {
+  readonly id: string;
+  readonly message_id: string;
+  readonly at: string;
+  readonly sender: string | null;
+  readonly from: string | null;
+  readonly to: string;
+  readonly subject: string | null;
+  readonly size: number;
+  readonly route: string;
+  readonly pattern: string;
+  readonly url: string;
+  readonly state: MailState;
+  readonly attempts: number;
+  readonly last_status: number | null;
+  readonly last_error: string | null;
+  readonly ended_at: string | null;
+  readonly spf: string | null;
+  readonly dkim: string | null;
+  readonly dmarc: string | null;
+  readonly client: string | null;
+  readonly helo: string | null;
+  readonly tls: string | null;
+  /** Whether its content is still on the queue. */
+  readonly kept: boolean;
+}
+
+/** Something that happened to a message. */
+export interface TimelineEntry {
+  readonly at: string;
+  /** Milliseconds since it was accepted. */
+  readonly after_ms: number;
+  readonly kind: string;
+  readonly text: string;
+  readonly detail: string | null;
+}
+
+/** /inbound/info. */
+export interface MailStory extends Mail {
+  readonly timeline: readonly TimelineEntry[];
+  /** What the queue has of it; empty if it has deleted it. */
+  readonly deliveries: readonly { readonly next_attempt_at: string | null; readonly attempts: readonly Attempt[] }[];
+}
+
+export interface Attempt {
+  readonly time: string;
+  readonly detail: AttemptDetail | null;
+}
+
+export interface Header {
+  readonly name: string;
+  readonly value: string;
+}
+
+export interface AttemptDetail {
+  readonly address: string | null;
+  readonly tls: string | null;
+  /** Whether the connection was open before. */
+  readonly reused: boolean;
+  readonly dns_ms: number | null;
+  readonly connect_ms: number | null;
+  readonly tls_ms: number | null;
+  readonly first_byte_ms: number | null;
+  readonly request_headers: readonly Header[];
+  readonly response_headers: readonly Header[];
+  readonly headers_left_out: number;
+}
+
+/** /inbound/content. */
+export interface Content {
+  readonly headers: readonly Header[];
+  readonly parts: readonly Part[];
+  readonly text: string | null;
+  readonly truncated: boolean;
+  readonly has_html: boolean;
+  readonly raw_bytes: number;
+  readonly parse_error: string | null;
+}
+
+export interface Part {
+  readonly n: number;
+  readonly path: string;
+  readonly type: string;
+  readonly name: string | null;
+  readonly size: number;
+  readonly disposition: string | null;
+}
+
+/** A refused command or session: /inbound/refusals. */
+export interface Refusal {
+  readonly at: string;
+  readonly stage: string;
+  readonly reply: string;
+  readonly reason: string;
+  readonly advice: string;
+  readonly client: string;
+  readonly helo: string | null;
+  readonly tls: string | null;
+  readonly sender: string | null;
+  readonly recipient: string | null;
+  readonly times: number;
+}
+
+/** Where mail is posted to: /endpoints/list. */
+export interface Endpoint {
+  readonly url: string;
+  readonly kind: 'inbound' | 'events';
+  readonly routes: readonly string[];
+  readonly webhooks: readonly number[];
+  readonly breaker: 'up' | 'down' | 'gone';
+  readonly since: string | null;
+  readonly next_probe_at: string | null;
+  readonly paused: boolean;
+  readonly paused_until: string | null;
+  readonly waiting: number;
+  readonly oldest_at: string | null;
+  readonly in_flight: number;
+  readonly last_status: number | null;
+  readonly last_error: string | null;
+  readonly last_at: string | null;
+}
+
+export interface Figures {
+  readonly attempts: number;
+  readonly ok: number;
+  readonly failed: number;
+  readonly p50_ms: number | null;
+  readonly p95_ms: number | null;
+}
+
+/** /endpoints/info. */
+export interface EndpointDetail extends Endpoint {
+  readonly hour: Figures;
+  readonly day: Figures;
+  readonly strip: readonly {
+    readonly at: string;
+    readonly status: number | null;
+    readonly ms: number;
+    readonly error: string | null;
+  }[];
+  readonly answers: readonly {
+    readonly status: number | null;
+    readonly error: string | null;
+    readonly text: string;
+    readonly count: number;
+    readonly last_at: string;
+    readonly example_id: string;
+  }[];
+  readonly sampled: boolean;
+  readonly making: readonly {
+    readonly id: string;
+    readonly since: string;
+    readonly waits_for: 'preparing' | 'verdicts' | 'parsing' | 'place';
+    readonly question: string | null;
+  }[];
+}

@@ -1,0 +1,56 @@
+import { signal } from '@preact/signals';
+
+// The URL is the state: what a screen shows stands in it, so that every view can be linked and opened in a tab.
+
+export interface Place {
+  /** Below /console, such as `/` or `/mail`. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+}
+
+const ROOT = '/console';
+
+function here(): Place {
+  const { pathname, search } = window.location;
+  return { path: pathname.slice(ROOT.length).replace(/\/$/, '') || '/', query: new URLSearchParams(search) };
+}
+
+export const place = signal<Place>(here());
+
+/** The URL of a place. The account stays in it; empty parameters are left out. */
+export function linkTo(path: string, query: Readonly<Record<string, string | undefined>> = {}): string {
+  const account = place.value.query.get('account') ?? undefined;
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries({ account, ...query })) if (value) params.set(name, value);
+  const text = params.toString();
+  return ROOT + (path === '/' ? '/' : path) + (text && `?${text}`);
+}
+
+/** Goes to a URL of this page. `replace` puts it in the place of the current one, as a change of a filter does. */
+export function go(url: string, replace = false): void {
+  const before = place.value.path;
+  if (replace) window.history.replaceState(null, '', url);
+  else window.history.pushState(null, '', url);
+  place.value = here();
+  if (before !== place.value.path) window.scrollTo(0, 0);
+}
+
+/** The current place with other parameters. */
+export function withQuery(change: Readonly<Record<string, string | undefined>>): string {
+  return linkTo(place.value.path, { ...Object.fromEntries(place.value.query), ...change });
+}
+
+/** Follows links within the page without loading it again. */
+export function followLinks(): void {
+  window.addEventListener('popstate', () => {
+    place.value = here();
+  });
+  document.addEventListener('click', (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a') : null;
+    const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+    if (!link || !plain || event.defaultPrevented || link.target !== '' || link.hasAttribute('download')) return;
+    if (link.origin !== window.location.origin || !`${link.pathname}/`.startsWith(`${ROOT}/`) || link.hash) return;
+    event.preventDefault();
+    go(link.href);
+  });
+}

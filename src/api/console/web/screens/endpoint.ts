@@ -1,0 +1,269 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Icon } from '../parts/icons.ts';
+import { ReplayDialog } from '../parts/replay.ts';
+import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { clockTime, count, number, plain, shortUrl, toMs } from '../parts/text.ts';
+import { withField } from '../query.ts';
+import type { EndpointDetail, Figures } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { account, may } from '../session.ts';
+import { useRepeat } from './endpoints.ts';
+
+const ofUrl = (url: string) => withField('', 'url', url);
+
+/** One endpoint: how it is, what it answered, and how to catch up. */
+export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
+  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) =>
+    call<EndpointDetail>('endpoints/info', { url }, stop),
+  );
+  const { data: endpoint, error, failedAt, again } = loaded;
+  useRepeat(again);
+  return h(
+    'div',
+    { class: 'screen narrow' },
+    h(
+      'p',
+      { class: 'back' },
+      h('a', { href: linkTo('/endpoints'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Endpoints'),
+    ),
+    h(Title, { text: shortUrl(url) }),
+    error &&
+      (error.kind === 'Unknown_Endpoint'
+        ? h(Notice, { title: 'No route and no webhook posts to this URL, and nothing waits for it.' })
+        : h(Fault, { error, since: failedAt, again })),
+    endpoint ? h(Detail, { endpoint, again }) : !error && h(Bars, { rows: 6 }),
+  );
+}
+
+function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+  const { url, waiting, oldest_at: oldestAt, in_flight: inFlight, hour, day } = endpoint;
+  return h(
+    'article',
+    null,
+    h('p', { class: 'sentence' }, h(EndpointStateMark, { endpoint }), ' ', endpointSentence(endpoint), '.'),
+    h(Actions, { endpoint, again }),
+    h(Facts, {
+      rows: [
+        [
+          'Waiting',
+          waiting === 0
+            ? 'nothing'
+            : h(
+                'span',
+                null,
+                h('a', { href: linkTo('/mail', { q: `${ofUrl(url)} state:waiting` }) }, count(waiting, 'mail')),
+                oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+              ),
+        ],
+        ['On their way', number(inFlight)],
+        ['Last hour', figuresText(hour)],
+        ['Last day', figuresText(day)],
+        ['Routes', endpoint.routes.length === 0 ? 'none' : endpoint.routes.join(', ')],
+      ],
+    }),
+    h('h2', null, 'The last POSTs'),
+    h(Strip, { strip: endpoint.strip }),
+    h('h2', null, 'Answers'),
+    h(Answers, { endpoint }),
+    endpoint.making.length > 0 && [
+      h('h2', { key: 'title' }, 'Being made ready'),
+      h(MakingList, { key: 'list', making: endpoint.making }),
+    ],
+    h('p', { class: 'faint' }, h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All mail for this endpoint')),
+  );
+}
+
+function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+  const [replaying, setReplaying] = useState(false);
+  const [said, setSaid] = useState<string>();
+  const { url, paused } = endpoint;
+  const run = async (operation: string, text: (answer: { readonly retried?: number }) => string) => {
+    setSaid(text(await call<{ readonly retried?: number }>(operation, { url })));
+    again();
+  };
+  return h(
+    'div',
+    { class: 'buttons' },
+    may('endpoints/retry') &&
+      endpoint.waiting > 0 &&
+      !paused &&
+      h(Button, {
+        label: 'Try now',
+        icon: 'replay',
+        onPress: () => run('endpoints/retry', () => 'All that waits is due now.'),
+      }),
+    may('endpoints/pause') &&
+      !paused &&
+      h(Button, {
+        label: 'Pause',
+        icon: 'pause',
+        onPress: () => run('endpoints/pause', () => 'Paused. Mail is still taken, and waits.'),
+      }),
+    may('endpoints/resume') &&
+      paused &&
+      h(Button, { label: 'Go on', kind: 'main', onPress: () => run('endpoints/resume', () => 'It goes on.') }),
+    may('inbound/replay') &&
+      h(
+        'span',
+        { 'data-key': 'replay' },
+        h(Button, { label: 'Replay what was given up\u2026', onPress: () => setReplaying(true) }),
+      ),
+    said !== undefined && h('span', { role: 'status', class: 'faint' }, said),
+    replaying &&
+      h(ReplayDialog, {
+        wish: { query: ofUrl(url), state: 'dead' },
+        onClose: () => {
+          setReplaying(false);
+          again();
+        },
+      }),
+  );
+}
+
+function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
+  if (attempts === 0) return 'no POSTs';
+  const share = Math.floor((ok / attempts) * 1000) / 10;
+  return `${count(attempts, 'POST')}, ${share} % answered with 2xx; half within ${p50 ?? 0} ms, 95 % within ${p95 ?? 0} ms`;
+}
+
+type StripPost = EndpointDetail['strip'][number];
+
+const isOk = ({ status }: StripPost) => status !== null && status >= 200 && status < 300;
+const answerText = ({ status, error }: { readonly status: number | null; readonly error: string | null }) =>
+  status === null ? plain(error ?? 'no answer') : `HTTP ${status}`;
+
+const STEP = 7;
+const HIGH = 28;
+
+/** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
+function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentChildren {
+  if (strip.length === 0) return h('p', { class: 'faint' }, 'None yet.');
+  const good = strip.filter(isOk).length;
+  return h(
+    'figure',
+    { class: 'strip' },
+    h(
+      'svg',
+      {
+        viewBox: `0 0 ${100 * STEP} ${HIGH}`,
+        role: 'img',
+        'aria-label': `${good} of the last ${strip.length} POSTs were answered with 2xx`,
+        preserveAspectRatio: 'xMinYMid meet',
+      },
+      strip.map((post, i) => {
+        const ok = isOk(post);
+        return h(
+          'rect',
+          {
+            key: `${post.at} ${i}`,
+            class: ok ? 'good' : 'bad',
+            x: i * STEP,
+            y: ok ? 0 : HIGH / 2,
+            width: STEP - 2,
+            height: ok ? HIGH : HIGH / 2,
+            rx: 1,
+          },
+          h('title', null, `${clockTime(toMs(post.at))}, ${answerText(post)}, ${post.ms} ms`),
+        );
+      }),
+    ),
+    h('figcaption', null, `${good} of the last ${strip.length} were answered with 2xx; the newest is at the right.`),
+    h(
+      'details',
+      null,
+      h('summary', null, 'As a table'),
+      h(
+        'div',
+        { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'The last POSTs' },
+        h(
+          'table',
+          null,
+          h(
+            'thead',
+            null,
+            h(
+              'tr',
+              null,
+              ['Time', 'Answer', 'Took'].map((name) => h('th', { key: name, scope: 'col' }, name)),
+            ),
+          ),
+          h(
+            'tbody',
+            null,
+            strip
+              .toReversed()
+              .map((post, i) =>
+                h(
+                  'tr',
+                  { key: i },
+                  h('td', null, clockTime(toMs(post.at))),
+                  h('td', null, answerText(post)),
+                  h('td', null, `${post.ms} ms`),
+                ),
+              ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** One cause is one row. */
+function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
+  if (endpoint.answers.length === 0) return h('p', { class: 'faint' }, 'None yet.');
+  return h(
+    'ul',
+    { class: 'rows answers' },
+    endpoint.answers.map((answer) => {
+      const status = answer.status === null ? 'none' : String(answer.status);
+      return h(
+        'li',
+        { key: `${answer.status} ${answer.error} ${answer.text}` },
+        h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
+        h('span', { class: 'count' }, `\u00d7${number(answer.count)}`),
+        h('span', { class: 'said', dir: 'auto' }, plain(answer.text)),
+        h('span', { class: 'faint' }, h(Time, { at: answer.last_at })),
+        h(
+          'span',
+          null,
+          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'An example'),
+          ' \u00b7 ',
+          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, 'Mail with this status'),
+        ),
+      );
+    }),
+    endpoint.sampled && h('li', { class: 'faint' }, 'Only the newest POSTs are counted.'),
+  );
+}
+
+const WAITS: Readonly<Record<string, string>> = {
+  preparing: 'being prepared',
+  verdicts: 'SPF, DKIM and DMARC are checked',
+  parsing: 'being parsed',
+  place: 'as many POSTs are on their way as the endpoint takes',
+};
+
+function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
+  return h(
+    'ul',
+    { class: 'rows' },
+    making.map(({ id, since, waits_for: waitsFor, question }) =>
+      h(
+        'li',
+        { key: id },
+        h(
+          'p',
+          null,
+          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, WAITS[waitsFor] ?? waitsFor),
+          question !== null && [', asks the DNS for ', h('code', null, plain(question))],
+          ', begun ',
+          h(Time, { at: since }),
+        ),
+      ),
+    ),
+  );
+}

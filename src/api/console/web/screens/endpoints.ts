@@ -1,0 +1,99 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { call } from '../call.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import { Bars, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { count, number, shortUrl } from '../parts/text.ts';
+import type { Endpoint } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { account, may } from '../session.ts';
+
+const EVERY_MS = 5_000;
+
+/** Reads again now and then while the screen is open and seen. */
+export function useRepeat(again: () => void): void {
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') again();
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+}
+
+/** All endpoints of the account. */
+export function useEndpoints(): Loaded<readonly Endpoint[]> {
+  const loaded = useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
+    call<readonly Endpoint[]>('endpoints/list', {}, stop),
+  );
+  useRepeat(loaded.again);
+  return loaded;
+}
+
+const trouble = ({ breaker, paused }: Endpoint) => (breaker !== 'up' ? 0 : paused ? 1 : 2);
+
+/** The webhooks, those in trouble first. */
+export function Endpoints(): ComponentChildren {
+  const { data, error, failedAt, again } = useEndpoints();
+  const rows = data?.toSorted((a, b) => trouble(a) - trouble(b) || b.waiting - a.waiting || a.url.localeCompare(b.url));
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Endpoints' }),
+    error && h(Fault, { error, since: failedAt, again }),
+    rows === undefined
+      ? !error && h(Bars, { rows: 4 })
+      : rows.length === 0
+        ? h(Empty, null)
+        : h(
+            'ul',
+            { class: 'rows endpoints' },
+            rows.map((endpoint) => h(EndpointRow, { key: endpoint.url, endpoint })),
+          ),
+  );
+}
+
+function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
+  const { url, waiting, oldest_at: oldestAt, kind, routes, webhooks } = endpoint;
+  const users = [
+    routes.length > 0 && count(routes.length, 'route'),
+    webhooks.length > 0 && count(webhooks.length, 'webhook'),
+  ]
+    .filter((one) => one !== false)
+    .join(', ');
+  return h(
+    'li',
+    { 'data-row': url },
+    h(
+      'a',
+      { href: linkTo('/endpoint', { url }) },
+      h(EndpointStateMark, { endpoint }),
+      h('span', { class: 'url' }, shortUrl(url)),
+      h('span', { class: 'sentence' }, endpointSentence(endpoint)),
+      h(
+        'span',
+        { class: 'waiting' },
+        waiting === 0
+          ? 'nothing waits'
+          : [`${number(waiting)} wait`, oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]],
+      ),
+      h('span', { class: 'faint users' }, users || (kind === 'events' ? 'events' : 'no route any more')),
+    ),
+  );
+}
+
+function Empty(): ComponentChildren {
+  return h(
+    Notice,
+    { title: 'No endpoint yet.' },
+    h(
+      'p',
+      null,
+      'An endpoint is a URL that a route or a webhook posts to. Add a route with ',
+      h('code', null, '/inbound/add-route'),
+      ' (see the ',
+      h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
+      ').',
+    ),
+  );
+}

@@ -1,0 +1,57 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Field } from '../parts/elements.ts';
+import { messageOf, signIn } from '../session.ts';
+
+/** The way in, for people who have a password. */
+export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren {
+  const [name, setName] = useState('');
+  const [password, setPassword] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<string>();
+  useEffect(() => {
+    document.title = 'Enter \u00b7 Postern';
+    document.querySelector<HTMLInputElement>('.enter input')?.focus();
+  }, []);
+  const enter = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      await signIn(name.trim(), password);
+    } catch (thrown) {
+      setError(messageOf(thrown));
+      setPassword('');
+      setBusy(false);
+    }
+  };
+  return h(
+    'main',
+    { class: 'enter' },
+    h('h1', null, 'Postern'),
+    h('p', { class: 'faint' }, `on ${window.location.host}`),
+    ended && h('p', { role: 'status' }, 'Your session has ended. Please sign in again.'),
+    h(
+      'form',
+      { onSubmit: enter },
+      h(Field, { label: 'Name', value: name, autocomplete: 'username', required: true, onValue: setName }),
+      h(Field, {
+        label: 'Password',
+        value: password,
+        type: 'password',
+        autocomplete: 'current-password',
+        required: true,
+        onValue: setPassword,
+      }),
+      error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
+      h('button', { type: 'submit', class: 'button main', disabled: busy }, 'Enter'),
+    ),
+    h(
+      'p',
+      { class: 'faint' },
+      'No password yet? On the host, ',
+      h('code', null, 'postern console link'),
+      ' prints a link that opens this page once.',
+    ),
+  );
+}

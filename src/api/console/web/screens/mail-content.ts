@@ -1,0 +1,99 @@
+import { type ComponentChildren, h } from 'preact';
+import { ask, toFailed } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Fault, Notice } from '../parts/elements.ts';
+import { count, plain, size } from '../parts/text.ts';
+import { account } from '../session.ts';
+
+// Content of a mail that does not go through an operation: its HTML in a frame, its bytes, its files.
+
+interface Opened {
+  /** Where the content is, for five minutes. */
+  readonly url: string;
+}
+
+/** Opens the content of a mail for this session. */
+export function openMail(id: string, stop?: AbortSignal): Promise<Opened> {
+  return ask<Opened>('POST', '/console/mail', { id }, stop);
+}
+
+interface Links {
+  readonly links: readonly { readonly text: string; readonly href: string }[];
+  /** Pictures that were left out because they would have to be fetched. */
+  readonly left_out: number;
+  readonly truncated: boolean;
+}
+
+/** The HTML, in a frame that runs nothing and asks for nothing. */
+export function HtmlTab({ id }: { readonly id: string }): ComponentChildren {
+  const { data, error, failedAt, again } = useLoad(
+    `html ${account.value?.id} ${id} ${Math.floor(Date.now() / 240_000)}`,
+    async (stop) => {
+      const { url } = await openMail(id, stop);
+      return { url, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
+    },
+  );
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (!data) return h(Bars, { rows: 6 });
+  const { url, links, left_out: leftOut, truncated } = data;
+  return h(
+    'div',
+    null,
+    h(
+      'p',
+      { class: 'faint' },
+      'Shown without scripts, forms and links, and without anything from outside',
+      leftOut > 0 ? `; ${count(leftOut, 'picture')} left out.` : '.',
+      truncated && ' The end is cut off; download the mail to see all of it.',
+    ),
+    h('iframe', { class: 'mail-frame', sandbox: '', src: `${url}/html`, title: 'HTML of the mail' }),
+    links.length > 0 &&
+      h(
+        'details',
+        { class: 'links' },
+        h('summary', null, count(links.length, 'link')),
+        h(
+          'ul',
+          null,
+          links.map(({ text, href }, i) =>
+            h('li', { key: i }, h('span', { dir: 'auto' }, plain(text) || '(no text)'), h('code', null, plain(href))),
+          ),
+        ),
+      ),
+  );
+}
+
+/** What is shown of the bytes; the rest is in the download. */
+const MOST_SHOWN = 200_000;
+
+/** The message as it arrived. */
+export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }): ComponentChildren {
+  const { data, error, failedAt, again } = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
+    const { url } = await openMail(id, stop);
+    return readStart(`${url}/raw`, stop);
+  });
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (data === undefined) return h(Bars, { rows: 8 });
+  return h(
+    'div',
+    null,
+    bytes > MOST_SHOWN &&
+      h(Notice, { title: `The first ${size(MOST_SHOWN)} of ${size(bytes)}; the rest is in the download.` }),
+    h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(data)),
+  );
+}
+
+async function readStart(url: string, stop: AbortSignal): Promise<string> {
+  const answer = await fetch(url, { signal: stop });
+  if (!answer.ok || !answer.body) throw await toFailed(answer, url);
+  const decoder = new TextDecoder();
+  const reader = answer.body.getReader();
+  let text = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (value) text += decoder.decode(value, { stream: true });
+    if (!done && text.length < MOST_SHOWN) continue;
+    await reader.cancel();
+    return text.slice(0, MOST_SHOWN).replaceAll('\r\n', '\n');
+  }
+}

@@ -1,0 +1,213 @@
+import { signal } from '@preact/signals';
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
+import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
+import { ReplayDialog, type Wish } from '../parts/replay.ts';
+import { stateWord } from '../parts/states.ts';
+import { count } from '../parts/text.ts';
+import { fieldOf, withField } from '../query.ts';
+import type { Mail, MailState } from '../records.ts';
+import { linkTo, place } from '../router.ts';
+import { account, may } from '../session.ts';
+import { MessageView } from './message.ts';
+
+/** From this width on the message stands beside the list. */
+const WIDE = window.matchMedia('(min-width: 1200px)');
+const isWide = signal(WIDE.matches);
+WIDE.addEventListener('change', () => {
+  isWide.value = WIDE.matches;
+});
+/** A row that is only passed by is not fetched. */
+const PREVIEW_AFTER_MS = 150;
+const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'dropped'];
+
+/** All mail that came in, or what a search finds. */
+export function MailList(): ComponentChildren {
+  const query = place.value.query.get('q') ?? '';
+  const list = useMail(query);
+  const [preview, setPreview] = usePreview();
+  const canReplay = may('inbound/replay');
+  return h(
+    'div',
+    { class: isWide.value ? 'screen split' : 'screen' },
+    h(
+      'div',
+      { class: 'pane' },
+      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query })),
+      h(StateFilter, { query }),
+      h(FieldChips, { query }),
+      h(RefusalsToo, { query }),
+      h(MailRows, {
+        list,
+        canMark: canReplay,
+        empty: () => h(Empty, { query }),
+        ...(isWide.value && { onFocus: setPreview }),
+      }),
+    ),
+    isWide.value &&
+      h(
+        'aside',
+        { class: 'pane preview', 'aria-label': 'Preview' },
+        preview === undefined
+          ? h(Notice, { title: 'Choose a mail to see it here.' })
+          : h(MessageView, { id: preview, key: preview, beside: true }),
+      ),
+  );
+}
+
+function usePreview(): [string | undefined, (id: string) => void] {
+  const [shown, setShown] = useState<string>();
+  const [wanted, setWanted] = useState<string>();
+  useEffect(() => {
+    const timer = setTimeout(() => setShown(wanted), PREVIEW_AFTER_MS);
+    return () => clearTimeout(timer);
+  }, [wanted]);
+  return [shown, setWanted];
+}
+
+export interface MailRowsProps {
+  readonly list: List<Mail>;
+  readonly canMark: boolean;
+  empty(): ComponentChildren;
+  onFocus?(id: string): void;
+}
+
+/** A list with what it shows while it is read, when that failed, and when there is nothing. */
+export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
+  const { rows, error, failedAt, again } = list;
+  useEffect(() => () => void (marked.value = new Set()), []);
+  return h(
+    'div',
+    { 'aria-busy': list.loading },
+    error && h(Fault, { error, since: failedAt, again }),
+    rows === undefined
+      ? !error && h(Bars, { rows: 10 })
+      : rows.length === 0
+        ? !list.hasMore && empty()
+        : h(
+            'ul',
+            { class: 'rows' },
+            rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) })),
+          ),
+    h(More, { list }),
+  );
+}
+
+function StateFilter({ query }: { readonly query: string }): ComponentChildren {
+  const chosen = fieldOf(query, 'state');
+  return h(
+    'nav',
+    { class: 'chips', 'aria-label': 'State' },
+    FILTERS.map((state) =>
+      h(
+        'a',
+        {
+          key: state ?? 'all',
+          class: 'chip',
+          href: linkTo('/mail', { q: withField(query, 'state', state) }),
+          'aria-current': chosen === state ? 'true' : undefined,
+        },
+        state === undefined ? 'All' : stateWord(state),
+      ),
+    ),
+  );
+}
+
+const SHOWN_FIELDS = ['from', 'to', 'subject', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
+
+/** The fields of the search, each with a way to take it out. */
+function FieldChips({ query }: { readonly query: string }): ComponentChildren {
+  const fields = SHOWN_FIELDS.flatMap((name) => {
+    const value = fieldOf(query, name);
+    return value === undefined ? [] : [{ name, value }];
+  });
+  if (fields.length === 0) return null;
+  return h(
+    'p',
+    { class: 'chips' },
+    fields.map(({ name, value }) =>
+      h(
+        'a',
+        {
+          key: name,
+          class: 'chip',
+          href: linkTo('/mail', { q: withField(query, name, undefined) }),
+          'aria-label': `Take out ${name}:${value}`,
+        },
+        `${name}: ${value} \u00d7`,
+      ),
+    ),
+  );
+}
+
+/** A search for a mail that is missing may find that it was refused. */
+function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
+  const without = withField(query, 'state', undefined).trim();
+  const wanted = without !== '' && may('inbound/refusals') && !/\b(?:subject|route|url|status|id):/.test(without);
+  const found = useLoad(wanted ? `refusals of ${account.value?.id} ${without}` : undefined, (stop) =>
+    call<{ by_reason: { count: number }[] }>('inbound/refusals', { query: without, limit: 1 }, stop),
+  );
+  const all = found.data?.by_reason.reduce((sum, one) => sum + one.count, 0) ?? 0;
+  if (all === 0) return null;
+  return h(
+    'p',
+    { class: 'also' },
+    h(
+      'a',
+      { href: linkTo('/refused', { q: without }) },
+      `${count(all, 'refusal')} ${all === 1 ? 'matches' : 'match'} as well`,
+    ),
+  );
+}
+
+function ReplayMarked(): ComponentChildren {
+  const [wish, setWish] = useState<Wish>();
+  const ids = [...marked.value];
+  const close = () => {
+    setWish(undefined);
+    marked.value = new Set();
+  };
+  if (wish) return h(ReplayDialog, { wish, onClose: close });
+  if (ids.length === 0) return null;
+  return h(
+    'span',
+    { class: 'buttons', 'data-key': 'replay' },
+    h(Button, { label: `Replay ${ids.length} marked\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
+    h(Button, { label: 'Clear', kind: 'quiet', onPress: () => (marked.value = new Set()) }),
+  );
+}
+
+/** Replays all that match, if the filter has one state that can be replayed. */
+function ReplayAll({ query }: { readonly query: string }): ComponentChildren {
+  const [wish, setWish] = useState<Wish>();
+  const state = fieldOf(query, 'state');
+  if (wish) return h(ReplayDialog, { wish, onClose: () => setWish(undefined) });
+  if (
+    !may('inbound/replay') ||
+    marked.value.size > 0 ||
+    !(state === 'dead' || state === 'delivered' || state === 'dropped')
+  )
+    return null;
+  return h(Button, {
+    label: 'Replay all that match\u2026',
+    icon: 'replay',
+    onPress: () => setWish({ query: withField(query, 'state', undefined), state }),
+  });
+}
+
+function Empty({ query }: { readonly query: string }): ComponentChildren {
+  if (query.trim() === '')
+    return h(
+      Notice,
+      { title: 'No mail yet.' },
+      h('p', null, 'What comes in appears here at once. ', h('a', { href: linkTo('/') }, 'How to send a first one')),
+    );
+  return h(
+    Notice,
+    { title: 'Nothing matches this search.' },
+    h('p', null, h('a', { href: linkTo('/mail') }, 'Show all mail')),
+  );
+}

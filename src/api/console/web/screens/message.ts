@@ -1,0 +1,368 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { listen } from '../live.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Icon, type IconName } from '../parts/icons.ts';
+import { senderOf, subjectOf } from '../parts/list.ts';
+import { Json } from '../parts/painter.ts';
+import { ReplayDialog } from '../parts/replay.ts';
+import { MailStateMark, sentenceOf } from '../parts/states.ts';
+import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
+import type { Content, Mail, MailStory, TimelineEntry } from '../records.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { account, may, person } from '../session.ts';
+import { Detail, detailsOf } from './attempt-detail.ts';
+import { HtmlTab, openMail, RawTab } from './mail-content.ts';
+
+/** One message for one recipient: all that is known of it. */
+export function Message({ id }: { readonly id: string }): ComponentChildren {
+  return h(
+    'div',
+    { class: 'screen narrow' },
+    h(
+      'p',
+      { class: 'back' },
+      h('a', { href: linkTo('/mail'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Mail in'),
+    ),
+    h(MessageView, { id, beside: false }),
+  );
+}
+
+export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
+  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call<MailStory>('inbound/info', { id }, stop));
+  useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
+  const { data: mail, error, failedAt, again } = loaded;
+  if (!mail)
+    return error?.kind === 'Unknown_Message'
+      ? h(
+          'div',
+          null,
+          h(Title, { text: 'Not known' }),
+          h(Notice, { title: 'There is no such mail, or it is forgotten already.' }, h('p', null, `The id is ${id}.`)),
+        )
+      : error
+        ? h(Fault, { error, since: failedAt, again })
+        : h(Bars, { rows: 8 });
+  return h(
+    'article',
+    null,
+    beside
+      ? h(
+          'div',
+          { class: 'heading' },
+          h('h2', { dir: 'auto' }, h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))),
+        )
+      : h(Title, { text: subjectOf(mail) }),
+    error && h(Fault, { error, since: failedAt, again }),
+    h('p', { class: 'who' }, h('bdi', null, senderOf(mail)), ' \u2192 ', h('bdi', null, plain(mail.to))),
+    h(
+      'p',
+      { class: 'sentence' },
+      h(MailStateMark, { state: mail.state }),
+      ' ',
+      sentenceOf(mail, mail.deliveries[0]?.next_attempt_at ?? null),
+      '.',
+    ),
+    h(Actions, { mail, changed: again }),
+    h(About, { mail }),
+    h('h3', null, 'What happened'),
+    h(Timeline, { mail }),
+    h('h3', null, 'Content'),
+    h(ContentTabs, { mail, beside }),
+  );
+}
+
+function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): ComponentChildren {
+  const [open, setOpen] = useState<'replay' | 'try'>();
+  const [copied, setCopied] = useState(false);
+  const link =
+    window.location.origin +
+    linkTo(`/message/${encodeURIComponent(mail.id)}`, {
+      account: person.value?.account === null ? account.value?.id : undefined,
+    });
+  const copy = async () => {
+    await navigator.clipboard.writeText(link);
+    setCopied(true);
+  };
+  return h(
+    'div',
+    { class: 'buttons' },
+    may('inbound/replay') &&
+      mail.kept &&
+      mail.state !== 'waiting' &&
+      h(
+        'span',
+        { 'data-key': 'replay' },
+        h(Button, { label: 'Replay\u2026', icon: 'replay', onPress: () => setOpen('replay') }),
+      ),
+    may('inbound/try') && mail.kept && h(Button, { label: 'Try another URL\u2026', onPress: () => setOpen('try') }),
+    h(Button, { label: copied ? 'Link copied' : 'Copy link', onPress: copy }),
+    mail.kept &&
+      person.value?.reads_content &&
+      h(Button, {
+        label: 'Download .eml',
+        onPress: async () => window.location.assign(`${(await openMail(mail.id)).url}/raw`),
+      }),
+    open === 'replay' &&
+      h(ReplayDialog, {
+        wish: { ids: [mail.id] },
+        onClose: () => {
+          setOpen(undefined);
+          changed();
+        },
+      }),
+    open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
+  );
+}
+
+interface Trial {
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly duration_ms: number;
+  readonly answer: string;
+}
+
+/** Posts the message to another URL, once; nothing else changes. */
+function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }): ComponentChildren {
+  const [url, setUrl] = useState(mail.url);
+  const [trial, setTrial] = useState<Trial>();
+  return h(
+    Dialog,
+    { title: 'Try another URL', onClose },
+    h('p', null, 'Posts this mail once, signed as usual. Its state does not change, and nothing is counted.'),
+    h(Field, { label: 'URL', type: 'url', value: url, onValue: setUrl }),
+    trial &&
+      h(
+        'div',
+        { role: 'status' },
+        h(
+          'p',
+          null,
+          h('strong', null, trial.status === null ? `No answer: ${plain(trial.error ?? '')}` : `HTTP ${trial.status}`),
+          ` after ${trial.duration_ms} ms`,
+        ),
+        trial.answer !== '' && h('pre', { class: 'code' }, plain(trial.answer)),
+      ),
+    h(
+      'p',
+      { class: 'buttons' },
+      h(Button, {
+        label: 'Post it',
+        kind: 'main',
+        onPress: async () => setTrial(await call<Trial>('inbound/try', { id: mail.id, url })),
+      }),
+    ),
+  );
+}
+
+function About({ mail }: { readonly mail: Mail }): ComponentChildren {
+  const verdicts = (
+    [
+      ['SPF', mail.spf],
+      ['DKIM', mail.dkim],
+      ['DMARC', mail.dmarc],
+    ] as const
+  )
+    .flatMap(([name, verdict]) => (verdict === null ? [] : [`${name} ${plain(verdict)}`]))
+    .join(', ');
+  return h(Facts, {
+    rows: [
+      ['Came', h('span', null, exactTime(toMs(mail.at)), ' (', h(Time, { at: mail.at }), ')')],
+      ['Envelope sender', mail.sender === null ? 'not known' : plain(mail.sender || '<>')],
+      [
+        'Client',
+        mail.client === null
+          ? 'not known'
+          : `${plain(mail.client)}${mail.helo ? `, HELO ${plain(mail.helo)}` : ''}, ${mail.tls ?? 'no TLS'}`,
+      ],
+      ['Checks', verdicts || 'not made yet'],
+      [
+        'Route',
+        h(
+          'span',
+          null,
+          h('a', { href: linkTo('/mail', { q: `route:${mail.route}` }) }, plain(mail.pattern)),
+          ' to ',
+          h('a', { href: linkTo('/endpoint', { url: mail.url }) }, shortUrl(mail.url)),
+        ),
+      ],
+      ['Size', size(mail.size)],
+      ['Id', h('code', null, mail.id)],
+    ],
+  });
+}
+
+const MARKS: Readonly<Record<string, { readonly icon: IconName; readonly tone: string }>> = {
+  refused: { icon: 'refused', tone: 'bad' },
+  delivered: { icon: 'check', tone: 'good' },
+  given_up: { icon: 'cross', tone: 'bad' },
+  dropped: { icon: 'refused', tone: 'off' },
+  replayed: { icon: 'replay', tone: 'wait' },
+  next_attempt: { icon: 'clock', tone: 'wait' },
+};
+
+function markOf({ kind, text }: TimelineEntry): { readonly icon: IconName; readonly tone: string } {
+  if (kind === 'attempt')
+    return /: 2\d\d\b/.test(text) ? { icon: 'check', tone: 'good' } : { icon: 'cross', tone: 'bad' };
+  return MARKS[kind] ?? { icon: 'dot', tone: 'off' };
+}
+
+function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
+  const details = detailsOf(mail);
+  return h(
+    'ol',
+    { class: 'timeline' },
+    mail.timeline.map((entry, i) => {
+      const ms = toMs(entry.at);
+      const detail = details.get(entry);
+      const { icon, tone } = markOf(entry);
+      return h(
+        'li',
+        { key: i, class: tone },
+        h(Icon, { name: icon }),
+        h(
+          'span',
+          { class: 'when' },
+          h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, clockTime(ms)),
+          entry.after_ms > 0 && h('span', { class: 'after' }, `+${span(entry.after_ms)}`),
+        ),
+        h(
+          'span',
+          { class: 'text' },
+          plain(entry.text),
+          entry.detail !== null && h('span', { class: 'detail' }, plain(entry.detail)),
+          detail && h(Detail, { detail }),
+        ),
+      );
+    }),
+  );
+}
+
+/** The content of a message in several forms. */
+function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }): ComponentChildren {
+  const { id } = mail;
+  const mayRead = person.value?.reads_content === true && may('inbound/content');
+  const loaded = useLoad(mail.kept && mayRead ? `content ${account.value?.id} ${id}` : undefined, (stop) =>
+    call<Content>('inbound/content', { id }, stop),
+  );
+  const [own, setOwn] = useState<string>();
+  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
+  if (!mail.kept) return h(Notice, { title: 'The content is forgotten; what happened is kept.' });
+  const { data: content, error, failedAt, again } = loaded;
+  if (!content) {
+    if (error?.kind === 'Unknown_Message')
+      return h(Notice, { title: 'The content is forgotten; what happened is kept.' });
+    return error ? h(Fault, { error, since: failedAt, again }) : h(Bars, { rows: 5 });
+  }
+  const wanted =
+    (beside ? own : place.value.query.get('tab')) ?? (content.text === null && content.has_html ? 'html' : 'text');
+  const choose = (tab: string) => (beside ? setOwn(tab) : go(withQuery({ tab }), true));
+  const tabs = [
+    { id: 'text', label: 'Text' },
+    ...(content.has_html ? [{ id: 'html', label: 'HTML' }] : []),
+    { id: 'headers', label: `Headers ${content.headers.length}` },
+    { id: 'parts', label: `Parts ${content.parts.length}` },
+    { id: 'raw', label: 'Raw' },
+    ...(may('inbound/payload') ? [{ id: 'payload', label: 'Payload' }] : []),
+  ];
+  const chosen = tabs.some((tab) => tab.id === wanted) ? wanted : 'text';
+  return h(
+    'div',
+    null,
+    content.parse_error !== null &&
+      h(Notice, {
+        icon: 'alert',
+        tone: 'bad',
+        title: `This mail cannot be parsed: ${plain(content.parse_error)}. It is posted raw.`,
+      }),
+    h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }),
+    h(
+      'div',
+      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
+      h(Panel, { tab: chosen, id, content }),
+    ),
+  );
+}
+
+function Panel({
+  tab,
+  id,
+  content,
+}: {
+  readonly tab: string;
+  readonly id: string;
+  readonly content: Content;
+}): ComponentChildren {
+  switch (tab) {
+    case 'html':
+      return h(HtmlTab, { id });
+    case 'headers':
+      return h(
+        'dl',
+        { class: 'headers' },
+        content.headers.map(({ name, value }, i) =>
+          h('div', { key: i }, h('dt', null, plain(name)), h('dd', { dir: 'auto' }, plain(value))),
+        ),
+      );
+    case 'parts':
+      return h(Parts, { id, content });
+    case 'raw':
+      return h(RawTab, { id, bytes: content.raw_bytes });
+    case 'payload':
+      return h(Payload, { id });
+    default:
+      if (content.text === null) return h(Notice, { title: 'It has no text.' });
+      return h(
+        'div',
+        null,
+        h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(content.text)),
+        content.truncated && h('p', { class: 'faint' }, 'The rest is left out; download the mail to read all of it.'),
+      );
+  }
+}
+
+function Parts({ id, content }: { readonly id: string; readonly content: Content }): ComponentChildren {
+  return h(
+    'ul',
+    { class: 'rows parts' },
+    content.parts.map((part) =>
+      h(
+        'li',
+        { key: part.n },
+        h('span', { class: 'path' }, part.path),
+        h('span', { class: 'type' }, plain(part.type)),
+        h('span', { class: 'name', dir: 'auto' }, part.name === null ? (part.disposition ?? '') : plain(part.name)),
+        h('span', { class: 'size' }, size(part.size)),
+        h(Button, {
+          label: 'Download',
+          kind: 'quiet',
+          title: `Part ${part.path}`,
+          onPress: async () => window.location.assign(`${(await openMail(id)).url}/part/${part.n}`),
+        }),
+      ),
+    ),
+    content.parts.length === 0 && h('li', null, count(0, 'part')),
+  );
+}
+
+function Payload({ id }: { readonly id: string }): ComponentChildren {
+  const { data, error, failedAt, again } = useLoad(`payload ${account.value?.id} ${id}`, (stop) =>
+    call<unknown>('inbound/payload', { id }, stop),
+  );
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (data === undefined) return h(Bars, { rows: 8 });
+  return h(
+    'div',
+    null,
+    h(
+      'p',
+      { class: 'faint' },
+      'An element of ',
+      h('code', null, 'mandrill_events'),
+      ', rendered anew, as your webhook gets it.',
+    ),
+    h(Json, { value: data }),
+  );
+}

@@ -1,0 +1,198 @@
+import { type ComponentChildren, h } from 'preact';
+import { useRef, useState } from 'preact/hooks';
+import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Icon } from '../parts/icons.ts';
+import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
+import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
+import type { Endpoint, Mail } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { person } from '../session.ts';
+import { useEndpoints } from './endpoints.ts';
+
+const FEED = 40;
+const FEW = 5;
+
+/** Is all well, and what is happening. */
+export function Now(): ComponentChildren {
+  const mail = useMail('', FEED);
+  const refused = useRefusals('', FEED);
+  const dead = useMail('state:dead', FEW);
+  const endpoints = useEndpoints();
+  const empty = mail.rows?.length === 0;
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Now' }),
+    h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
+    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [] }),
+    empty && h(FirstMinute, null),
+    (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
+  );
+}
+
+const inTrouble = ({ breaker }: Endpoint) => breaker !== 'up';
+
+function Health({
+  endpoints,
+  failed,
+}: {
+  readonly endpoints: readonly Endpoint[] | undefined;
+  readonly failed: boolean;
+}): ComponentChildren {
+  if (!endpoints) return failed ? null : h(Bars, { rows: 1 });
+  const down = endpoints.filter(inTrouble);
+  const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
+  const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
+  const text =
+    down.length > 0
+      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'does' : 'do'} not answer; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
+      : waiting > 0
+        ? `Taking mail. All endpoints answer; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
+        : 'Taking mail. Nothing waits.';
+  return h(
+    'p',
+    { class: `health ${down.length > 0 ? 'bad' : 'good'}` },
+    h(Icon, { name: down.length > 0 ? 'alert' : 'check' }),
+    text,
+  );
+}
+
+/** What a person has to look at; nothing if all is well. */
+function NeedsYou({
+  endpoints,
+  dead,
+}: {
+  readonly endpoints: readonly Endpoint[];
+  readonly dead: readonly Mail[];
+}): ComponentChildren {
+  const down = endpoints.filter((one) => inTrouble(one) || one.paused);
+  if (down.length === 0 && dead.length === 0) return null;
+  return h(
+    'section',
+    { class: 'needs', 'aria-labelledby': 'needs-you' },
+    h('h2', { id: 'needs-you' }, 'Needs you'),
+    h(
+      'ul',
+      { class: 'rows' },
+      down
+        .slice(0, FEW)
+        .map((endpoint) =>
+          h(
+            'li',
+            { key: endpoint.url, 'data-row': endpoint.url },
+            h(
+              'a',
+              { href: linkTo('/endpoint', { url: endpoint.url }) },
+              h(EndpointStateMark, { endpoint }),
+              h('span', { class: 'url' }, shortUrl(endpoint.url)),
+              h('span', { class: 'sentence' }, endpointSentence(endpoint)),
+              h('span', { class: 'waiting' }, `${number(endpoint.waiting)} wait`),
+            ),
+          ),
+        ),
+      down.length > FEW &&
+        h(
+          'li',
+          { key: 'more' },
+          h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`),
+        ),
+      dead.length > 0 &&
+        h(
+          'li',
+          { key: 'dead', 'data-row': 'dead' },
+          h(
+            'a',
+            { href: linkTo('/given-up') },
+            h(State, { icon: 'cross', word: 'Given up', tone: 'bad' }),
+            h('span', { class: 'url' }, `${dead.length < FEW ? count(dead.length, 'mail') : `${FEW} mails or more`}`),
+            h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
+          ),
+        ),
+    ),
+  );
+}
+
+type FeedEntry = { readonly at: number; readonly mail: Mail } | { readonly at: number; readonly refusal: RefusalRow };
+
+/** Mail and refusals as they come. It stands still while the pointer or the focus is on it. */
+function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }): ComponentChildren {
+  const [held, setHeld] = useState(false);
+  const shown = useRef<readonly FeedEntry[] | undefined>(undefined);
+  const newest = [
+    ...(mail.rows ?? []).map((one) => ({ at: toMs(one.at), mail: one })),
+    ...(refused.rows ?? []).map((one) => ({ at: toMs(one.at), refusal: one })),
+  ]
+    .sort((a, b) => b.at - a.at)
+    .slice(0, FEED);
+  if (!held || shown.current === undefined) shown.current = newest;
+  const entries = shown.current;
+  const failed = mail.error ? mail : refused.error ? refused : undefined;
+  const hold = (on: boolean) => () => setHeld(on);
+  return h(
+    'section',
+    {
+      'aria-labelledby': 'feed',
+      onMouseEnter: hold(true),
+      onMouseLeave: hold(false),
+      onFocusIn: hold(true),
+      onFocusOut: hold(false),
+    },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'feed' }, 'Feed'),
+      held && h('span', { class: 'faint' }, 'stands still while you are on it'),
+    ),
+    failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
+    mail.rows === undefined && !failed
+      ? h(Bars, { rows: 8 })
+      : h(
+          'ul',
+          { class: 'rows feed' },
+          entries.map((entry) =>
+            'mail' in entry
+              ? h(MailRow, { key: entry.mail.id, mail: entry.mail, canMark: false })
+              : h(RefusedRow, { key: `r${entry.refusal.id}`, refusal: entry.refusal }),
+          ),
+        ),
+  );
+}
+
+function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
+  const { sender, recipient, client, reply, at, times } = refusal;
+  return h(
+    'li',
+    { 'data-row': `r${refusal.id}`, class: 'mail-row' },
+    h(
+      'a',
+      { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) },
+      h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
+      h(
+        'span',
+        { class: 'who' },
+        h('bdi', null, plain(sender || client)),
+        recipient !== null && [
+          h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
+          h('bdi', { class: 'to' }, plain(recipient)),
+        ],
+      ),
+      h('span', { class: 'subject' }, plain(reply)),
+      h('span', { class: 'answer' }, times > 1 && `\u00d7${number(times)}`),
+      h('span', { class: 'age' }, h(Time, { at })),
+    ),
+  );
+}
+
+/** How the first mail gets here. */
+function FirstMinute(): ComponentChildren {
+  const { smtp = [] } = person.value ?? {};
+  const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
+  return h(
+    Notice,
+    { icon: 'inbox', title: 'No mail yet.' },
+    h('p', null, 'Add an inbound domain and a route with the API, then send a mail to it, for instance:'),
+    h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
+    h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
+  );
+}

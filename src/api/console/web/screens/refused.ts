@@ -1,0 +1,141 @@
+import { type ComponentChildren, h } from 'preact';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
+import { number, plain } from '../parts/text.ts';
+import { fieldOf, withField } from '../query.ts';
+import { linkTo, place } from '../router.ts';
+import { account } from '../session.ts';
+
+interface Reasons {
+  readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
+}
+
+/** Why mail was refused. */
+export function Refused(): ComponentChildren {
+  const query = place.value.query.get('q') ?? '';
+  const list = useRefusals(query);
+  const { rows, error, failedAt, again } = list;
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Refused' }),
+    h(Reasons, { query, newest: rows?.[0]?.id }),
+    h(
+      'div',
+      { 'aria-busy': list.loading },
+      error && h(Fault, { error, since: failedAt, again }),
+      rows === undefined
+        ? !error && h(Bars, { rows: 8 })
+        : rows.length === 0
+          ? h(Empty, { query })
+          : h(
+              'ul',
+              { class: 'rows refusals' },
+              rows.map((refusal) => h(RefusalEntry, { key: refusal.id, refusal, query })),
+            ),
+      h(More, { list }),
+    ),
+  );
+}
+
+/** Counts by reason; each is a filter. */
+function Reasons({
+  query,
+  newest,
+}: {
+  readonly query: string;
+  readonly newest: string | undefined;
+}): ComponentChildren {
+  const chosen = fieldOf(query, 'reason');
+  const others = withField(query, 'reason', undefined);
+  const { data } = useLoad(
+    newest === undefined && chosen === undefined ? undefined : `reasons ${account.value?.id} ${others} ${newest}`,
+    (stop) => call<Reasons>('inbound/refusals', { query: others, limit: 1 }, stop),
+  );
+  const reasons = data?.by_reason ?? [];
+  const most = Math.max(1, ...reasons.map(({ count }) => count));
+  if (reasons.length === 0) return null;
+  return h(
+    'nav',
+    { class: 'reasons', 'aria-label': 'Reasons' },
+    reasons.slice(0, 8).map(({ reason, count }) =>
+      h(
+        'a',
+        {
+          key: reason,
+          href: linkTo('/refused', { q: withField(query, 'reason', chosen === reason ? undefined : reason) }),
+          'aria-current': chosen === reason ? 'true' : undefined,
+        },
+        h('span', { class: 'name' }, reasonText(reason)),
+        h('span', { class: 'count' }, number(count)),
+        h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
+      ),
+    ),
+  );
+}
+
+function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readonly query: string }): ComponentChildren {
+  const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
+  const filter = (field: string, value: string) =>
+    h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, h('bdi', null, plain(value)));
+  return h(
+    'li',
+    { 'data-row': refusal.id },
+    h(
+      'div',
+      { class: 'line' },
+      h(State, { icon: 'refused', word: reply.slice(0, 3), tone: reply.startsWith('4') ? 'wait' : 'bad' }),
+      h(
+        'span',
+        { class: 'who' },
+        sender === null ? 'sender not given' : sender === '' ? '<>' : filter('from', sender),
+        recipient !== null && [' \u2192 ', filter('to', recipient)],
+      ),
+      h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
+    ),
+    h('p', { class: 'reply' }, h('code', null, `${stage}: ${plain(reply)}`)),
+    h('p', { class: 'advice' }, advice),
+    h(
+      'p',
+      { class: 'faint' },
+      `${reasonText(reason)} \u00b7 client `,
+      filter('client', client),
+      helo !== null && `, HELO ${plain(helo)}`,
+      `, ${tls ?? 'no TLS'}`,
+    ),
+  );
+}
+
+/** `unknownMailbox` as words. */
+export function reasonText(reason: string): string {
+  const words = plain(reason)
+    .replace(/([a-z])([A-Z])/g, '$1 $2')
+    .toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+function Empty({ query }: { readonly query: string }): ComponentChildren {
+  if (query.trim() === '')
+    return h(
+      Notice,
+      { icon: 'check', tone: 'good', title: 'Nothing was refused.' },
+      h(
+        'p',
+        null,
+        'Refusals of mail to your domains are kept for some days. Those before a recipient is named are the operator\u2019s, in the log.',
+      ),
+    );
+  return h(
+    Notice,
+    { title: 'No refusal matches this search.' },
+    h(
+      'p',
+      null,
+      h('a', { href: linkTo('/refused') }, 'Show all refusals'),
+      ' or ',
+      h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search the mail that came in'),
+    ),
+  );
+}

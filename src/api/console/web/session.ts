@@ -1,0 +1,80 @@
+import { computed, effect, signal } from '@preact/signals';
+import { ask, chosenAccount, Failed, signedOut } from './call.ts';
+import { place } from './router.ts';
+
+// Who looks at the page.
+
+export interface Account {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** The answer of /console/me. */
+export interface Person {
+  readonly name: string;
+  readonly role: 'operator' | 'owner' | 'helper' | 'reader';
+  readonly account: Account | null;
+  readonly accounts: readonly Account[];
+  readonly has_password: boolean;
+  readonly can_set_password: boolean;
+  readonly hostname: string;
+  readonly version: string;
+  /** Addresses that take mail. */
+  readonly smtp: readonly string[];
+  /** Whether this person may read the content of mail. */
+  readonly reads_content: boolean;
+  /** Operations that this person may call. */
+  readonly calls: readonly string[];
+}
+
+export type Session =
+  | { readonly state: 'unknown' }
+  | { readonly state: 'out'; readonly ended: boolean }
+  | { readonly state: 'failed'; readonly text: string }
+  | { readonly state: 'in'; readonly person: Person };
+
+export const session = signal<Session>({ state: 'unknown' });
+export const person = computed(() => (session.value.state === 'in' ? session.value.person : undefined));
+/** Whose mail is shown. */
+export const account = computed((): Account | undefined => {
+  const { account: own, accounts = [] } = person.value ?? {};
+  const wanted = place.value.query.get('account');
+  return own ?? accounts.find(({ id }) => id === wanted) ?? accounts[0];
+});
+
+/** Whether this person may do that. */
+export function may(operation: string): boolean {
+  return person.value?.calls.includes(operation) ?? false;
+}
+
+effect(() => {
+  // An owner has no choice, and sends none.
+  chosenAccount.value = person.value?.account === null ? account.value?.id : undefined;
+});
+effect(() => {
+  if (signedOut.value > 0) session.value = { state: 'out', ended: true };
+});
+
+/** Finds out who is signed in. */
+export async function readSession(): Promise<void> {
+  try {
+    session.value = { state: 'in', person: await ask<Person>('GET', '/console/me') };
+  } catch (error) {
+    const known = error instanceof Failed && error.status === 401;
+    session.value = known ? { state: 'out', ended: false } : { state: 'failed', text: String(messageOf(error)) };
+  }
+}
+
+export async function signIn(name: string, password: string): Promise<void> {
+  session.value = { state: 'in', person: await ask<Person>('POST', '/console/session', { name, password }) };
+}
+
+export async function signOut(): Promise<void> {
+  await ask('DELETE', '/console/session', {});
+  session.value = { state: 'out', ended: false };
+}
+
+/** What to tell people about an error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : 'Something went wrong.';
+}

@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { text } from '../../base/schema.ts';
+import type { Action } from '../../journal/types.ts';
+import { ENDED, jobName, STARTED } from '../account-replays.ts';
+import { type Call, operation } from '../operation.ts';
+import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
+
+// What people did, and the jobs that they started.
+
+const actionRecord = z
+  .object({
+    at: time('when'),
+    by: str('who: the first four characters of the API key, the name of a person at the console, or `command line`'),
+    what: str('what was done, such as replayed or dropped'),
+    count: z.int().meta({ description: 'to how many' }),
+    detail: str('to which; a job is named in front'),
+  })
+  .meta({ title: 'action record' });
+
+const MAX_LISTED = 200;
+const DEFAULT_LISTED = 50;
+const JOB = '01kcexamplejob000000000000';
+const DETAIL = 'query state:dead, url https://app.example.com/hooks/mail';
+
+const list = operation({
+  path: '/actions/list',
+  extension: true,
+  summary: 'Lists what was done for the account on this host, such as replays, newest first.',
+  notes: 'Actions are remembered for a year. With several hosts, each remembers only its own.',
+  params: { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor },
+  returns: z.object({ actions: z.array(actionRecord), next: nextCursor }),
+  errors: [],
+  example: {
+    params: { limit: 1 },
+    answer: {
+      actions: [{ at: '2026-01-05 11:55:00', by: 'Exam', what: ENDED, count: 1204, detail: `job ${JOB}: ${DETAIL}` }],
+      next: 2,
+    },
+  },
+  async handle({ limit = DEFAULT_LISTED, before }, { history }) {
+    const { rows, next } = await history.actions(limit, before);
+    return {
+      actions: rows.map(({ at, by, what, count, detail }) => ({
+        at: toTimestamp(new Date(at)),
+        by,
+        what,
+        count,
+        detail,
+      })),
+      next,
+    };
+  },
+});
+
+export const actions = [list];
+
+const jobInfo = operation({
+  path: '/jobs/info',
+  extension: true,
+  summary: 'Shows how far a job is that a call such as /inbound/replay started.',
+  notes: 'The host that started a job answers for it.',
+  params: { id: text(255).meta({ description: 'id of the job' }) },
+  returns: z.object({
+    id: str('id of the job'),
+    state: z.enum(['running', 'done', 'failed', 'interrupted']).meta({
+      description: 'interrupted: the process was stopped or restarted before the end',
+    }),
+    done: z.int().nullable().meta({ description: 'how many were done; null if it was interrupted' }),
+    of: z.int().meta({ description: 'how many there were to do' }),
+    error: z.string().nullable().meta({ description: 'why it did not end, and how to go on; else null' }),
+  }),
+  errors: ['Unknown_Job'],
+  example: { params: { id: JOB }, answer: { id: JOB, state: 'done', done: 1204, of: 1210, error: null } },
+  async handle({ id }, call) {
+    const job = call.job(id);
+    if (job) return { id, state: job.state, done: job.done, of: job.of, error: job.error };
+    const [started, ended] = await notesOf(id, call);
+    if (!started) throw call.refuse('Unknown_Job', id);
+    const of = started.count;
+    return ended
+      ? { id, state: 'done' as const, done: ended.count, of, error: null }
+      : { id, state: 'interrupted' as const, done: null, of, error: INTERRUPTED };
+  },
+});
+
+const INTERRUPTED =
+  'The process was stopped or restarted. Make the same call again: it leaves out what was delivered since.';
+/** Actions that are looked through for a job that this process does not know. */
+const MAX_LOOKED_AT = 1000;
+
+/** What the history says of a job of an earlier process. */
+async function notesOf(
+  id: string,
+  { history }: Call<never>,
+): Promise<readonly [started: Action | undefined, ended: Action | undefined]> {
+  let cursor: number | undefined;
+  let ended: Action | undefined;
+  for (let seen = 0; seen < MAX_LOOKED_AT; ) {
+    const { rows, next } = await history.actions(MAX_LISTED, cursor);
+    for (const one of rows) {
+      if (!one.detail.startsWith(`${jobName(id)}:`)) continue;
+      if (one.what === STARTED) return [one, ended];
+      ended = one;
+    }
+    if (next === null) break;
+    seen += MAX_LISTED;
+    cursor = next;
+  }
+  return [undefined, undefined];
+}
+
+export const jobs = [jobInfo];

@@ -1,0 +1,375 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
+import {
+  faultText,
+  MAIL_FIELDS,
+  MAIL_STATES,
+  parseMailQuery,
+  parseRefusalQuery,
+  REFUSAL_FIELDS,
+} from '../../journal/query-language.ts';
+import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
+import type { Mail, Refusal } from '../../journal/types.ts';
+import { operation } from '../operation.ts';
+import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
+import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';
+
+// What this host remembers of inbound mail and of refusals, longer than the queue has the mail.
+
+const textOrNull = (description: string) => z.string().nullable().meta({ description });
+
+const mailRecord = z
+  .object({
+    id: str('id of the delivery: one message for one recipient'),
+    message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
+    at: time('when it was accepted'),
+    sender: textOrNull('the envelope sender; empty for a bounce, null if it is not known'),
+    from: textOrNull('From of the header; null if it was not parsed, or is not kept'),
+    to: str('the recipient'),
+    subject: textOrNull('Subject, at most 200 characters; null like `from`'),
+    size: z.int().meta({ description: 'bytes' }),
+    route: str('id of the route'),
+    pattern: str('pattern of the route when the mail was accepted'),
+    url: str('the URL of the route when the mail was accepted'),
+    state: z.enum(MAIL_STATES).meta({
+      description:
+        'dead: given up, can be replayed while it is kept; dropped: ended by an operator; unknown: the queue lost it without a trace',
+    }),
+    attempts: z.int().meta({ description: 'how many POSTs there were, replays included' }),
+    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
+    last_error: textOrNull('why the last POST got no answer'),
+    ended_at: timeOrNull('when it was delivered, given up or dropped'),
+    spf: textOrNull('result of SPF; null before the first POST is made'),
+    dkim: textOrNull('pass, fail, or none without a signature'),
+    dmarc: textOrNull('result of DMARC'),
+    client: textOrNull('IP address of the client'),
+    helo: textOrNull('the name that the client gave'),
+    tls: textOrNull('TLS version of the session; null without TLS'),
+    kept: z.boolean().meta({ description: 'whether the queue still has the message, so that it can be replayed' }),
+  })
+  .meta({ title: 'mail record' });
+
+/** The mail of the history as the API shows it. */
+export function toMailRecord(mail: Mail, kept: boolean) {
+  const { id, sender, from, subject, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
+  return {
+    id,
+    message_id: messageIdOf(id),
+    at: toTime(mail.at),
+    sender,
+    from,
+    to: mail.recipient,
+    subject,
+    size,
+    route,
+    pattern,
+    url,
+    state,
+    attempts,
+    last_status: mail.lastStatus,
+    last_error: mail.lastError,
+    ended_at: mail.endedAt === null ? null : toTime(mail.endedAt),
+    spf: mail.spf,
+    dkim: mail.dkim,
+    dmarc: mail.dmarc,
+    client,
+    helo,
+    tls,
+    kept,
+  };
+}
+
+/** A delivery id is the message id, a hyphen and more (base/ids.ts). */
+const messageIdOf = (id: string): string => id.split('-', 1)[0] ?? id;
+
+const toTime = (ms: number): string => toTimestamp(new Date(ms));
+
+/** Characters of a query. */
+export const MAX_QUERY = 1000;
+const MAX_LISTED = 200;
+const DEFAULT_LISTED = 50;
+
+const range = {
+  from: optionalTime.meta({ description: 'at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+  to: optionalTime.meta({ description: 'before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+};
+const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor };
+const ONE_HOST =
+  'It is remembered for journal.keep_days. With several hosts, each remembers only what it did itself. An account may have four such calls at a time.';
+
+const MAIL: z.input<typeof mailRecord> = {
+  id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
+  message_id: '01kcexamplemessage00000000',
+  at: '2026-01-05 11:30:00',
+  sender: 'sam@sender.example',
+  from: null,
+  to: 'mailbox-123@inbound.example.com',
+  subject: null,
+  size: 1500,
+  route: '1.1',
+  pattern: 'mailbox-*',
+  url: 'https://app.example.com/hooks/mail',
+  state: 'dead',
+  attempts: 1,
+  last_status: 500,
+  last_error: null,
+  ended_at: '2026-01-05 11:45:00',
+  spf: null,
+  dkim: null,
+  dmarc: null,
+  client: '192.0.2.1',
+  helo: 'mail.sender.example',
+  tls: 'TLSv1.3',
+  kept: true,
+};
+
+const search = operation({
+  path: '/inbound/search',
+  extension: true,
+  summary: 'Finds inbound mail in the history, newest first, also when its message is no longer kept.',
+  notes:
+    'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; letters match in both cases. ' +
+    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of a delivery or of a message, ` +
+    'status: 500, 5xx or none, after: and before: a time or how long ago, as in `after:2h`. Quotes keep words together: `subject:"order 4711"`. ' +
+    `There are no wildcards, because every text matches a part. ${ONE_HOST}`,
+  params: {
+    query: optional(z.string().max(MAX_QUERY)).meta({
+      description: 'words and fields; all mail if omitted, empty or *',
+    }),
+    ...range,
+    ...paging,
+  },
+  returns: z.object({ mails: z.array(mailRecord), next: nextCursor }),
+  errors: [],
+  example: {
+    params: { query: 'from:sam@sender.example state:dead', limit: 10 },
+    answer: { mails: [MAIL], next: null },
+  },
+  async handle({ query = '', from, to, limit = DEFAULT_LISTED, before }, call) {
+    const parsed = parseMailQuery(query, call.now().getTime());
+    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+    const { since: after, before: until, ...filter } = parsed.filter;
+    const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
+    const { rows, next } = await call.history.mail({ ...filter, ...times }, limit, before);
+    const ids = rows.map(({ id }) => id);
+    const queued = ids.length === 0 ? [] : await call.queue.deliveries({ ids }, ids.length);
+    const kept = new Set(queued.map(({ id }) => id));
+    return { mails: rows.map((mail) => toMailRecord(mail, kept.has(mail.id))), next };
+  },
+});
+
+const timelineEntry = z
+  .object({
+    at: time('when'),
+    after_ms: z.int().meta({ description: 'milliseconds since it was accepted; negative before' }),
+    kind: z.enum(TIMELINE_KINDS).meta({
+      description:
+        'session: the SMTP session began; refused: something was refused in the session; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
+    }),
+    text: str('what happened, for people'),
+    detail: textOrNull('more of it: the start of an answer, what to do about a refusal'),
+  })
+  .meta({ title: 'timeline entry' });
+
+/** The timeline as the API shows it. */
+export function toTimelineRecords(entries: readonly TimelineEntry[], acceptedAt: number) {
+  return entries.map(({ at, kind, text, detail }) => ({
+    at: toTime(at),
+    after_ms: Math.round(at - acceptedAt),
+    kind,
+    text,
+    detail,
+  }));
+}
+
+const info = operation({
+  path: '/inbound/info',
+  extension: true,
+  summary: 'Shows all that is known of one inbound delivery, from the SMTP session to the answer of the webhook.',
+  notes: `The session appears when it has ended, with what was refused in it, except for recipients of other accounts. ${ONE_HOST}`,
+  params: { id: text(255).meta({ description: 'id of the delivery' }) },
+  returns: mailRecord.extend({
+    timeline: z.array(timelineEntry).meta({ description: 'what happened, oldest first' }),
+    deliveries: z
+      .array(deliveryRecord)
+      .meta({ description: 'the delivery with every attempt while the queue has it; else empty' }),
+  }),
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: MAIL.id },
+    answer: {
+      ...MAIL,
+      timeline: [
+        {
+          at: '2026-01-05 11:30:00',
+          after_ms: 0,
+          kind: 'accepted',
+          text: 'Accepted from sam@sender.example for mailbox-123@inbound.example.com, 1500 bytes',
+          detail: 'route mailbox-* (1.1)',
+        },
+        {
+          at: '2026-01-05 11:30:01',
+          after_ms: 1000,
+          kind: 'attempt',
+          text: 'POST to app.example.com: 500, after 12 ms',
+          detail: 'Internal Server Error',
+        },
+        {
+          at: '2026-01-05 11:45:00',
+          after_ms: 900_000,
+          kind: 'given_up',
+          text: 'Given up; it can be replayed while the queue keeps it',
+          detail: null,
+        },
+      ],
+      deliveries: [
+        {
+          id: MAIL.id,
+          message_id: MAIL.message_id,
+          route: '1.1',
+          pattern: 'mailbox-*',
+          url: 'https://app.example.com/hooks/mail',
+          email: 'mailbox-123@inbound.example.com',
+          state: 'dead',
+          created_at: '2026-01-05 11:30:00',
+          next_attempt_at: null,
+          ended_at: '2026-01-05 11:45:00',
+          last_status: 500,
+          last_error: null,
+          attempts: [
+            {
+              time: '2026-01-05 11:30:01',
+              duration_ms: 12,
+              status: 500,
+              error: null,
+              answer: 'Internal Server Error',
+              batch: null,
+            },
+          ],
+        },
+      ],
+    },
+  },
+  async handle({ id }, { history, queue, refusals, refuse }) {
+    const story = await history.one(id);
+    if (!story) throw refuse('Unknown_Message', id);
+    const [delivery] = await queue.deliveries({ ids: [id] }, 1);
+    const queued = delivery && { delivery, attempts: await queue.attempts(delivery) };
+    const entries = toTimeline(story, queued, refusals.adviceOf);
+    return {
+      ...toMailRecord(story.mail, queued !== undefined),
+      timeline: toTimelineRecords(entries, story.mail.at),
+      deliveries: queued ? [toDeliveryRecord(queued.delivery, queued.attempts)] : [],
+    };
+  },
+});
+
+const refusalRecord = z
+  .object({
+    at: time('when'),
+    listener: str('where the client was connected: smtp, submission or submissions'),
+    stage: str('the command that was refused, such as RCPT; CONNECT for a session that was not let in'),
+    reply: str('the reply'),
+    reason: str('its name'),
+    advice: str('what it means, and what can be done'),
+    client: str('IP address of the client'),
+    helo: textOrNull('the name that the client gave'),
+    tls: textOrNull('TLS version of the session; null without TLS'),
+    sender: textOrNull('the envelope sender; empty for a bounce, null if none was given'),
+    recipient: textOrNull('the recipient; all of them if the message was refused'),
+    times: z.int().meta({
+      description:
+        'how often: above 60 refusals a minute, those of a client network with the same reason share a record',
+    }),
+  })
+  .meta({ title: 'refusal record' });
+
+/** A refusal as the API shows it. */
+export function toRefusalRecord(refusal: Refusal, adviceOf: (reason: string) => string) {
+  const { at, listener, stage, reply, reason, client, helo, tls, sender, recipient, times } = refusal;
+  const advice = adviceOf(reason);
+  return { at: toTime(at), listener, stage, reply, reason, advice, client, helo, tls, sender, recipient, times };
+}
+
+const listRefusals = operation({
+  path: '/inbound/refusals',
+  extension: true,
+  summary: 'Lists mail that was refused by SMTP, with what it means and what to do, newest first.',
+  notes:
+    'An account sees what was refused for recipients in its inbound domains, and what it submitted itself. All words must occur, each anywhere in sender, recipient, client or HELO name. ' +
+    `Fields: ${REFUSAL_FIELDS}. Refusals are remembered for journal.keep_refusals_days. With several hosts, each remembers only its own.`,
+  params: {
+    query: optional(z.string().max(MAX_QUERY)).meta({ description: 'words and fields; all if omitted, empty or *' }),
+    reason: optional(text(100)).meta({ description: 'only with this reason' }),
+    domain: optional(text(255)).meta({ description: 'only for recipients in this domain' }),
+    ...range,
+    ...paging,
+  },
+  returns: z.object({
+    refusals: z.array(refusalRecord),
+    by_reason: z
+      .array(z.object({ reason: str('the reason'), count: z.int().meta({ description: 'how often' }) }))
+      .meta({ description: 'all that match, on all pages, the most frequent reason first' }),
+    next: nextCursor,
+  }),
+  errors: [],
+  example: {
+    params: { query: 'nobody@inbound.example.com', limit: 10 },
+    answer: {
+      refusals: [
+        {
+          at: '2026-01-05 11:20:00',
+          listener: 'smtp',
+          stage: 'RCPT',
+          reply: '550 5.1.1 No such mailbox here',
+          reason: 'noMailbox',
+          advice:
+            'No route of the domain matches the mailbox. Add a route for it (/inbound/add-route), or try which one matches (/inbound/test-route).',
+          client: '192.0.2.1',
+          helo: 'mail.sender.example',
+          tls: 'TLSv1.3',
+          sender: 'sam@sender.example',
+          recipient: 'nobody@inbound.example.com',
+          times: 1,
+        },
+      ],
+      by_reason: [{ reason: 'noMailbox', count: 1 }],
+      next: null,
+    },
+  },
+  async handle({ query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }, call) {
+    const parsed = parseRefusalQuery(query, call.now().getTime());
+    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+    const { filter } = parsed;
+    if (reason !== undefined && filter.reason !== undefined)
+      throw call.invalid('reason', 'The query has reason: as well; please enter it once');
+    if (domain !== undefined && filter.domain !== undefined)
+      throw call.invalid('domain', 'The query has domain: as well; please enter it once');
+    const wanted = reason ?? filter.reason;
+    if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
+      throw call.invalid(
+        reason === undefined ? 'query' : 'reason',
+        `The reasons are ${call.refusals.reasons.join(', ')}`,
+      );
+    const { rows, next, byReason } = await call.history.refusals(
+      {
+        ...filter,
+        reason: wanted,
+        domain: domain ?? filter.domain,
+        since: later(filter.since, from?.getTime()),
+        before: earlier(filter.before, to?.getTime()),
+      },
+      limit,
+      before,
+    );
+    return {
+      refusals: rows.map((one) => toRefusalRecord(one, call.refusals.adviceOf)),
+      by_reason: [...byReason],
+      next,
+    };
+  },
+});
+
+/** The history of inbound mail; not part of Mandrill's API. */
+export const inboundHistory = [search, info, listRefusals];

@@ -1,0 +1,185 @@
+import { systemClock, toTimestamp } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
+import { enterUrl } from '../composition/slices.ts';
+import type { Settings } from '../settings.ts';
+import {
+  addPerson,
+  createEnterLink,
+  LINK_MS,
+  type PersonRow,
+  personName,
+  ROLES,
+  removePerson,
+} from '../store/rows/people.ts';
+import type { Store } from '../store/store.ts';
+import { accountOption, theAccount } from './account.ts';
+import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { withStore } from './open.ts';
+
+const parts = { clock: systemClock, ids: createIds(systemClock) };
+
+export const consoleLink: Command = {
+  name: 'console link',
+  summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
+  notes:
+    'For people who come often: postern person add NAME. If the console is off, set console.enabled (config/default.yaml).',
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => printLink(settings, store, null, call, io));
+  },
+};
+
+async function printLink(
+  settings: Settings,
+  store: Store,
+  person: string | null,
+  call: Invocation,
+  io: Io,
+): Promise<number> {
+  const url = enterUrl(settings, await createEnterLink(store, person, parts));
+  if (settings.console.enabled === false) io.err('The console is off: set console.enabled to true, then restart.\n');
+  const until = toTimestamp(new Date(systemClock.now() + LINK_MS));
+  call.print([{ url, until }], () => `${url}\n`);
+  return EXIT.ok;
+}
+
+export const personAdd: Command = {
+  name: 'person add',
+  args: 'NAME',
+  summary:
+    'Adds a person who may use the console, and prints a link for them: it opens the console once, within an hour, and lets them choose a password.',
+  options: {
+    role: {
+      type: 'string',
+      value: 'ROLE',
+      values: ROLES,
+      help: 'operator: all accounts · owner (default): one account · helper: finds and replays its mail, without content and settings · reader: its numbers',
+    },
+    account: accountOption,
+  },
+  async run(call, io) {
+    const name = personName(call.words[0] ?? '');
+    if (name === undefined) throw new UsageError('missing argument: NAME (letters, digits and . _ @ + -)');
+    const role = ROLES.find((known) => known === (call.text('role') ?? 'owner'));
+    if (!role) throw new UsageError(`--role must be one of ${ROLES.join(', ')}`);
+    if (role === 'operator' && call.text('account') !== undefined)
+      throw new UsageError('an operator sees all accounts; omit --account');
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const account = role === 'operator' ? null : (await theAccount(store, call)).id;
+      const added = await addPerson(store, { name, role, account }, parts);
+      if (added === 'taken') throw new UsageError(`${name} exists already (postern person invite ${name})`);
+      return printLink(settings, store, added.id, call, io);
+    });
+  },
+};
+
+export const personInvite: Command = {
+  name: 'person invite',
+  args: 'NAME',
+  summary: 'Prints a new link for a person, who can choose another password with it.',
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) =>
+      printLink(settings, store, (await thePerson(store, call)).id, call, io),
+    );
+  },
+};
+
+export const personList: Command = {
+  name: 'person list',
+  summary: 'Lists the people who may use the console.',
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const rows = await store.people.many({}, { sort: 'name' });
+      const shown = await Promise.all(
+        rows.map(async ({ name, role, account, password, createdAt }) => ({
+          name,
+          role,
+          account: account && ((await store.accounts.one({ id: account }))?.name ?? account),
+          has_password: password !== null,
+          created_at: toTimestamp(createdAt),
+        })),
+      );
+      call.print(shown, () =>
+        toTable(
+          ['name', 'role', 'account', 'password', 'created'],
+          shown.map((row) => [row.name, row.role, row.account, row.has_password ? 'yes' : 'no', row.created_at]),
+        ),
+      );
+      return EXIT.ok;
+    });
+  },
+};
+
+export const personRemove: Command = {
+  name: 'person remove',
+  args: 'NAME',
+  summary: 'Removes a person and ends their sessions at once.',
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const { id, name } = await thePerson(store, call);
+      await removePerson(store, id);
+      call.print([{ name, removed: true }], () => `Removed ${name}\n`);
+      return EXIT.ok;
+    });
+  },
+};
+
+async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promise<PersonRow> {
+  const given = call.words[0] ?? '';
+  if (given === '') throw new UsageError('missing argument: NAME');
+  const person = await store.people.one({ name: personName(given) ?? '' });
+  if (!person) throw new UsageError(`there is no ${given} (postern person list)`);
+  return person;
+}
+
+/** Characters of a session's id that are shown, and that name it. */
+const SHOWN_ID = 12;
+
+export const consoleSessions: Command = {
+  name: 'console sessions',
+  summary: 'Lists the sessions of the console.',
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const rows = await store.consoleSessions.many({ until: { range: { gt: new Date(systemClock.now()) } } });
+      const names = new Map((await store.people.many({})).map(({ id, name }) => [id, name]));
+      const shown = rows.map(({ id, person, by, address, createdAt, seenAt }) => ({
+        id: id.slice(0, SHOWN_ID),
+        name: person === null ? 'operator' : (names.get(person) ?? '(removed)'),
+        by,
+        address,
+        created_at: toTimestamp(createdAt),
+        seen_at: toTimestamp(seenAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['id', 'name', 'came in by', 'address', 'began', 'last call'],
+          shown.map((row) => Object.values(row)),
+        ),
+      );
+      return EXIT.ok;
+    });
+  },
+};
+
+export const consoleEnd: Command = {
+  name: 'console end',
+  args: '[ID…]',
+  summary: 'Ends sessions of the console by their ids from `console sessions`, or all.',
+  options: { all: { type: 'boolean', help: 'end all sessions' } },
+  async run(call) {
+    if (call.flag('all') === call.words.length > 0) throw new UsageError('pass the ids of sessions, or --all');
+    return withStore(call.settings().settings, async (store) => {
+      const rows = (await store.consoleSessions.many({})).filter(
+        ({ id }) => call.flag('all') || call.words.includes(id.slice(0, SHOWN_ID)),
+      );
+      for (const { id } of rows) await store.consoleSessions.remove({ id });
+      call.print(
+        rows.map(({ id }) => ({ id: id.slice(0, SHOWN_ID), ended: true })),
+        () => `Ended: ${rows.length}\n`,
+      );
+      return rows.length > 0 ? EXIT.ok : EXIT.failed;
+    });
+  },
+};

@@ -1,0 +1,205 @@
+import { toMailRecord, toRefusalRecord, toTimelineRecords } from '../api/operations/history.ts';
+import { systemClock, toTimestamp } from '../base/clock.ts';
+import { printable } from '../base/log.ts';
+import {
+  faultText,
+  MAIL_FIELDS,
+  type Parsed,
+  parseMailQuery,
+  parseRefusalQuery,
+  REFUSAL_FIELDS,
+} from '../journal/query-language.ts';
+import { hostOf, toTimeline } from '../journal/timeline.ts';
+import type { History, Mail, MailStory, Page, Refusal } from '../journal/types.ts';
+import { adviceOf } from '../smtp/advice.ts';
+import { type Command, EXIT, type Invocation, toSpan, toTable, UsageError } from './command.ts';
+import { withHistory } from './open.ts';
+
+// The history of this host, for its operator: mail and refusals of all accounts.
+
+const DEFAULT_LISTED = 50;
+/** Characters of a sender, a recipient or a subject in a table. */
+const CELL = 40;
+
+const limit = { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` } as const;
+const SYNTAX =
+  'Words match any part, in both cases; quotes keep words together. Times are given as 2026-01-05, "2026-01-05 12:00:00" in UTC, or as 30m, 2h or 3d ago.';
+
+export const mailFind: Command = {
+  name: 'mail find',
+  args: '[QUERY…]',
+  summary: 'Finds mail in the history of this host, newest first, also when its message is no longer kept.',
+  options: { limit },
+  notes: `Words are looked up in sender, From, recipient, Subject and Message-ID. Fields: ${MAIL_FIELDS}.\n${SYNTAX}\n\nWhat came from Bob since yesterday and was not delivered:\n  postern mail find from:bob after:1d state:waiting state:dead`,
+  async run(call) {
+    const query = call.words.join(' ');
+    const filter = read(parseMailQuery(query, systemClock.now()));
+    const most = limitOf(call);
+    return withHistory(call.settings().settings, async (history) => {
+      const { rows, more } = await collect((left, cursor) => history.mail(filter, left, cursor), most);
+      const refused = call.format === 'text' ? await countRefused(history, query) : 0;
+      call.print(rows.map(toShown), () =>
+        [
+          rows.length === 0 ? 'No matching mail.\n' : mailTable(rows),
+          more ? `\nThere is more; see --limit.\n` : '',
+          refused > 0
+            ? `\n${refused} ${refused === 1 ? 'refusal matches' : 'refusals match'}: postern mail refused\n`
+            : '',
+        ].join(''),
+      );
+      return EXIT.ok;
+    });
+  },
+};
+
+export const mailShow: Command = {
+  name: 'mail show',
+  args: 'ID',
+  summary: 'Shows all that is known of one mail: the SMTP session, what was refused in it, every attempt.',
+  notes: 'ID is the id of a delivery, or that of a message, as in "250 2.0.0 OK: queued as ID".',
+  async run(call, io) {
+    const id = call.words[0];
+    if (id === undefined) throw new UsageError('missing argument: ID');
+    return withHistory(call.settings().settings, async (history) => {
+      const { rows } = await collect((left, cursor) => history.mail({ ids: [id] }, left, cursor), DEFAULT_LISTED);
+      const story = rows.length === 1 && rows[0] ? await history.one(rows[0].id) : undefined;
+      if (story) {
+        printStory(call, story);
+        return EXIT.ok;
+      }
+      if (rows.length === 0) io.err(`No mail ${printable(id)} in the history of this host.\n`);
+      else io.err(`The message has ${rows.length} recipients; give the id of one:\n\n${mailTable(rows)}`);
+      return EXIT.failed;
+    });
+  },
+};
+
+export const mailRefused: Command = {
+  name: 'mail refused',
+  args: '[QUERY…]',
+  summary: 'Lists mail that was refused, newest first, with what it means and what to do about it.',
+  options: { limit },
+  notes: `Words are looked up in sender, recipient, client and HELO name. Fields: ${REFUSAL_FIELDS}.\n${SYNTAX}\n\nWhy Bob's mail of today was refused:\n  postern mail refused bob@example.org after:1d`,
+  async run(call) {
+    const filter = read(parseRefusalQuery(call.words.join(' '), systemClock.now()));
+    const most = limitOf(call);
+    return withHistory(call.settings().settings, async (history) => {
+      const { rows, more } = await collect((left, cursor) => history.refusals(filter, left, cursor), most);
+      const reasons = call.format === 'text' ? await history.refusalsByReason(filter) : [];
+      call.print(
+        rows.map((row) => ({ ...toRefusalRecord(row, adviceOf), account: row.account })),
+        () =>
+          rows.length === 0
+            ? 'No matching refusals.\n'
+            : `${refusalTable(rows)}${more ? '\nThere is more; see --limit.\n' : ''}\n${reasons
+                .map(({ reason, count }) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
+                .join('')}`,
+      );
+      return EXIT.ok;
+    });
+  },
+};
+
+function read<F>(parsed: Parsed<F>): F {
+  if ('fault' in parsed) throw new UsageError(faultText(parsed.fault));
+  return parsed.filter;
+}
+
+function limitOf(call: Invocation): number {
+  const most = Number(call.text('limit') ?? DEFAULT_LISTED);
+  if (!Number.isInteger(most) || most < 1) throw new UsageError('--limit must be a positive whole number');
+  return most;
+}
+
+/** Asks for pages until there are enough rows; `more`: whether there may be more. */
+async function collect<T>(
+  page: (left: number, cursor: number | undefined) => Promise<Page<T>>,
+  most: number,
+): Promise<{ readonly rows: readonly T[]; readonly more: boolean }> {
+  const all: T[] = [];
+  let cursor: number | undefined;
+  for (;;) {
+    const { rows, next } = await page(most - all.length, cursor);
+    all.push(...rows);
+    if (next === null || all.length >= most) return { rows: all, more: next !== null };
+    cursor = next;
+  }
+}
+
+/** Somebody who looks for mail that never came may find it here. */
+async function countRefused(history: History, query: string): Promise<number> {
+  const parsed = parseRefusalQuery(query, systemClock.now());
+  if (query.trim() === '' || 'fault' in parsed) return 0;
+  return (await history.refusalsByReason(parsed.filter)).reduce((sum, { count }) => sum + count, 0);
+}
+
+function toShown(mail: Mail) {
+  // Whether the message is kept is in the queue: see `postern queue show`.
+  const { kept: _, ...record } = toMailRecord(mail, false);
+  return { ...record, kind: mail.kind, account: mail.account };
+}
+
+function mailTable(rows: readonly Mail[]): string {
+  const now = systemClock.now();
+  return toTable(
+    ['id', 'state', 'age', 'from', 'to', 'subject', 'tries', 'kind', 'endpoint', 'last answer'],
+    rows.map((row) => [
+      row.id,
+      row.state,
+      toSpan(now - row.at),
+      cell(row.sender === '' ? '<>' : (row.sender ?? row.from)),
+      cell(row.recipient),
+      cell(row.subject),
+      row.attempts,
+      row.kind,
+      hostOf(row.url),
+      row.lastStatus ?? row.lastError,
+    ]),
+  );
+}
+
+function refusalTable(rows: readonly Refusal[]): string {
+  const now = systemClock.now();
+  return toTable(
+    ['age', 'stage', 'from', 'to', 'client', 'times', 'reply'],
+    rows.map((row) => [
+      toSpan(now - row.at),
+      row.stage,
+      cell(row.sender === '' ? '<>' : row.sender),
+      cell(row.recipient),
+      row.helo === null ? row.client : `${row.client} (${cell(row.helo)})`,
+      row.times,
+      row.reply,
+    ]),
+  );
+}
+
+const cell = (text: string | null): string | null =>
+  text === null || text.length <= CELL ? text : `${text.slice(0, CELL - 1)}…`;
+
+function printStory(call: Invocation, story: MailStory): void {
+  const { mail } = story;
+  const entries = toTimeline(story, undefined, adviceOf);
+  const shown = toShown(mail);
+  const facts = Object.entries(shown).map(
+    ([name, value]) => `${name.padEnd(12)} ${printable(value === null ? '-' : String(value))}`,
+  );
+  const table = toTable(
+    ['time', 'after', 'what happened'],
+    entries.flatMap(({ at, text, detail }) => [
+      [toTimestamp(new Date(at)), toOffset(at - mail.at), text],
+      ...(detail === null ? [] : [['', '', `  ${detail}`]]),
+    ]),
+  );
+  const hint = mail.state === 'waiting' ? `\nWhen it is tried next: postern queue show ${mail.id}\n` : '';
+  call.print(
+    [{ ...shown, timeline: toTimelineRecords(entries, mail.at) }],
+    () => `${facts.join('\n')}\n\n${table}${hint}`,
+  );
+}
+
+/** The time since the mail was accepted, with milliseconds while they matter. */
+function toOffset(ms: number): string {
+  const [sign, size] = [ms < 0 ? '-' : '+', Math.abs(ms)];
+  return size < 10_000 ? `${sign}${(size / 1000).toFixed(3)}s` : `${sign}${toSpan(size)}`;
+}

@@ -1,0 +1,46 @@
+import { existsSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { callByName, type Outcome } from '../base/worker.ts';
+import { openForReading } from './file.ts';
+import { createHistory } from './history.ts';
+import { createQueries } from './queries.ts';
+import type { Action, History } from './types.ts';
+
+// The journal as commands use it, beside the daemon that writes it.
+
+/** The history in a file. */
+interface Reading {
+  readonly history: History;
+  close(): void;
+}
+
+/** Opens the journal for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
+export function openReading(file: string, clock: Clock): Reading {
+  const db = openForReading(file);
+  const queries = createQueries(db);
+  return frozen({
+    history: createHistory(async (name, ...args) => {
+      const answer: Outcome<'done'> = { kind: 'done', value: callByName(queries, [0, name, args]) };
+      return answer.value;
+    }, clock),
+    close: () => db.close(),
+  });
+}
+
+/** How long a command waits while the daemon writes. */
+const BUSY_MS = 5000;
+
+/** Notes what a command did. Without a journal there is nothing to note it in. Throws if it cannot be written. */
+export function noteBeside(file: string, actions: readonly Omit<Action, 'n'>[]): void {
+  if (actions.length === 0 || !existsSync(file)) return;
+  openForReading(file).close(); // throws if it is that of another version
+  const db = new DatabaseSync(file, { timeout: BUSY_MS });
+  try {
+    const insert = db.prepare('INSERT INTO actions (at, by, account, what, count, detail) VALUES (?, ?, ?, ?, ?, ?)');
+    for (const { at, by, account, what, count, detail } of actions) insert.run(at, by, account, what, count, detail);
+  } finally {
+    db.close();
+  }
+}

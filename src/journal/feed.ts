@@ -1,0 +1,162 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { type Batch, idsOf } from './changes.ts';
+import type { Ask } from './history.ts';
+import type { Mail, Refusal } from './types.ts';
+
+// What was written lately, for those who watch. Rows are read back only while somebody does.
+
+/** A row that was written or has changed. `id` says where one was, to go on from there. */
+export type FeedEvent = { readonly id: string } & (
+  | { readonly topic: 'mail'; readonly row: Mail }
+  | { readonly topic: 'refused'; readonly row: Refusal }
+  /** More happened at once than is shown. */
+  | { readonly topic: 'missed' }
+);
+
+export interface Feed {
+  /**
+   * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
+   * since then is in `missed`, or undefined if that is not known.
+   */
+  watch(
+    listener: (events: readonly FeedEvent[]) => void,
+    from?: string,
+  ): { readonly missed: readonly FeedEvent[] | undefined; end(): void };
+  /** After each write of the journal. */
+  wrote(batch: Batch): void;
+}
+
+/** Events that are kept for those who come back. */
+const MAX_KEPT = 500;
+/** Rows that are read back at a time, of each kind, and how often. */
+const MAX_ROWS = 100;
+const EVERY_MS = 250;
+/** After the last one left, the feed goes on for those who come back. */
+const LINGER_MS = 60_000;
+
+export function createFeed(ask: Ask, clock: Clock): Feed {
+  const listeners = new Set<(events: readonly FeedEvent[]) => void>();
+  let kept: FeedEvent[] = [];
+  /** Which run of the feed this is, and how many events it had. */
+  let run = 0;
+  let count = 0;
+  let running = false;
+  let cancelEnd: (() => void) | undefined;
+  /** Deliveries that have changed; refusals come by their row numbers. */
+  let changed = new Set<string>();
+  let missed = false;
+  let refused = false;
+  /** The last refusal that is known; undefined until it was asked for. */
+  let lastRefusal: number | undefined;
+  let reading = false;
+
+  function begin(): void {
+    cancelEnd?.();
+    cancelEnd = undefined;
+    if (running) return;
+    running = true;
+    run = Math.max(run + 1, clock.now());
+    count = 0;
+    lastRefusal = undefined;
+    refused = true;
+    readSoon(0);
+  }
+
+  function end(): void {
+    running = false;
+    kept = [];
+    changed = new Set();
+  }
+
+  function readSoon(ms = EVERY_MS): void {
+    if (reading) return;
+    reading = true;
+    clock.after(ms, () => {
+      void readBack()
+        .catch(() => undefined) // the journal has logged it
+        .then(() => {
+          reading = false;
+          if (running && (changed.size > 0 || refused)) readSoon();
+        });
+    });
+  }
+
+  async function readBack(): Promise<void> {
+    const ids = [...changed];
+    const [withMail, withRefusals, withMissed] = [ids.length > 0, refused, missed];
+    changed = new Set();
+    refused = false;
+    missed = false;
+    const mail = withMail ? await ask('each', ids) : [];
+    const refusals = withRefusals ? await newRefusals() : [];
+    if (!running) return;
+    tell([
+      ...(withMissed ? [{ topic: 'missed' as const }] : []),
+      ...mail.map((row) => ({ topic: 'mail' as const, row })),
+      ...refusals.map((row) => ({ topic: 'refused' as const, row })),
+    ]);
+  }
+
+  /** Refusals since the last time, oldest first; the first time only notes where they end. */
+  async function newRefusals(): Promise<readonly Refusal[]> {
+    const from = lastRefusal;
+    if (from === undefined) {
+      [, lastRefusal] = await ask('refusalBounds');
+      return [];
+    }
+    const rows = await ask('refusals', {}, [from + 1, Number.MAX_SAFE_INTEGER], MAX_ROWS);
+    lastRefusal = rows[0]?.n ?? from;
+    if ((rows.at(-1)?.n ?? from + 1) > from + 1) missed = true;
+    return rows.toReversed();
+  }
+
+  function tell(found: readonly Found[]): void {
+    if (found.length === 0) return;
+    const events = found.map((one) => ({ ...one, id: `${run}-${++count}` }));
+    kept = [...kept, ...events].slice(-MAX_KEPT);
+    for (const listener of listeners) listener(events);
+  }
+
+  /** What came after the event with this id. */
+  function since(id: string): readonly FeedEvent[] | undefined {
+    if (id === `${run}-${count}`) return [];
+    const at = kept.findIndex((event) => event.id === id);
+    return at < 0 ? undefined : kept.slice(at + 1);
+  }
+
+  return frozen({
+    watch(listener, from) {
+      begin();
+      listeners.add(listener);
+      return {
+        missed: from === undefined ? [] : since(from),
+        end() {
+          listeners.delete(listener);
+          if (listeners.size > 0) return;
+          cancelEnd?.();
+          cancelEnd = clock.after(LINGER_MS, end);
+        },
+      };
+    },
+    wrote(batch) {
+      if (!running) return;
+      for (const id of idsOf(batch)) {
+        changed.delete(id);
+        changed.add(id);
+      }
+      for (const id of changed) {
+        if (changed.size <= MAX_ROWS) break;
+        changed.delete(id);
+        missed = true;
+      }
+      refused ||= batch.refusals.length > 0;
+      if (changed.size > 0 || refused) readSoon();
+    },
+  });
+}
+
+type Found =
+  | { readonly topic: 'mail'; readonly row: Mail }
+  | { readonly topic: 'refused'; readonly row: Refusal }
+  | { readonly topic: 'missed' };

@@ -1,0 +1,163 @@
+import { type QueryTerm, toTerms } from '../base/query-terms.ts';
+import { timestamp } from '../base/schema.ts';
+import type { MailFilter, MailState, RefusalFilter } from './types.ts';
+
+// What people type to find mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Letters
+// match in both cases and anywhere in a text; there are no wildcards.
+
+/** A filter, or what is wrong with the query and in which word. */
+export type Parsed<F> = { readonly filter: F } | { readonly fault: QueryFault };
+
+export interface QueryFault {
+  /** The number of the word, from 1. */
+  readonly word: number;
+  readonly text: string;
+}
+
+/** Puts one value into a filter, or says what is wrong with it. */
+type Field<F> = (filter: F, value: string, now: number) => F | string;
+type Fields<F> = Readonly<Record<string, Field<F>>>;
+
+const MAX_WORDS = 30;
+export const MAIL_STATES = [
+  'waiting',
+  'delivered',
+  'dead',
+  'dropped',
+  'unknown',
+] as const satisfies readonly MailState[];
+
+const MAIL: Fields<MailFilter> = {
+  from: (filter, value) => ({ ...filter, from: [...(filter.from ?? []), value] }),
+  to: (filter, value) => ({ ...filter, to: [...(filter.to ?? []), value] }),
+  subject: (filter, value) => ({ ...filter, subject: [...(filter.subject ?? []), value] }),
+  client: (filter, value) => ({ ...filter, client: [...(filter.client ?? []), value] }),
+  route: (filter, route) => (filter.route === undefined ? { ...filter, route } : TWICE),
+  url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
+  state(filter, value) {
+    const state = MAIL_STATES.find((known) => known === value.toLowerCase());
+    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${MAIL_STATES.join(', ')}`;
+  },
+  status(filter, value) {
+    if (filter.status || filter.unanswered) return TWICE;
+    const status = parseStatus(value);
+    return status ? { ...filter, ...status } : STATUS_FORMS;
+  },
+  id: (filter, value) => ({ ...filter, ids: [...(filter.ids ?? []), value] }),
+  after: (filter, value, now) => withTime(filter, 'since', value, now),
+  before: (filter, value, now) => withTime(filter, 'before', value, now),
+};
+
+const REFUSALS: Fields<RefusalFilter> = {
+  from: (filter, value) => ({ ...filter, from: [...(filter.from ?? []), value] }),
+  to: (filter, value) => ({ ...filter, to: [...(filter.to ?? []), value] }),
+  client: (filter, value) => ({ ...filter, client: [...(filter.client ?? []), value] }),
+  reason: (filter, reason) => (filter.reason === undefined ? { ...filter, reason } : TWICE),
+  domain: (filter, domain) => (filter.domain === undefined ? { ...filter, domain } : TWICE),
+  after: (filter, value, now) => withTime(filter, 'since', value, now),
+  before: (filter, value, now) => withTime(filter, 'before', value, now),
+};
+
+const TWICE = 'can be given once';
+/** What a status may be, for an error text. */
+export const STATUS_FORMS = 'takes a status such as 500, a class such as 5xx, or none';
+const TIME_FORMS = 'takes a time such as 2026-01-05, "2026-01-05 12:00:00" in UTC, or 30m, 2h or 3d ago';
+
+/** The fields of a search for mail, for reference texts. */
+export const MAIL_FIELDS = listOf(MAIL);
+/** Those of a search for refusals. */
+export const REFUSAL_FIELDS = listOf(REFUSALS);
+
+/** Parses a search for mail; an empty one and `*` find all. `now` is for times such as `2h`. */
+export function parseMailQuery(text: string, now: number): Parsed<MailFilter> {
+  return parse<MailFilter>(text, now, {}, MAIL, (filter, word) => ({
+    ...filter,
+    words: [...(filter.words ?? []), word],
+  }));
+}
+
+/** Parses a search for refusals. */
+export function parseRefusalQuery(text: string, now: number): Parsed<RefusalFilter> {
+  return parse<RefusalFilter>(text, now, {}, REFUSALS, (filter, word) => ({
+    ...filter,
+    words: [...(filter.words ?? []), word],
+  }));
+}
+
+/** The fault as one sentence. */
+export const faultText = ({ word, text }: QueryFault): string => `Word ${word}: ${text}`;
+
+/** Parses `500`, `5xx` or `none`. */
+export function parseStatus(value: string): Pick<MailFilter, 'status' | 'unanswered'> | undefined {
+  if (/^none$/i.test(value)) return { unanswered: true };
+  const [, first = '', rest = ''] = /^([1-9])(\d\d|xx)$/i.exec(value) ?? [];
+  if (first === '') return undefined;
+  if (/^\d/.test(rest)) return { status: { from: Number(value), to: Number(value) } };
+  return { status: { from: Number(first) * 100, to: Number(first) * 100 + 99 } };
+}
+
+function parse<F>(
+  text: string,
+  now: number,
+  all: F,
+  fields: Fields<F>,
+  addWord: (filter: F, word: string) => F,
+): Parsed<F> {
+  let filter = all;
+  let word = 0;
+  // A control character is in no text that is searched, and NUL would end the text for SQLite.
+  for (const term of toTerms(text.replace(/\p{Cc}/gu, ' '))) {
+    word++;
+    const changed = word > MAX_WORDS ? `a search has at most ${MAX_WORDS} words` : take(filter, term);
+    if (typeof changed === 'string') return { fault: { word, text: changed } };
+    filter = changed;
+  }
+  return { filter };
+
+  function take(filter: F, term: QueryTerm): F | string {
+    const { field, negated } = term;
+    const value = valueOf(term);
+    if (field === undefined) {
+      const [, name = ''] = /^-?([a-z]+):$/i.exec(term.value) ?? [];
+      if (!term.quoted && Object.hasOwn(fields, name.toLowerCase())) return `put the value right after ${name}:`;
+      const whole = negated ? `-${value}` : value;
+      return value === '' ? filter : addWord(filter, whole);
+    }
+    const known = Object.hasOwn(fields, field) ? fields[field] : undefined;
+    if (!known) return `there is no ${field}: here; the fields are ${listOf(fields)}. Quote a word that has a colon`;
+    if (negated) return 'a search cannot exclude; leave out the -';
+    if (value === '') return `${field}: needs a value`;
+    const changed = known(filter, value, now);
+    return typeof changed === 'string' ? `${field}: ${changed}` : changed;
+  }
+}
+
+/** Everything matches a part of a text, so stars at the ends of a word say nothing; in quotes they are stars. */
+const valueOf = ({ value, quoted }: QueryTerm): string => (quoted ? value : value.replace(/^\*+|\*+$/g, ''));
+
+function withTime<F extends { readonly since?: number | undefined; readonly before?: number | undefined }>(
+  filter: F,
+  bound: 'since' | 'before',
+  value: string,
+  now: number,
+): F | string {
+  const at = parseTime(value, now);
+  if (at === undefined) return TIME_FORMS;
+  return filter[bound] === undefined ? { ...filter, [bound]: at } : TWICE;
+}
+
+const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A time as the API takes it, or how long ago: `30m`, `2h`, `3d`. */
+function parseTime(value: string, now: number): number | undefined {
+  const [, count, unit = ''] = /^(\d{1,5})([mhd])$/i.exec(value) ?? [];
+  if (count !== undefined) return now - Number(count) * (UNITS[unit.toLowerCase()] ?? 0);
+  const read = timestamp.safeParse(value);
+  return read.success ? read.data.getTime() : undefined;
+}
+
+function listOf(fields: object): string {
+  return Object.keys(fields)
+    .map((name) => `${name}:`)
+    .join(', ');
+}

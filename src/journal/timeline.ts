@@ -1,0 +1,137 @@
+import type { AttemptRecord, QueuedDelivery } from '../queue/delivery.ts';
+import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
+
+// All that is known of one delivery, in the order in which it happened, in sentences for people.
+
+export const TIMELINE_KINDS = [
+  'session',
+  'refused',
+  'accepted',
+  'verdicts',
+  'attempt',
+  'delivered',
+  'given_up',
+  'dropped',
+  'replayed',
+  'next_attempt',
+] as const;
+
+export interface TimelineEntry {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly kind: (typeof TIMELINE_KINDS)[number];
+  readonly text: string;
+  /** More of it: the start of an answer, what to do about a refusal. Null if there is no more. */
+  readonly detail: string | null;
+}
+
+/** What the queue has of the delivery. */
+interface InQueue {
+  readonly delivery: QueuedDelivery;
+  readonly attempts: readonly AttemptRecord[];
+}
+
+/** An attempt, as the journal or the queue remembers it. */
+type Attempt = Pick<AttemptRecord, 'at' | 'durationMs' | 'status' | 'error' | 'answer'>;
+
+/** The timeline of a delivery. `queued` is undefined if the queue has deleted it, or was not asked. */
+export function toTimeline(
+  { mail, session, refusals }: MailStory,
+  queued: InQueue | undefined,
+  adviceOf: (reason: string) => string,
+): readonly TimelineEntry[] {
+  const attempts = attemptsOf(mail, queued);
+  const entries = [
+    ...(session ? [connected(session)] : []),
+    ...refusals.map((one) => refused(one, adviceOf)),
+    accepted(mail),
+    ...verdicts(mail, attempts),
+    ...attempts.map((one) => attempt(mail, one)),
+    ...mail.story.flatMap(change),
+  ];
+  // Sorting is stable: what happened in the same millisecond stays in the order above.
+  return [...entries.sort((a, b) => a.at - b.at), ...next(queued)];
+}
+
+/** The queue has more of each answer; the journal remembers attempts that the queue may have deleted. */
+function attemptsOf({ story }: Mail, queued: InQueue | undefined): readonly Attempt[] {
+  const kept = new Map<number, Attempt>();
+  for (const one of story) if (one.what === 'attempt') kept.set(one.at, { ...one, durationMs: one.ms });
+  for (const one of queued?.attempts ?? []) kept.set(one.at, one);
+  return [...kept.values()].toSorted((a, b) => a.at - b.at);
+}
+
+function connected({ at, client, helo, tls, messages, recipients, refusals, reason, durationMs }: Session) {
+  return {
+    at,
+    kind: 'session',
+    text: `Connected: ${client}${helo === null ? '' : ` (${helo})`}, ${tls ?? 'no TLS'}`,
+    detail: [
+      count(messages, 'message'),
+      count(recipients, 'recipient'),
+      count(refusals, 'refusal'),
+      `ended after ${toDuration(durationMs)} (${reason})`,
+    ].join(', '),
+  } satisfies TimelineEntry;
+}
+
+function refused({ at, stage, recipient, reply, reason, times }: Refusal, adviceOf: (reason: string) => string) {
+  return {
+    at,
+    kind: 'refused',
+    text: `${stage}${recipient === null ? '' : ` ${recipient}`} refused: ${reply}${times > 1 ? ` (${times} times)` : ''}`,
+    detail: adviceOf(reason),
+  } satisfies TimelineEntry;
+}
+
+function accepted({ at, sender, recipient, size, kind, route, pattern }: Mail) {
+  const from = sender === null ? '' : ` from ${sender === '' ? '<>' : sender}`;
+  return {
+    at,
+    kind: 'accepted',
+    text: `Accepted${from} for ${recipient}, ${count(size, 'byte')}`,
+    detail: kind === 'inbound' ? `route ${pattern} (${route})` : null,
+  } satisfies TimelineEntry;
+}
+
+/** The first attempt follows the verdicts directly. */
+function verdicts({ at, spf, dkim, dmarc }: Mail, [first]: readonly Attempt[]): TimelineEntry[] {
+  if (spf === null) return [];
+  return [{ at: first?.at ?? at, kind: 'verdicts', text: `SPF ${spf}, DKIM ${dkim}, DMARC ${dmarc}`, detail: null }];
+}
+
+function attempt({ kind, url }: Mail, { at, durationMs, status, error, answer }: Attempt): TimelineEntry {
+  const result = status === null ? `no answer, ${error ?? 'reason unknown'}` : String(status);
+  return {
+    at,
+    kind: 'attempt',
+    text: `${kind === 'inbound' ? 'POST' : 'Attempt'} to ${hostOf(url)}: ${result}, after ${toDuration(durationMs)}`,
+    detail: answer === '' ? null : answer,
+  };
+}
+
+const CHANGES = {
+  delivered: 'Delivered',
+  given_up: 'Given up; it can be replayed while the queue keeps it',
+  dropped: 'Dropped by an operator',
+  replayed: 'Replayed',
+} as const;
+
+function change(entry: StoryEntry): TimelineEntry[] {
+  if (entry.what === 'attempt') return [];
+  return [{ at: entry.at, kind: entry.what, text: CHANGES[entry.what], detail: null }];
+}
+
+function next(queued: InQueue | undefined): TimelineEntry[] {
+  if (queued?.delivery.state !== 'waiting') return [];
+  const { dueAt, attempts, parked } = queued.delivery;
+  const text = attempts === 0 ? 'First attempt' : 'Next attempt';
+  return [{ at: dueAt, kind: 'next_attempt', text, detail: parked ? 'retried at long intervals' : null }];
+}
+
+/** A webhook URL may contain secrets. */
+export const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+
+const count = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
+
+const toDuration = (ms: number): string => (ms < 10_000 ? `${Math.round(ms)} ms` : `${Math.round(ms / 1000)} s`);

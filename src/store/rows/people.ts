@@ -1,0 +1,153 @@
+import { createHash } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { Row } from '../driver/port.ts';
+import type { Store } from '../store.ts';
+import { collection } from './collection.ts';
+
+// Who may use the console: people, the links that let them in, and their sessions. All hosts of a store share them.
+
+/** What a person may do: an operator everything on every account, the others so much on one account. */
+export const ROLES = ['operator', 'owner', 'helper', 'reader'] as const;
+export type Role = (typeof ROLES)[number];
+
+export interface PersonRow extends Row {
+  /** In lower case, as `personName` returns it. */
+  readonly name: string;
+  readonly role: Role;
+  /** The only account that is shown; null for an operator, who sees all. */
+  readonly account: string | null;
+  /** A hash (api/console/passwords.ts); null: comes in by link only. */
+  readonly password: string | null;
+  readonly createdAt: Date;
+}
+
+export const people = collection<PersonRow>()({
+  name: 'people',
+  access: 'none',
+  indexes: [],
+  unique: [['name']],
+  dates: ['createdAt'],
+  upkeep: true, // with a full disk, people must get in to delete something
+});
+
+/** A link that opens the console once. `id` is `tokenHash` of its token. */
+interface EnterLinkRow extends Row {
+  /** The person whom it lets in; null: whoever has it, as an operator. */
+  readonly person: string | null;
+  readonly until: Date;
+}
+
+export const enterLinks = collection<EnterLinkRow>()({
+  name: 'enter_links',
+  access: 'none',
+  indexes: [['person'], ['until']],
+  dates: ['until'],
+  upkeep: true,
+});
+
+/** A session of the console. `id` is `tokenHash` of the cookie. */
+export interface ConsoleSessionRow extends Row {
+  /** Null: an operator who came in by a link of the command line. */
+  readonly person: string | null;
+  readonly by: 'link' | 'password';
+  /** The client's address when it began. */
+  readonly address: string;
+  readonly createdAt: Date;
+  /** The last call, to the minute. */
+  readonly seenAt: Date;
+  readonly until: Date;
+}
+
+export const consoleSessions = collection<ConsoleSessionRow>()({
+  name: 'console_sessions',
+  access: 'none',
+  indexes: [['person'], ['until']],
+  dates: ['createdAt', 'seenAt', 'until'],
+  upkeep: true,
+});
+
+type Rows = Pick<Store, 'people' | 'enterLinks' | 'consoleSessions'>;
+
+interface Parts {
+  readonly clock: Clock;
+  readonly ids: Ids;
+}
+
+/** A token has 256 random bits, so one fast hash is enough to make the stored form useless to a thief. */
+export function tokenHash(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
+}
+
+/** Tokens of links and sessions have this form. */
+export const TOKEN = /^[\w-]{44}$/;
+
+const newToken = (ids: Ids) => ids.key() + ids.key();
+
+/** The name in the form that is stored and compared; undefined if it cannot be a name. */
+export function personName(text: string): string | undefined {
+  const name = text.normalize('NFKC').trim().toLowerCase();
+  return /^[\p{L}\p{N}._@+-]{1,64}$/u.test(name) ? name : undefined;
+}
+
+/** Adds a person, who has no password yet. */
+export async function addPerson(
+  { people }: Pick<Store, 'people'>,
+  person: Pick<PersonRow, 'name' | 'role' | 'account'>,
+  { clock, ids }: Parts,
+): Promise<PersonRow | 'taken'> {
+  const row = { id: ids.key(), ...person, password: null, createdAt: new Date(clock.now()) };
+  return (await people.insert(row)) === 'inserted' ? row : 'taken';
+}
+
+/** Removes a person with all links and sessions. */
+export async function removePerson(store: Rows, id: string): Promise<void> {
+  await store.people.remove({ id });
+  while (await store.enterLinks.remove({ person: id }));
+  while (await store.consoleSessions.remove({ person: id }));
+}
+
+/** How long a link can be used. */
+export const LINK_MS = 3_600_000;
+/** Rows that have ended are removed when new ones are made, at most so many at a time. */
+const SWEEP = 100;
+
+/** Creates a link that opens the console once within an hour, for a person or (null) for an operator without a name. */
+export async function createEnterLink(
+  { enterLinks }: Pick<Store, 'enterLinks'>,
+  person: string | null,
+  { clock, ids }: Parts,
+): Promise<string> {
+  const ended = { until: { range: { lt: new Date(clock.now()) } } };
+  for (let n = 0; n < SWEEP && (await enterLinks.remove(ended)); n++);
+  const token = newToken(ids);
+  await enterLinks.insert({ id: tokenHash(token), person, until: new Date(clock.now() + LINK_MS) });
+  return token;
+}
+
+/** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */
+export async function spendEnterLink(
+  { enterLinks }: Pick<Store, 'enterLinks'>,
+  token: string,
+  { clock }: Pick<Parts, 'clock'>,
+): Promise<{ readonly person: string | null } | undefined> {
+  const row = await enterLinks.remove({ id: tokenHash(token) });
+  return row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
+}
+
+/** Begins a session that ends after `ms` milliseconds at the latest. Returns its token, for the cookie. */
+export async function openConsoleSession(
+  { consoleSessions }: Pick<Store, 'consoleSessions'>,
+  session: Pick<ConsoleSessionRow, 'person' | 'by' | 'address'>,
+  ms: number,
+  { clock, ids }: Parts,
+): Promise<{ readonly token: string; readonly row: ConsoleSessionRow }> {
+  const now = clock.now();
+  const ended = { until: { range: { lt: new Date(now) } } };
+  for (let n = 0; n < SWEEP && (await consoleSessions.remove(ended)); n++);
+  const token = newToken(ids);
+  const at = new Date(now);
+  const row = { id: tokenHash(token), ...session, createdAt: at, seenAt: at, until: new Date(now + ms) };
+  await consoleSessions.insert(row);
+  return { token, row };
+}

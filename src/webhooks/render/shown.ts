@@ -1,0 +1,80 @@
+import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { withHeader } from '../../mail/header-section.ts';
+import { type FilePart, type ParsedMessage, parseMessage, scanMessage, type Text } from '../../mail/message.ts';
+import { listParts, partBytes } from '../../mail/parts.ts';
+import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
+import type { RenderPart } from '../types.ts';
+import type { WithRaw } from './raw-bytes.ts';
+
+/** What is asked of a message: its HTML as a page, or one of its parts by its number in the list of its parts. */
+export interface ShownInput {
+  readonly part: RenderPart;
+  readonly wanted: 'page' | number;
+}
+
+/** A part, decoded. */
+export interface PartFile {
+  readonly kind: 'file';
+  /** File name; '' if there is none. */
+  readonly name: string;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+/** `nothing`: it has no HTML, or no such part, or cannot be parsed. */
+export type Shown = ({ readonly kind: 'page' } & ShownPage) | PartFile | { readonly kind: 'nothing' };
+
+/** HTML that is shown; longer mail is for the download. */
+const MOST_HTML = 5 * 1024 * 1024;
+/** Characters of the page: the HTML, and its pictures in base64. */
+const MOST_PAGE = 10 * 1024 * 1024;
+
+/** Creates the task of the render thread that makes a message safe to look at. Throws if the disk fails. */
+export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ShownInput, Shown> {
+  return async ({ part: { body }, wanted }, guarded) => {
+    const value = await withRaw(body, (raw) => show(withHeader(raw), wanted, guarded));
+    return { value, transfer: value.kind === 'file' ? [value.bytes.buffer] : [] };
+  };
+}
+
+async function show(whole: Buffer, wanted: ShownInput['wanted'], guarded: Guarded): Promise<Shown> {
+  return guarded(async () => {
+    const { root, breach } = scanMessage(whole);
+    if (breach !== undefined) return { kind: 'nothing' };
+    if (wanted === 'page') return toPage(await parseMessage(whole, root));
+    const bytes = partBytes(whole, root, wanted);
+    const name = listParts(whole, root)[wanted - 1]?.name ?? '';
+    // A copy, because the bytes of the message are used again.
+    return bytes ? { kind: 'file', name, bytes: Uint8Array.from(bytes) } : { kind: 'nothing' };
+  });
+}
+
+function toPage({ html, files }: ParsedMessage): Shown {
+  if (html === undefined) return { kind: 'nothing' };
+  const pictures = new Map(files.flatMap((file) => (file.contentId === null ? [] : [[file.contentId, file] as const])));
+  const decoded = new Map<string, Picture>();
+  /** Each picture is decoded once, however often the page shows it. */
+  const pictureOf = (contentId: string) => {
+    const file = pictures.get(contentId);
+    const known = decoded.get(contentId) ?? (file && { bytes: bytesOf(file) });
+    if (known) decoded.set(contentId, known);
+    return known;
+  };
+  const { text, cut } = upTo(MOST_HTML, html);
+  const page = toShownPage(text, pictureOf, { maxLength: MOST_PAGE });
+  return { kind: 'page', ...page, cut: cut || page.cut };
+}
+
+function bytesOf({ content }: FilePart): Buffer {
+  return content.kind === 'bytes'
+    ? Buffer.concat(content.chunks)
+    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
+}
+
+function upTo(most: number, text: Text): { readonly text: string; readonly cut: boolean } {
+  let found = '';
+  for (const piece of typeof text === 'string' ? [text] : text()) {
+    found += piece;
+    if (found.length > most) return { text: found.slice(0, most), cut: true };
+  }
+  return { text: found, cut: false };
+}

@@ -1,0 +1,142 @@
+import { expect } from 'chai';
+import { chromium } from '../support/chromium.ts';
+import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { openSession } from '../support/mail.ts';
+import { until } from '../support/until.ts';
+
+// The console as a person sees it: the whole daemon, and a real browser.
+
+const program = chromium();
+if (program === undefined) console.log('The console is not looked at in a browser: no chromium on the PATH.');
+
+const message = (subject: string, text = 'Hello') =>
+  `From: Ann <ann@sender.test>\r\nTo: box-1@in.test\r\nSubject: ${subject}\r\n\r\n${text}\r\n`;
+
+if (program !== undefined)
+  describe('the console in a browser', function () {
+    this.timeout(120_000);
+    let page: ConsolePage;
+    before(async () => {
+      page = await startConsolePage(program, { POSTERN_DELIVERY__RETRY_HOURS: '1' });
+    });
+    after(() => page?.stop());
+
+    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const deliveries = (state: string) => page.running.api('/inbound/deliveries', { state });
+
+    it('says how a first mail gets here while there is none', async () => {
+      await page.open('/');
+      await page.shows('No mail yet.');
+      await page.shows('Taking mail. Nothing waits.');
+    });
+
+    it('shows a mail within a second after it came, without being asked', async () => {
+      await page.open('/');
+      await page.shows('Live');
+      // The first mail starts the thread that parses.
+      await page.mail(message('Order 4710 is late'));
+      await page.shows('Order 4710 is late');
+      await page.mail(message('Order 4711 is late'));
+      const began = Date.now();
+      await page.shows('Order 4711 is late');
+      expect(Date.now() - began).to.be.below(1_000);
+      await page.shows('Delivered');
+    });
+
+    it('finds a mail by a part of its subject, and shows all that happened to it', async () => {
+      await page.open('/mail');
+      await page.browser.press('/');
+      await page.browser.type('4711 is');
+      await page.browser.press('Enter');
+      await until('the address of the search', async () => (await place()) === '/console/mail?q=4711+is');
+      await page.press('Delivered');
+      await page.press('Order 4711 is late');
+      await page.shows('What happened');
+      const text = await page.text();
+      expect(text).to.match(/Delivered at the 1st attempt/);
+      expect(text).to.match(/Connected: 127\.0\.0\.1 \(client\.example\.org\)/);
+      expect(text).to.match(/Accepted from ann@sender\.test for box-1@in\.test/);
+      expect(text).to.match(/POST to 127\.0\.0\.1:\d+: 200/);
+    });
+
+    it('shows text, header, parts, source and payload of a mail', async () => {
+      const [one] = await deliveries('delivered');
+      await page.open(`/message/${one.id}`);
+      await page.shows('Hello');
+      await page.press('Headers');
+      await page.shows('Ann <ann@sender.test>');
+      await page.press('Parts');
+      await page.shows('text/plain');
+      await page.press('Raw');
+      await page.shows('Subject: Order 4711 is late');
+      await page.press('Payload');
+      await page.shows('"raw_msg"');
+      expect(await place()).to.equal(`/console/message/${one.id}?tab=payload`);
+    });
+
+    it('explains why mail was refused, and what to do', async () => {
+      const session = await openSession(page.running.smtp);
+      await session.say('EHLO client.example.org');
+      await session.say('MAIL FROM:<bob@sender.test>');
+      const reply = await session.say('RCPT TO:<nobody@in.test>');
+      session.close();
+      await page.open('/refused');
+      await page.shows('nobody@in.test');
+      const text = await page.text();
+      expect(text).to.contain(reply);
+      expect(text).to.contain('bob@sender.test');
+      expect(text).to.contain('No route of the domain matches the mailbox');
+    });
+
+    it('offers the refusal to somebody who searches for the mail', async () => {
+      await page.open('/mail?q=bob%40sender.test');
+      await page.shows('Nothing matches this search.');
+      await page.press('1 refusal matches as well');
+      await page.shows('nobody@in.test');
+      expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
+    });
+
+    it('does everything with keys alone', async () => {
+      await page.open('/mail');
+      await page.shows('Order 4711');
+      await page.browser.press('j');
+      const first = await page.browser.evaluate(`document.activeElement.closest('[data-row]').dataset.row`);
+      await page.browser.press('j');
+      await page.browser.press('k');
+      expect(await page.browser.evaluate(`document.activeElement.closest('[data-row]').dataset.row`)).to.equal(first);
+      await page.browser.press('x');
+      await page.shows('Replay 1 marked');
+      await page.browser.press('Enter');
+      await until('the message', async () => (await place()) === `/console/message/${first}`);
+      await page.browser.press('Escape');
+      await until('the list', async () => (await place()).startsWith('/console/mail'));
+      await page.browser.press('?');
+      await page.shows('next and previous row');
+      await page.browser.press('Escape');
+    });
+
+    it('shows the message beside the list where there is room', async () => {
+      await page.open('/mail');
+      await page.shows('Choose a mail to see it here.');
+      await page.browser.press('j');
+      await page.shows('What happened');
+      expect(await place()).to.equal('/console/mail');
+    });
+
+    for (const path of ['/', '/mail', '/mail?q=nothing+like+it', '/refused', '/endpoints', '/given-up']) {
+      for (const scheme of ['light', 'dark'] as const)
+        for (const size of [DESK, PHONE])
+          it(`${path} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+            await page.browser.prefer(scheme);
+            await page.open(path, size);
+            expect(await page.faults()).to.deep.equal([]);
+          });
+      it(`${path} never scrolls sideways, at 320 px either`, async () => {
+        await page.open(path, [320, 700]);
+        const [width, screen] = await page.browser.evaluate(
+          `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`,
+        );
+        expect(width).to.equal(screen);
+      });
+    }
+  });

@@ -1,0 +1,94 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { type Browser, startBrowser } from './chromium.ts';
+import { startDaemon, type TestDaemon } from './daemon.ts';
+import { sendMail } from './mail.ts';
+import { type Receiver, startReceiver } from './receiver.ts';
+import { until } from './until.ts';
+
+/** The checker of accessibility that most tools use (WCAG 2 and best practice). */
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export const DESK = [1440, 900] as const;
+export const PHONE = [390, 844] as const;
+
+/** The whole daemon with one route, its receiver, and a browser that is signed in to the console. */
+export interface ConsolePage {
+  readonly running: TestDaemon;
+  readonly hook: Receiver;
+  readonly browser: Browser;
+  /** Opens a path below /console, and waits until the screen has its heading. */
+  open(path: string, size?: readonly [number, number]): Promise<void>;
+  /** Waits until the page shows the text. */
+  shows(text: string): Promise<void>;
+  /** What the main part of the page says. */
+  text(): Promise<string>;
+  /** Presses the button or link with this text, else the first that has it in its text, as the mouse does. */
+  press(label: string): Promise<void>;
+  /** Takes one mail in for `box-1@in.test`. */
+  mail(message: string, from?: string): Promise<string>;
+  /** What axe objects to. */
+  faults(): Promise<string[]>;
+  stop(): Promise<void>;
+}
+
+export async function startConsolePage(
+  program: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<ConsolePage> {
+  const hook = await startReceiver();
+  const running = await startDaemon({ POSTERN_CONSOLE__OPERATOR_READS_MAIL: 'true', ...env });
+  await running.api('/inbound/add-domain', { domain: 'in.test' });
+  await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'box-*', url: hook.url });
+  const browser = await startBrowser(program);
+  await enter(running, browser);
+
+  const has = (text: string) =>
+    browser.evaluate(`document.body.innerText.toLowerCase().includes(${JSON.stringify(text.toLowerCase())})`);
+  const page: ConsolePage = {
+    running,
+    hook,
+    browser,
+    async open(path, [width, height] = DESK) {
+      await browser.open(`${running.base}/console${path}`, width, height);
+      await until(`the screen ${path}`, () => browser.evaluate(`document.querySelector('h1') !== null`));
+      await until('what it shows', () => browser.evaluate(`document.querySelector('main .bars') === null`));
+    },
+    shows: (text) => until(`"${text}" on the page`, () => has(text)),
+    text: () => browser.evaluate(`document.querySelector('main').innerText`),
+    async press(label) {
+      const all = `[...document.querySelectorAll('button, a, summary')].filter((one) => one.checkVisibility())`;
+      const name = JSON.stringify(label);
+      const find = `(${all}.find((one) => one.innerText.trim() === ${name}) ?? ${all}.find((one) => one.innerText.includes(${name})))`;
+      await until(`something to press named "${label}"`, () => browser.evaluate(`${find} !== undefined`));
+      const { x, y } = await browser.evaluate(
+        `(() => { const one = ${find}; one.scrollIntoView({ block: 'center' }); const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; })()`,
+      );
+      await browser.click(x, y);
+    },
+    mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),
+    async faults() {
+      await browser.evaluate(`${AXE};0`);
+      return browser.evaluate(
+        `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.map((node) => id + ': ' + node.html.slice(0, 120) + ' ' + node.failureSummary)))`,
+      );
+    },
+    async stop() {
+      await browser.close();
+      await running.stop();
+      await hook.stop();
+    },
+  };
+  return page;
+}
+
+/** Opens a link of the command line, and presses its button. */
+async function enter(running: TestDaemon, browser: Browser): Promise<void> {
+  const link = await running.daemon.enterLink();
+  if (link === undefined) throw new Error('the console is off');
+  await browser.open(running.base + new URL(link).pathname, ...DESK);
+  await browser.evaluate(`document.querySelector('button').click()`);
+  await until('the console', () =>
+    browser.evaluate(`location.pathname === '/console/' && document.querySelector('main h1') !== null`),
+  );
+}

@@ -1,0 +1,113 @@
+import { expect } from 'chai';
+import { postern } from '../../support/command.ts';
+import { createBrowser } from '../../support/console.ts';
+import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+
+describe('postern console, postern person', () => {
+  let daemon: TestDaemon;
+  let env: Record<string, string>;
+  before(async () => {
+    daemon = await startDaemon();
+    const port = new URL(daemon.base).port;
+    env = { POSTERN_DATA_DIR: daemon.dir, POSTERN_HTTP__LISTEN: `127.0.0.1:${port}` };
+  });
+  after(() => daemon.stop());
+
+  const browser = () => createBrowser(Number(new URL(daemon.base).port));
+  const pathOf = (url: string) => new URL(url).pathname;
+
+  it('prints a link that opens the console beside a running daemon', async () => {
+    const { code, out } = await postern(['console', 'link'], env);
+    expect(code).to.equal(0);
+    expect(out).to.match(new RegExp(`^${daemon.base}/console/enter/[\\w-]{44}\\n$`));
+    const one = browser();
+    expect((await one.press(pathOf(out.trim()))).status).to.equal(303);
+    expect((await one.read('/console/me')).body).to.include({ name: 'operator', role: 'operator' });
+  });
+
+  it('adds people with a link each, lists, invites and removes them', async () => {
+    const added = await postern(['person', 'add', 'Ann', '--role', 'helper', '--json'], env);
+    expect(added.code).to.equal(0);
+    const ann = browser();
+    await ann.press(pathOf(added.records()[0].url));
+    expect((await ann.read('/console/me')).body).to.include({ name: 'ann', role: 'helper', can_set_password: true });
+    const list = await postern(['person', 'list', '--json'], env);
+    expect(list.records()[0]).to.include({ name: 'ann', role: 'helper', account: 'main', has_password: false });
+    const invited = browser();
+    await invited.press(pathOf((await postern(['person', 'invite', 'ann'], env)).out.trim()));
+    expect((await invited.read('/console/me')).status).to.equal(200);
+    expect((await postern(['person', 'remove', 'ann'], env)).out).to.equal('Removed ann\n');
+    expect([(await ann.read('/console/me')).status, (await invited.read('/console/me')).status]).to.deep.equal([
+      401, 401,
+    ]);
+  });
+
+  it('says what is wrong with a person', async () => {
+    await postern(['person', 'add', 'eve'], env);
+    const wrong: Record<string, RegExp> = {
+      'person add': /missing argument: NAME/,
+      'person add a/b': /missing argument: NAME/,
+      'person add bob --role king': /operator, owner, helper, reader/,
+      'person add bob --role operator --account main': /sees all accounts/,
+      'person add bob --account nobody': /no such account/,
+      'person add eve': /exists already/,
+      'person invite': /missing argument/,
+      'person invite nobody': /there is no nobody/,
+      'person remove nobody': /there is no nobody/,
+      'console end': /--all/,
+      'console end x --all': /--all/,
+    };
+    for (const [line, text] of Object.entries(wrong)) {
+      const { code, err } = await postern(line.split(' '), env);
+      expect([code, text.test(err)], `${line}: ${err}`).to.deep.equal([64, true]);
+    }
+  });
+
+  it('lists sessions, and ends one or all', async () => {
+    const [one, two] = [browser(), browser()];
+    for (const each of [one, two]) await each.press(pathOf((await postern(['console', 'link'], env)).out.trim()));
+    const sessions = (await postern(['console', 'sessions', '--json'], env)).records();
+    expect(sessions.length).to.be.at.least(2);
+    expect(sessions[0]).to.include({ name: 'operator', by: 'link', address: '127.0.0.1' });
+    expect((await postern(['console', 'sessions'], env)).out).to.contain('last call');
+    await postern(['console', 'end', sessions[0].id], env);
+    expect((await postern(['console', 'sessions', '--json'], env)).records()).to.have.length(sessions.length - 1);
+    expect((await postern(['console', 'end', 'no-such-id'], env)).code).to.equal(1);
+    await postern(['console', 'end', '--all'], env);
+    expect([(await one.read('/console/me')).status, (await two.read('/console/me')).status]).to.deep.equal([401, 401]);
+  });
+
+  it('links to the URL of the console, and says if it is off', async () => {
+    const url = (more: Record<string, string>) => postern(['console', 'link'], { ...env, ...more });
+    expect((await url({ POSTERN_CONSOLE__URL: 'https://console.example.com' })).out).to.match(
+      /^https:\/\/console\.example\.com\/console\/enter\//,
+    );
+    expect((await url({ POSTERN_PUBLIC_URL: 'https://mx.example.com/' })).out).to.match(
+      /^https:\/\/mx\.example\.com\/console\/enter\//,
+    );
+    expect(
+      (await url({ POSTERN_PUBLIC_URL: 'http://mx.example.com', POSTERN_HTTP__LISTEN: '0.0.0.0:8080' })).out,
+    ).to.match(/^http:\/\/127\.0\.0\.1:8080\/console\/enter\//);
+    expect((await url({ POSTERN_CONSOLE__ENABLED: 'false' })).err).to.contain('console.enabled');
+  });
+
+  it('takes no URL for the console that a session would not be safe at', async () => {
+    for (const url of [
+      'http://console.example.com',
+      'https://x.example/path',
+      'ftp://x.example',
+      'console.example.com',
+      'https://u@x.example',
+    ]) {
+      const { code, err } = await postern(['config', 'check'], { POSTERN_CONSOLE__URL: url });
+      expect([code, /console\.url/.test(err)], url).to.deep.equal([78, true]);
+    }
+    for (const url of [
+      'https://console.example.com',
+      'https://x.example:8443/',
+      'http://localhost:8080',
+      'http://[::1]:80',
+    ])
+      expect((await postern(['config', 'check'], { POSTERN_CONSOLE__URL: url })).code, url).to.equal(0);
+  });
+});

@@ -1,0 +1,169 @@
+import { globSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import Koa from 'koa';
+import { createAssets } from '../../../src/api/console/assets.ts';
+import { send, startConsole } from '../../support/console.ts';
+import { tempDir } from '../../support/temp.ts';
+
+/** A page of three files. */
+async function makeWeb(): Promise<string> {
+  const dir = join(await tempDir(), 'web');
+  await mkdir(join(dir, 'parts'), { recursive: true });
+  await writeFile(
+    join(dir, 'main.ts'),
+    "import type { A } from '../x.ts';\nimport { b } from './parts/b.ts';\nlet a: A = b;\n",
+  );
+  await writeFile(join(dir, 'parts', 'b.ts'), 'export const b: number = 1;\n');
+  await writeFile(join(dir, 'page.css'), 'body { color: red }\n');
+  await writeFile(join(dir, 'tsconfig.json'), '{}');
+  await writeFile(join(dir, 'types.d.ts'), 'declare const secret: 1;');
+  await writeFile(join(dir, '..', 'secret.ts'), 'export const secret = 1;');
+  return dir;
+}
+
+describe('the page of the console', () => {
+  let server: Server;
+  let port: number;
+  let page: string;
+  let version: string;
+  before(async () => {
+    const assets = createAssets(await makeWeb());
+    const app = new Koa();
+    app.use(async (ctx) => {
+      if (!ctx.path.startsWith('/console/assets/')) return assets.page(ctx);
+      if (!(await assets.file(ctx, ctx.path.slice('/console/assets/'.length)))) ctx.status = 404;
+    });
+    server = createServer(app.callback());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    port = (server.address() as AddressInfo).port;
+    page = (await send(port, 'GET', '/console/')).text;
+    version = /assets\/([\w-]+)\//.exec(page)?.[1] ?? '';
+  });
+  after(() => {
+    server.close();
+  });
+
+  const get = (path: string, headers = {}) => send(port, 'GET', `/console/assets/${version}/${path}`, headers);
+
+  it('names every module, style and library, and all of them are there', async () => {
+    const named = [...page.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, path]) => path ?? '');
+    const { imports } = JSON.parse(/<script type="importmap">(.*?)<\/script>/.exec(page)?.[1] ?? '');
+    expect(Object.keys(imports)).to.deep.equal([
+      'preact',
+      'preact/hooks',
+      '@preact/signals',
+      '@preact/signals-core',
+      'uplot',
+    ]);
+    for (const file of ['main.ts', 'parts/b.ts', 'page.css'])
+      expect(
+        named.filter((path) => path.endsWith(`/${file}`)),
+        file,
+      ).to.not.be.empty;
+    for (const path of [...named, ...Object.values<string>(imports)])
+      expect((await send(port, 'GET', path)).status, path).to.equal(200);
+  });
+
+  it('loads modules without their types, with the lines where they were', async () => {
+    const { text, headers } = await get('main.ts');
+    expect(headers['content-type']).to.equal('text/javascript; charset=utf-8');
+    expect(text.split('\n').map((line) => line.replaceAll(/ +/g, ' ').trim())).to.deep.equal([
+      '',
+      "import { b } from './parts/b.ts';",
+      'let a = b;',
+      '',
+    ]);
+  });
+
+  it('has libraries that import one another by the names of the import map, uPlot with a default', async () => {
+    const { imports } = JSON.parse(/<script type="importmap">(.*?)<\/script>/.exec(page)?.[1] ?? '');
+    for (const path of Object.values<string>(imports)) {
+      const { text } = await send(port, 'GET', path);
+      const wanted = [...text.matchAll(/\bfrom ?["']([^"']+)["']/g)].map(([, name]) => name ?? '');
+      expect(
+        wanted.filter((name) => !Object.hasOwn(imports, name)),
+        path,
+      ).to.deep.equal([]);
+      expect(text).to.not.contain('sourceMappingURL');
+    }
+    const { default: plot } = await import(
+      `data:text/javascript,${encodeURIComponent((await get('lib/uplot.js')).text)}`
+    );
+    expect(plot).to.be.a('function');
+  });
+
+  it('may be kept for a year, because another version has another address', async () => {
+    const { headers } = await get('main.ts');
+    expect(headers['cache-control']).to.equal('public, max-age=31536000, immutable');
+    const again = await get('main.ts', { 'If-None-Match': headers.etag });
+    expect([again.status, again.text]).to.deep.equal([304, '']);
+    expect((await send(port, 'GET', '/console/assets/old/main.ts')).status).to.equal(404);
+  });
+
+  it('is compressed as the browser wants it', async () => {
+    const { text } = await get('page.css');
+    const raw = (encoding: string) =>
+      fetch(`http://127.0.0.1:${port}/console/assets/${version}/page.css`, {
+        headers: { 'Accept-Encoding': encoding },
+      });
+    for (const encoding of ['br', 'gzip']) {
+      const response = await raw(encoding);
+      expect([response.headers.get('content-encoding'), await response.text()]).to.deep.equal([encoding, text]);
+    }
+    expect((await get('page.css', { 'Accept-Encoding': 'identity' })).headers).to.not.have.property('content-encoding');
+  });
+
+  it('opens no file that is not its own, however the path is written', async () => {
+    const ways = [
+      '../secret.ts',
+      '..%2fsecret.ts',
+      '%2e%2e/secret.ts',
+      '..\\secret.ts',
+      'parts/../../secret.ts',
+      '/etc/passwd',
+      '//etc/passwd',
+      'main.ts%00.css',
+      'tsconfig.json',
+      'types.d.ts',
+      'parts',
+      'parts/',
+      '',
+      'constructor',
+      '__proto__',
+      'lib/../main.ts',
+    ];
+    for (const way of ways) expect((await get(way)).status, way).to.equal(404);
+  });
+
+  it('is the same for everybody, allows itself its own files and nothing else', async () => {
+    const world = await startConsole();
+    const browser = world.browser();
+    await browser.press(await world.link());
+    const [mine, theirs] = [
+      await browser.ask('GET', '/console/refused'),
+      await world.browser().ask('GET', '/console/'),
+    ];
+    expect(mine.text).to.equal(theirs.text);
+    const policy = String(theirs.headers['content-security-policy']);
+    expect(policy).to.match(/^default-src 'none'; script-src 'self' 'sha256-[\w+/]+=*'; style-src 'self'; /);
+    expect(policy).to.contain("require-trusted-types-for 'script'; trusted-types 'none'");
+    expect(policy).to.not.match(/unsafe|\*|http|data:|blob:/);
+    await world.stop();
+  });
+
+  it('serves every file of src/api/console/web', async () => {
+    const files = globSync('src/api/console/web/**/*.{ts,css,svg}').filter((file) => !file.endsWith('.d.ts'));
+    const world = await startConsole();
+    const { text } = await world.browser().ask('GET', '/console/');
+    const [, own = ''] = /(\/console\/assets\/[\w-]+\/)/.exec(text) ?? [];
+    for (const file of files) {
+      const { status } = await world.browser().ask('GET', own + file.slice('src/api/console/web/'.length));
+      expect(status, file).to.equal(200);
+    }
+    await world.stop();
+  });
+});

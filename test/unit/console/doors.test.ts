@@ -1,0 +1,286 @@
+import { expect } from 'chai';
+import { createPasswords } from '../../../src/api/console/passwords.ts';
+import { addTestPerson, PASSWORD, startConsole } from '../../support/console.ts';
+
+type World = Awaited<ReturnType<typeof startConsole>>;
+
+const MINUTE_MS = 60_000;
+
+describe('the doors of the console', () => {
+  let world: World;
+  beforeEach(async () => {
+    world = await startConsole();
+  });
+  afterEach(() => world.stop());
+
+  describe('a link', () => {
+    it('opens the console once, as an operator', async () => {
+      const link = await world.link();
+      const browser = world.browser();
+      const pressed = await browser.press(link);
+      expect([pressed.status, pressed.headers.location]).to.deep.equal([303, '/console/']);
+      const { status, body } = await browser.read('/console/me');
+      expect([status, body.name, body.role, body.account]).to.deep.equal([200, 'operator', 'operator', null]);
+      expect(body.accounts.map(({ name }: { name: string }) => name)).to.deep.equal(['main', 'other']);
+      const again = await world.browser().press(link);
+      expect([again.status, again.headers['set-cookie']]).to.deep.equal([410, undefined]);
+      expect(again.text).to.contain('postern console link');
+    });
+
+    it('is not spent by those who only look at it, as mail scanners do', async () => {
+      const link = await world.link();
+      const scanner = world.browser();
+      const looked = await scanner.ask('GET', link, { Cookie: undefined });
+      expect([looked.status, scanner.cookie()]).to.deep.equal([200, undefined]);
+      await scanner.ask('HEAD', link);
+      expect((await world.browser().press(link)).status).to.equal(303);
+    });
+
+    it('looks the same whether it is good, spent or made up', async () => {
+      const link = await world.link();
+      const pages = [link, `/console/enter/${'x'.repeat(44)}`, '/console/enter/x', '/console/enter/'].map((path) =>
+        world.browser().ask('GET', path),
+      );
+      expect(new Set((await Promise.all(pages)).map(({ status, text }) => `${status} ${text}`)).size).to.equal(1);
+    });
+
+    it('ends after an hour', async () => {
+      const link = await world.link();
+      await world.clock.advance(61 * MINUTE_MS);
+      expect((await world.browser().press(link)).status).to.equal(410);
+    });
+
+    it('opens once also for two who press at the same moment', async () => {
+      const link = await world.link();
+      const both = await Promise.all([world.browser().press(link), world.browser().press(link)]);
+      expect(both.map(({ status }) => status).toSorted()).to.deep.equal([303, 410]);
+    });
+
+    it('for a person lets that person in, who then chooses a password', async () => {
+      const person = await addTestPerson(world.store, 'ann', 'helper');
+      await world.store.people.change({ id: person.id }, { password: null });
+      const browser = world.browser();
+      await browser.press(await world.link(person.id));
+      const { body } = await browser.read('/console/me');
+      expect([body.name, body.role, body.account.name, body.can_set_password]).to.deep.equal([
+        'ann',
+        'helper',
+        'main',
+        true,
+      ]);
+      expect((await browser.write('/console/password', { password: 'four unlikely words' })).status).to.equal(204);
+      expect((await world.browser().enter('Ann', 'four unlikely words')).status).to.equal(200);
+    });
+
+    it('of a person who was removed opens nothing', async () => {
+      const person = await addTestPerson(world.store, 'ann', 'owner');
+      const link = await world.link(person.id);
+      await world.store.people.remove({ id: person.id });
+      expect((await world.browser().press(link)).status).to.equal(410);
+    });
+
+    it('cannot be guessed: after 20 tries from a network each is refused at once, a good one too', async () => {
+      const statuses: number[] = [];
+      for (let n = 0; n < 50; n++) {
+        const tries = Array.from({ length: 100 }, (_, i) =>
+          world.browser().press(`/console/enter/${String(n * 100 + i).padStart(44, 'x')}`),
+        );
+        // Those that were slowed down wait for the clock.
+        const all = Promise.all(tries);
+        if (n === 0) for (let moved = 0; moved < 40; moved++) await world.clock.advance(250);
+        statuses.push(...(await all).map(({ status }) => status));
+      }
+      expect(statuses.filter((status) => status === 410)).to.have.length(20);
+      expect(statuses.filter((status) => status === 429)).to.have.length(4980);
+      const late = await world.browser().press(await world.link());
+      expect([late.status, Number(late.headers['retry-after']) > 0]).to.deep.equal([429, true]);
+      await world.clock.advance(16 * MINUTE_MS);
+      expect((await world.browser().press(await world.link())).status).to.equal(303);
+    });
+  });
+
+  describe('name and password', () => {
+    it('let a person in, in whatever case the name is written', async () => {
+      await addTestPerson(world.store, 'ann', 'owner');
+      const entered = await world.browser().enter(' ANN ');
+      expect([entered.status, entered.body.name, entered.body.has_password]).to.deep.equal([200, 'ann', true]);
+    });
+
+    it('are refused with the same words, whichever is wrong', async () => {
+      await addTestPerson(world.store, 'ann', 'owner');
+      const replies = [await world.browser().enter('ann', 'wrong password'), await world.browser().enter('bob')];
+      expect(replies.map(({ status, text }) => `${status} ${text}`)).to.deep.equal(
+        replies.map(
+          () =>
+            `401 ${JSON.stringify({ status: 'error', code: 401, name: 'Wrong_Login', message: 'The name or the password is wrong.' })}`,
+        ),
+      );
+      expect(world.log.of('console.refused')).to.have.length(2);
+    });
+
+    it('take as long for a name that does not exist', async () => {
+      await addTestPerson(world.store, 'ann', 'owner', undefined, await createPasswords().hash(PASSWORD));
+      const took = async (name: string) => {
+        const began = performance.now();
+        await world.browser().enter(name, 'wrong password');
+        return performance.now() - began;
+      };
+      const [known, unknown] = [await took('ann'), await took('bob')];
+      expect(Math.min(known, unknown) / Math.max(known, unknown)).to.be.above(0.4);
+    });
+
+    it('cannot be guessed: each try waits longer, and after 20 all are refused', async () => {
+      await addTestPerson(world.store, 'ann', 'owner');
+      const all = Promise.all(Array.from({ length: 100 }, () => world.browser().enter('ann', 'wrong password')));
+      for (let moved = 0; moved < 40; moved++) await world.clock.advance(250);
+      const statuses = (await all).map(({ status }) => status);
+      expect([statuses.filter((s) => s === 401).length, statuses.filter((s) => s === 429).length]).to.deep.equal([
+        20, 80,
+      ]);
+      expect((await world.browser().enter('ann')).body.name).to.equal('Too_Many_Tries');
+      await world.clock.advance(16 * MINUTE_MS);
+      expect((await world.browser().enter('ann')).status).to.equal(200);
+    });
+
+    it('cannot be guessed from many networks either', async () => {
+      const url = 'https://console.example.com';
+      const behindProxy = await startConsole({ url }, { settings: { trustedProxies: ['127.0.0.1'] } });
+      await addTestPerson(behindProxy.store, 'ann', 'owner');
+      await addTestPerson(behindProxy.store, 'bob', 'owner');
+      const enter = (name: string, n: number, password?: string) =>
+        behindProxy.browser({ origin: url }).enter(name, password, { 'X-Forwarded-For': `192.0.2.${n}` });
+      const all = Promise.all(Array.from({ length: 50 }, (_, n) => enter('ann', n, 'wrong password')));
+      for (let moved = 0; moved < 40; moved++) await behindProxy.clock.advance(250);
+      expect((await all).filter(({ status }) => status === 401)).to.have.length(20);
+      expect([(await enter('ann', 99)).status, (await enter('bob', 99)).status]).to.deep.equal([429, 200]);
+      await behindProxy.stop();
+    });
+
+    it('that are missing, or no texts, are said', async () => {
+      for (const params of [{}, { name: 'ann' }, { name: ['ann'], password: {} }, { name: 'ann', password: '' }]) {
+        const { status, body } = await world.browser().write('/console/session', params);
+        expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
+      }
+    });
+  });
+
+  describe('a password', () => {
+    it('needs the old one, but for ten minutes after coming in by link', async () => {
+      const person = await addTestPerson(world.store, 'ann', 'owner');
+      const browser = world.browser();
+      await browser.press(await world.link(person.id));
+      await world.clock.advance(11 * MINUTE_MS);
+      const password = 'four unlikely words';
+      expect((await browser.write('/console/password', { password })).status).to.equal(422);
+      const wrong = await browser.write('/console/password', { password, current: 'a wrong one' });
+      expect([wrong.status, wrong.body.name]).to.deep.equal([401, 'Wrong_Login']);
+      expect((await browser.write('/console/password', { password, current: PASSWORD })).status).to.equal(204);
+    });
+
+    it('that is changed ends the other sessions of the person', async () => {
+      await addTestPerson(world.store, 'ann', 'owner');
+      const [here, there] = [world.browser(), world.browser()];
+      await here.enter('ann');
+      await there.enter('ann');
+      await here.write('/console/password', { password: 'four unlikely words', current: PASSWORD });
+      expect([(await here.read('/console/me')).status, (await there.read('/console/me')).status]).to.deep.equal([
+        200, 401,
+      ]);
+    });
+
+    it('that is short, common or the name is not taken', async () => {
+      const person = await addTestPerson(world.store, 'anneliese', 'owner');
+      const browser = world.browser();
+      await browser.press(await world.link(person.id));
+      const faults: Record<string, RegExp> = {
+        'eleven char': /12 characters/,
+        password1234: /guessed/,
+        '12121212121212': /guessed/,
+        'Anneliese was here': /name/,
+        ['x'.repeat(300)]: /256/,
+      };
+      for (const [password, fault] of Object.entries(faults)) {
+        const { status, body } = await browser.write('/console/password', { password });
+        expect([status, fault.test(body.message)], password).to.deep.equal([422, true]);
+      }
+    });
+
+    it('is nothing that an operator without a name has', async () => {
+      const browser = world.browser();
+      await browser.press(await world.link());
+      expect((await browser.write('/console/password', { password: 'four unlikely words' })).status).to.equal(403);
+    });
+  });
+
+  describe('a session', () => {
+    it('is a cookie that scripts cannot read and other sites cannot send', async () => {
+      const { headers } = await world.browser().press(await world.link());
+      expect(headers['set-cookie']?.[0]).to.match(
+        /^postern=[\w-]{44}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+      );
+    });
+
+    it('is in the store as a hash only', async () => {
+      const browser = world.browser();
+      await browser.press(await world.link());
+      const rows = JSON.stringify(await world.store.consoleSessions.many({}));
+      expect(rows).to.not.contain(browser.cookie()?.split('=')[1]);
+    });
+
+    it('ends after an hour without a call, and after twelve hours', async () => {
+      const [idle, busy] = [world.browser(), world.browser()];
+      await idle.press(await world.link());
+      await busy.press(await world.link());
+      for (let n = 0; n < 15; n++) {
+        await world.clock.advance(50 * MINUTE_MS);
+        const { status } = await busy.read('/console/me');
+        expect(status, `after ${50 * (n + 1)} minutes`).to.equal(50 * (n + 1) < 720 ? 200 : 401);
+        if (n === 1) expect((await idle.read('/console/me')).body.name).to.equal('Signed_Out');
+      }
+    });
+
+    it('ends when it is left', async () => {
+      const browser = world.browser();
+      await browser.press(await world.link());
+      const cookie = browser.cookie();
+      expect((await browser.write('/console/session', {}, {}, 'DELETE')).status).to.equal(204);
+      expect(browser.cookie()).to.equal(undefined);
+      browser.setCookie(cookie);
+      expect((await browser.read('/console/me')).status).to.equal(401);
+    });
+
+    it('ends with its person, and changes with their role', async () => {
+      const person = await addTestPerson(world.store, 'ann', 'owner');
+      const browser = world.browser();
+      await browser.enter('ann');
+      await world.store.people.change({ id: person.id }, { role: 'reader' });
+      expect((await browser.read('/console/me')).body.role).to.equal('reader');
+      await world.store.people.remove({ id: person.id });
+      expect((await browser.read('/console/me')).status).to.equal(401);
+    });
+
+    it('cannot be guessed: 5,000 cookies find none, and most are not looked up', async () => {
+      const statuses = new Map<number, number>();
+      for (let n = 0; n < 50; n++) {
+        const all = Promise.all(
+          Array.from({ length: 100 }, (_, i) => {
+            const browser = world.browser();
+            browser.setCookie(`postern=${String(n * 100 + i).padStart(44, 'x')}`);
+            return browser.read('/console/me');
+          }),
+        );
+        if (n === 0) for (let moved = 0; moved < 40; moved++) await world.clock.advance(250);
+        for (const { status } of await all) statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      }
+      expect([...statuses]).to.have.deep.members([
+        [401, 20],
+        [429, 4980],
+      ]);
+      // Somebody with a good cookie in the same network is not kept out.
+      const person = await addTestPerson(world.store, 'ann', 'owner');
+      const good = world.browser();
+      await good.press(await world.link(person.id));
+      expect((await good.read('/console/me')).status).to.equal(200);
+    });
+  });
+});
