@@ -1,0 +1,27 @@
+import { writeFileSync } from 'node:fs';
+import { startConsolePage, DESK, PHONE } from '../support/console-page.ts';
+it('shots', async function () {
+  this.timeout(200_000);
+  const page = await startConsolePage('/usr/bin/chromium');
+  const shot = async (name: string) => { await new Promise((r) => setTimeout(r, 700)); writeFileSync(`/tmp/w/shots/real-${name}.png`, await page.browser.screenshot()); };
+  await page.open('/'); await shot('empty');
+  await page.mail('From: Ann Example <ann@shop.test>\r\nSubject: Order 4711 is late\r\nMIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nHello,\r\nwhere is it?\r\n--b\r\nContent-Type: text/html\r\n\r\n<h1 style="color:#246">Hello,</h1><p>where is <b>it</b>? <a href="http://x.test/">Track</a> <img src="http://x.test/p.gif" alt="Logo"></p><table border=1 cellpadding=6><tr><td>1<td>Chair</table>\r\n--b--\r\n');
+  page.hook.answer({ status: 500, body: 'undefined method `id` for nil' });
+  await page.mail('From: Bob <bob@shop.test>\r\nSubject: Invoice\r\n\r\nHi\r\n');
+  await page.open('/'); await shot('now');
+  await page.press('Order 4711'); await page.shows('What happened'); await shot('message');
+  await page.press('HTML'); await new Promise((r) => setTimeout(r, 800));
+  await page.browser.evaluate(`document.querySelector('iframe').scrollIntoView({block:'end'})`); await shot('html');
+  await page.open('/mail'); await page.browser.press('j'); await page.shows('What happened'); await shot('mail');
+  await page.press('Details').catch(() => 0); await shot('detail');
+  await page.open('/endpoints'); await shot('endpoints');
+  await page.press('127.0.0.1'); await page.shows('Answers'); await shot('endpoint');
+  await page.browser.press('?'); await shot('help');
+  await page.open('/mail?q=state%3Adelivered'); await page.press('Replay all that'); await page.shows('will be posted'); await shot('replay');
+  await page.browser.prefer('dark');
+  await page.open('/', PHONE); await shot('phone-now');
+  await page.open('/mail', PHONE); await shot('phone-mail');
+  await page.browser.evaluate(`fetch('/console/session', { method: 'DELETE', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: '{}' })`);
+  await page.browser.open(page.running.base + '/console/', ...DESK); await page.shows('Password'); await shot('enter');
+  await page.stop();
+});
