@@ -65,6 +65,18 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const limits = createAccountLimits(settings.limits, deps);
   const jobs = createJobs(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
+
+  async function run(path: string, account: AccountRow, params: object): Promise<unknown> {
+    const operation = OPERATIONS.find((one) => one.path === path);
+    if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    const answer = await operation.run(paramsOf(params), partsOf(account));
+    if ('text' in answer) return JSON.parse(await toText(answer.text.content));
+    if (!('pages' in answer)) return answer.record;
+    const records: unknown[] = [];
+    for await (const page of answer.pages) records.push(...page);
+    return records;
+  }
+
   let stopConsole = () => {};
   const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
     const opened = createConsole(own, {
@@ -72,6 +84,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...calls,
       operations: OPERATIONS,
       mailOf: (account) => partsOf(account),
+      operate: run,
       records: toLiveRecords(deps.refusals),
       clientAddress,
     });
@@ -100,16 +113,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 
   return frozen({
     handler,
-    async run(path, account, params) {
-      const operation = OPERATIONS.find((one) => one.path === path);
-      if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
-      const answer = await operation.run(paramsOf(params), partsOf(account));
-      if ('text' in answer) return JSON.parse(await toText(answer.text.content));
-      if (!('pages' in answer)) return answer.record;
-      const records: unknown[] = [];
-      for await (const page of answer.pages) records.push(...page);
-      return records;
-    },
+    run,
     address: () => addressOf(server),
     async start() {
       await listen(server, settings.listen);

@@ -33,6 +33,13 @@ if (program !== undefined)
       await page.shows('Taking mail. Nothing waits.');
     });
 
+    it('sends a test message at the press of a button, and shows it on its way', async () => {
+      await page.open('/');
+      await page.press('Send a test message');
+      await page.shows('hello@account-1.test');
+      await page.shows('Delivered');
+    });
+
     it('shows a mail within a second after it came, without being asked', async () => {
       await page.open('/');
       await page.shows('Live');

@@ -181,4 +181,26 @@ describe('the console of a daemon', () => {
       return actions.some(({ by }: { by: string }) => by === 'operator');
     });
   });
+
+  it('sends a test message over SMTP to a route and a receiver of its own, as often as one likes', async () => {
+    const browser = await enter();
+    for (let n = 1; n <= 2; n++) {
+      const { status, body } = await browser.write('/console/test-message');
+      expect([status, body.address]).to.deep.equal([200, 'hello@account-1.test']);
+      expect(body.reply).to.match(/^250 2\.0\.0 OK: queued as /);
+      await until('it is delivered', async () => {
+        const { mails } = await running.api('/inbound/search', { query: 'to:hello@account-1.test state:delivered' });
+        return mails.length === n && mails[0].last_status === 200 && mails[0].subject === 'It works';
+      });
+    }
+    expect(await running.api('/inbound/routes', { domain: 'account-1.test' })).to.have.length(1);
+  });
+
+  it('says why a test message cannot be sent', async () => {
+    const strict = await startDaemon({ POSTERN_WEBHOOKS__ALLOW_PRIVATE: '' });
+    const { status, body } = await (await enter(strict)).write('/console/test-message');
+    expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
+    expect(body.message).to.match(/^The test route could not be added: /);
+    await strict.stop();
+  });
 });

@@ -5,6 +5,7 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
+import { isLoopbackName } from '../../base/networks.ts';
 import type { Feed } from '../../journal/feed.ts';
 import type { Notes } from '../../journal/types.ts';
 import type { AccountRow } from '../../store/rows/accounts.ts';
@@ -21,6 +22,7 @@ import { createLive, type LiveRecords } from './live.ts';
 import { createMailFrames } from './mail.ts';
 import { createPermissions } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
+import { isReceiver, sendTestMessage } from './test-message.ts';
 
 export interface ConsoleSettings extends SessionSettings {
   /** Its origin as browsers see it; empty: only loopback. */
@@ -44,6 +46,8 @@ export interface ConsoleDeps {
   readonly run: RunCall;
   /** The parts of an account that show its mail. */
   readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
+  /** Runs an operation for an account, as the command line does. */
+  readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -134,6 +138,15 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     };
   }
 
+  async function test(ctx: Context, visitor: Visitor, origin: Origin) {
+    await params(ctx, clientAddress(ctx.req));
+    if (!permissions.may(visitor.role, '/inbound/add-route'))
+      throw new Denial('Not_Allowed', `The role ${visitor.role} does not include this.`);
+    if (!isLoopbackName(new URL(origin.url).hostname))
+      throw new Denial('Not_Allowed', 'A test message can only be sent from this machine, or over SSH.');
+    return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, deps);
+  }
+
   /** What a request of the console's own page asks. */
   async function ask(ctx: Context, origin: Origin, path: string): Promise<void> {
     const address = clientAddress(ctx.req);
@@ -163,6 +176,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     }
     if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, await params(ctx, address)));
     if (path.startsWith('mail/')) return mail.answer(ctx, visitor, origin, path.slice('mail/'.length));
+    if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -176,6 +190,11 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     if (first === 'enter' && ctx.method === 'POST') {
       mustBeOurPage(ctx.req, origin);
       return doors.enterByLink(ctx, origin, token, clientAddress(ctx.req));
+    }
+    if (!origin.secure && isReceiver(ctx.path) && (ctx.method === 'HEAD' || ctx.method === 'POST')) {
+      ctx.req.resume();
+      ctx.body = 'Received by Postern itself.\n';
+      return;
     }
     if (first === 'assets' && isRead) {
       if (await assets.file(ctx, path.slice('assets/'.length))) return;
@@ -212,8 +231,7 @@ const MAX_SHOWN = 1000;
 const METHODS: readonly { readonly path: RegExp; readonly methods: readonly string[] }[] = [
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
-  { path: /^password$/, methods: ['POST'] },
-  { path: /^mail$/, methods: ['POST'] },
+  { path: /^(?:password|test-message|mail)$/, methods: ['POST'] },
   { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
 ];

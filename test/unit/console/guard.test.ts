@@ -11,6 +11,7 @@ const ASKED: readonly (readonly [method: string, path: string])[] = [
   ['POST', '/console/session'],
   ['DELETE', '/console/session'],
   ['POST', '/console/password'],
+  ['POST', '/console/test-message'],
   ['POST', '/console/call/users/ping'],
   ['POST', '/console/call/inbound/domains'],
 ];

@@ -1,13 +1,14 @@
 import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { ask } from '../call.ts';
+import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { useEndpoints } from './endpoints.ts';
 
 const FEED = 40;
@@ -188,11 +189,26 @@ function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChi
 function FirstMinute(): ComponentChildren {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
+  const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);
   return h(
     Notice,
     { icon: 'inbox', title: 'No mail yet.' },
-    h('p', null, 'Add an inbound domain and a route with the API, then send a mail to it, for instance:'),
-    h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
+    isLocal &&
+      may('inbound/add-route') && [
+        h('p', { key: 'what' }, 'A test message comes in by SMTP, and is posted to a receiver of Postern\u2019s own.'),
+        h(Button, {
+          key: 'send',
+          label: 'Send a test message',
+          kind: 'main',
+          onPress: () => ask('POST', '/console/test-message', {}),
+        }),
+      ],
+    h('p', null, 'Or add an inbound domain and a route with the API, and send a mail to it:'),
+    h(
+      'pre',
+      { class: 'code', tabIndex: 0 },
+      `swaks --server ${host} --port ${port} --to anything@your-domain.example`,
+    ),
     h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
   );
 }

@@ -1,0 +1,110 @@
+import { connect, isIPv6 } from 'node:net';
+import { createInterface } from 'node:readline';
+import type { AccountRow } from '../../store/rows/accounts.ts';
+import { Refusal } from '../errors.ts';
+import { Denial } from './denial.ts';
+
+// The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a route of the
+// account, to a receiver of our own.
+
+interface TestMessageDeps {
+  /** Runs an operation for the account, by its rules. */
+  readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
+  /** Where mail comes in. */
+  readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
+}
+
+/** What was sent, and where. */
+interface TestMessage {
+  readonly address: string;
+  /** The last reply of our SMTP listener, which names the message. */
+  readonly reply: string;
+}
+
+/** A mailbox, in a domain that is reserved for tests (RFC 6761): no mail from outside ever comes to it. */
+const MAILBOX = 'hello';
+const domainOf = ({ number }: AccountRow) => `account-${number}.test`;
+const RECEIVER = '/console/receiver/';
+const SENDER = 'console@postern.test';
+const TIMEOUT_MS = 30_000;
+
+/** Sends a test message to a route of the account, which it adds if it is missing. `origin` is ours, on loopback. */
+export async function sendTestMessage(
+  account: AccountRow,
+  origin: string,
+  deps: TestMessageDeps,
+): Promise<TestMessage> {
+  const domain = domainOf(account);
+  const [place] = deps.smtpAddresses();
+  if (!place) throw new Denial('ValidationError', 'No SMTP listener is open');
+  try {
+    await addRoute(account, domain, `${origin}${RECEIVER}${account.id}`, deps);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new Denial('ValidationError', `The test route could not be added: ${error.message}`);
+  }
+  const address = `${MAILBOX}@${domain}`;
+  return { address, reply: await handOver(place, address) };
+}
+
+/** Whether the path is that of our receiver, which takes whatever it is sent. */
+export function isReceiver(path: string): boolean {
+  return path.startsWith(RECEIVER);
+}
+
+async function addRoute(account: AccountRow, domain: string, url: string, { operate }: TestMessageDeps): Promise<void> {
+  await operate('/inbound/add-domain', account, { domain });
+  const known = await operate('/inbound/routes', account, { domain });
+  const routes = Array.isArray(known) ? known : [];
+  const mine = routes.find((route) => route.pattern === MAILBOX);
+  if (!mine) await operate('/inbound/add-route', account, { domain, pattern: MAILBOX, url });
+  else if (mine.url !== url) await operate('/inbound/update-route', account, { id: mine.id, url });
+}
+
+/** Hands the message to our own listener, and answers its last reply. */
+async function handOver({ address, port }: { address: string; port: number }, to: string): Promise<string> {
+  const host = address === '0.0.0.0' ? '127.0.0.1' : address === '::' ? '::1' : address;
+  const socket = connect({ host, port });
+  socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error('no reply')));
+  const replies = createInterface({ input: socket })[Symbol.asyncIterator]();
+  socket.on('error', () => undefined); // the replies end
+
+  /** The last line of the next reply, which must be one of success. */
+  async function reply(): Promise<string> {
+    for (;;) {
+      const { done, value = '' } = await replies.next();
+      if (done)
+        throw new Denial('ValidationError', `SMTP at ${isIPv6(host) ? `[${host}]` : host}:${port} gave no answer`);
+      if (/^[45]/.test(value)) throw new Denial('ValidationError', `SMTP refused the test message: ${value}`);
+      if (/^\d{3} /.test(value)) return value;
+    }
+  }
+
+  try {
+    await reply();
+    let last = '';
+    for (const line of ['EHLO postern.test', `MAIL FROM:<${SENDER}>`, `RCPT TO:<${to}>`, 'DATA', messageTo(to)]) {
+      socket.write(`${line}\r\n`);
+      last = await reply();
+    }
+    socket.end('QUIT\r\n');
+    return last;
+  } finally {
+    socket.destroySoon();
+  }
+}
+
+/** With the dot that ends it. */
+function messageTo(to: string): string {
+  return [
+    `From: Postern <${SENDER}>`,
+    `To: ${to}`,
+    'Subject: It works',
+    'MIME-Version: 1.0',
+    'Content-Type: text/plain; charset=utf-8',
+    '',
+    'This message came in by SMTP, matched a route and was posted to a webhook,',
+    'which Postern answers itself. Yours will be posted to your application.',
+    '.',
+  ].join('\r\n');
+}
