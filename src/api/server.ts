@@ -83,8 +83,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...deps,
       ...calls,
       operations: OPERATIONS,
-      mailOf: (account) => partsOf(account),
       operate: run,
+      mailOf: (account) => partsOf(account),
       records: toLiveRecords(deps.refusals),
       clientAddress,
     });

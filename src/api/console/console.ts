@@ -44,10 +44,10 @@ export interface ConsoleDeps {
   /** Reads the body of a call. */
   readonly params: (ctx: Context, address: string) => Promise<Params>;
   readonly run: RunCall;
-  /** The parts of an account that show its mail. */
-  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
   /** Runs an operation for an account, as the command line does. */
   readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
+  /** The parts of an account that show its mail. */
+  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -174,9 +174,9 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       ctx.status = 204;
       return;
     }
+    if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
     if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, await params(ctx, address)));
     if (path.startsWith('mail/')) return mail.answer(ctx, visitor, origin, path.slice('mail/'.length));
-    if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -231,7 +231,8 @@ const MAX_SHOWN = 1000;
 const METHODS: readonly { readonly path: RegExp; readonly methods: readonly string[] }[] = [
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
-  { path: /^(?:password|test-message|mail)$/, methods: ['POST'] },
+  { path: /^(?:password|test-message)$/, methods: ['POST'] },
+  { path: /^mail$/, methods: ['POST'] },
   { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
 ];

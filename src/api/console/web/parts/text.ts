@@ -48,7 +48,10 @@ export function localTime(ms: number): string {
 
 /** Both clocks: here and UTC. */
 export function exactTime(ms: number): string {
-  return `${localTime(ms)} here, ${new Date(ms).toISOString().replace('T', ' ').replace(/(?:\.000)?Z$/, '')} UTC`;
+  return `${localTime(ms)} here, ${new Date(ms)
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/(?:\.000)?Z$/, '')} UTC`;
 }
 
 /** A span of time in its two largest units. */
