@@ -12,8 +12,7 @@ if (program === undefined) console.log('The console is not looked at in a browse
 const message = (subject: string, text = 'Hello') =>
   `From: Ann <ann@sender.test>\r\nTo: box-1@in.test\r\nSubject: ${subject}\r\n\r\n${text}\r\n`;
 
-const DOT =
-  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 if (program !== undefined)
   describe('the console in a browser', function () {
@@ -220,7 +219,16 @@ if (program !== undefined)
       if (name === 'endpoint') return `/endpoint?url=${encodeURIComponent(page.hook.url)}`;
       return name === 'message' ? `/message/${(await deliveries('delivered'))[0].id}` : name;
     };
-    for (const name of ['/', '/mail', '/mail?q=nothing+like+it', '/refused', '/endpoints', '/given-up', 'message', 'endpoint']) {
+    for (const name of [
+      '/',
+      '/mail',
+      '/mail?q=nothing+like+it',
+      '/refused',
+      '/endpoints',
+      '/given-up',
+      'message',
+      'endpoint',
+    ]) {
       for (const scheme of ['light', 'dark'] as const)
         for (const size of [DESK, PHONE])
           it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {

@@ -128,7 +128,10 @@ describe('the content of a mail in the console', function () {
   it('does not exist for another account, like a mail that never was', async () => {
     const [other] = (await world.store.accounts.many({})).filter((row) => row.id !== ACCOUNT);
     const browser = await enter('owner', other?.id ?? '');
-    const replies = [await browser.write('/console/mail', { id }), await browser.write('/console/mail', { id: 'none' })];
+    const replies = [
+      await browser.write('/console/mail', { id }),
+      await browser.write('/console/mail', { id: 'none' }),
+    ];
     replies.push(await browser.write('/console/mail', {}), await browser.write('/console/mail', { id: 7 }));
     for (const { status, body } of replies) {
       expect([status, body.message]).to.deep.equal([

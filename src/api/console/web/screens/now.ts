@@ -204,11 +204,7 @@ function FirstMinute(): ComponentChildren {
         }),
       ],
     h('p', null, 'Or add an inbound domain and a route with the API, and send a mail to it:'),
-    h(
-      'pre',
-      { class: 'code', tabIndex: 0 },
-      `swaks --server ${host} --port ${port} --to anything@your-domain.example`,
-    ),
+    h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
     h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
   );
 }
