@@ -4,7 +4,7 @@ import { ask } from '../call.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
-import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -32,7 +32,7 @@ export function Now(): ComponentChildren {
   );
 }
 
-const inTrouble = ({ breaker }: Endpoint) => breaker !== 'up';
+const inTrouble = (endpoint: Endpoint) => endpoint.breaker !== 'up' || isFailing(endpoint);
 
 function Health({
   endpoints,
@@ -47,9 +47,9 @@ function Health({
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
   const text =
     down.length > 0
-      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'does' : 'do'} not answer; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
+      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'fails' : 'fail'}; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
       : waiting > 0
-        ? `Taking mail. All endpoints answer; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
+        ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
         : 'Taking mail. Nothing waits.';
   return h(
     'p',
