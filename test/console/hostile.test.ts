@@ -84,6 +84,10 @@ if (program !== undefined)
     async function look(id: string): Promise<void> {
       await page.open(`/message/${id}?tab=html`);
       await until('the frame', () => page.browser.evaluate(`document.querySelector('iframe') !== null`));
+      const shown = await page.browser.evaluate(
+        `fetch(document.querySelector('iframe').src).then((one) => one.text())`,
+      );
+      expect(shown).to.contain('<p>Look here</p>');
       const middle = `(() => { const frame = document.querySelector('iframe'); frame.scrollIntoView({ block: 'center' }); const { x, y, width, height } = frame.getBoundingClientRect(); return [x + width / 2, y + height / 2]; })()`;
       const [x, y] = await page.browser.evaluate(middle);
       await pause();

@@ -12,6 +12,8 @@ if (program === undefined) console.log('The console is not looked at in a browse
 const message = (subject: string, text = 'Hello') =>
   `From: Ann <ann@sender.test>\r\nTo: box-1@in.test\r\nSubject: ${subject}\r\n\r\n${text}\r\n`;
 
+const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
 if (program !== undefined)
   describe('the console in a browser', function () {
     this.timeout(120_000);
@@ -28,6 +30,13 @@ if (program !== undefined)
       await page.open('/');
       await page.shows('No mail yet.');
       await page.shows('Taking mail. Nothing waits.');
+    });
+
+    it('sends a test message at the press of a button, and shows it on its way', async () => {
+      await page.open('/');
+      await page.press('Send a test message');
+      await page.shows('hello@account-1.test');
+      await page.shows('Delivered');
     });
 
     it('shows a mail within a second after it came, without being asked', async () => {
@@ -74,6 +83,26 @@ if (program !== undefined)
       expect(await place()).to.equal(`/console/message/${one.id}?tab=payload`);
     });
 
+    it('shows the HTML of a mail with the pictures that it carries, and its links as text', async () => {
+      const html =
+        '<p style="color:#b00">Dear Ann</p><img src="cid:dot"><img src="http://shop.test/pixel"><a href="http://shop.test/a">Shop</a>';
+      await page.mail(
+        `From: shop@shop.test\r\nSubject: With HTML\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n${html}\r\n--b\r\nContent-Type: image/png\r\nContent-ID: <dot>\r\nContent-Transfer-Encoding: base64\r\n\r\n${DOT}\r\n--b--\r\n`,
+      );
+      await page.open('/mail?q=%22With+HTML%22');
+      await page.press('With HTML');
+      await page.shows('1 picture left out');
+      const { text, policy } = await page.browser.evaluate(
+        `fetch(document.querySelector('iframe').src).then(async (one) => ({ text: await one.text(), policy: one.headers.get('content-security-policy') }))`,
+      );
+      expect(policy).to.match(/^sandbox; default-src 'none'; img-src data:/);
+      expect(text).to.contain(`<img src="data:image/png;base64,${DOT}">`);
+      expect(text).to.contain('<p style="color:#b00;">Dear Ann</p>');
+      expect(text).to.not.contain('href');
+      await page.press('1 link');
+      await page.shows('http://shop.test/a');
+    });
+
     it('explains why mail was refused, and what to do', async () => {
       const session = await openSession(page.running.smtp);
       await session.say('EHLO client.example.org');
@@ -94,6 +123,69 @@ if (program !== undefined)
       await page.press('1 refusal matches as well');
       await page.shows('nobody@in.test');
       expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
+    });
+
+    it('replays all that a search finds, after it said how many that are', async () => {
+      const before = page.hook.requests.length;
+      await page.open('/mail?q=subject%3A4711+state%3Adelivered');
+      await page.press('Replay all that match');
+      await page.shows('1 mail will be posted again');
+      expect(page.hook.requests.length).to.equal(before);
+      await page.press('Replay 1');
+      await page.shows('1 mail put on the queue again.');
+      await until('the POST', () => page.hook.requests.length === before + 1);
+      await page.browser.press('Escape');
+    });
+
+    it('says that an endpoint fails and what it answers, and pauses and resumes it', async () => {
+      page.hook.answer({ status: 500, body: 'undefined method `id` for nil' });
+      await page.mail(message('Nobody takes this'));
+      await page.open('/endpoints');
+      await page.press(page.hook.url.replace('http://', ''));
+      await page.shows('The last POSTs');
+      await page.shows('undefined method `id` for nil');
+      await page.shows('1 mail');
+      await page.press('Pause');
+      await page.shows('Paused. Mail is still taken, and waits.');
+      await page.press('Go on');
+      page.hook.answer({ status: 200 });
+      await page.press('Try now');
+      await until('the delivery', async () => (await deliveries('waiting')).length === 0);
+    });
+
+    it('tries a mail with another URL, and shows the answer', async () => {
+      const [one] = await deliveries('delivered');
+      page.hook.answer({ status: 418, body: 'I am a teapot' });
+      await page.open(`/message/${one.id}`);
+      await page.press('Try another URL');
+      await page.press('Post it');
+      await page.shows('HTTP 418');
+      await page.shows('I am a teapot');
+      page.hook.answer({ status: 200 });
+      expect((await deliveries('delivered')).map(({ id }: { id: string }) => id)).to.include(one.id);
+    });
+
+    it('says what does not work and tries again when asked', async () => {
+      await page.open('/mail?q=status%3Awrong');
+      await page.shows('takes a status such as 500');
+      await page.shows('Try again');
+    });
+
+    it('shows the enter screen to somebody whose session has ended, and lets nobody in with a wrong password', async () => {
+      const { browser } = page;
+      await page.open('/mail');
+      await browser.evaluate(
+        `fetch('/console/session', { method: 'DELETE', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: '{}' })`,
+      );
+      await browser.open(`${page.running.base}/console/mail`, ...DESK);
+      await page.shows('Password');
+      await browser.type('nobody');
+      await browser.press('Tab');
+      await browser.type('not the password');
+      await browser.press('Enter');
+      await page.shows('The name or the password is wrong.');
+      expect(await page.faults()).to.deep.equal([]);
+      await page.enter();
     });
 
     it('does everything with keys alone', async () => {
@@ -123,16 +215,29 @@ if (program !== undefined)
       expect(await place()).to.equal('/console/mail');
     });
 
-    for (const path of ['/', '/mail', '/mail?q=nothing+like+it', '/refused', '/endpoints', '/given-up']) {
+    const pathOf = async (name: string) => {
+      if (name === 'endpoint') return `/endpoint?url=${encodeURIComponent(page.hook.url)}`;
+      return name === 'message' ? `/message/${(await deliveries('delivered'))[0].id}` : name;
+    };
+    for (const name of [
+      '/',
+      '/mail',
+      '/mail?q=nothing+like+it',
+      '/refused',
+      '/endpoints',
+      '/given-up',
+      'message',
+      'endpoint',
+    ]) {
       for (const scheme of ['light', 'dark'] as const)
         for (const size of [DESK, PHONE])
-          it(`${path} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
             await page.browser.prefer(scheme);
-            await page.open(path, size);
+            await page.open(await pathOf(name), size);
             expect(await page.faults()).to.deep.equal([]);
           });
-      it(`${path} never scrolls sideways, at 320 px either`, async () => {
-        await page.open(path, [320, 700]);
+      it(`${name} never scrolls sideways, at 320 px either`, async () => {
+        await page.open(await pathOf(name), [320, 700]);
         const [width, screen] = await page.browser.evaluate(
           `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`,
         );

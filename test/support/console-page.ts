@@ -27,6 +27,8 @@ export interface ConsolePage {
   press(label: string): Promise<void>;
   /** Takes one mail in for `box-1@in.test`. */
   mail(message: string, from?: string): Promise<string>;
+  /** Signs in, by a link of the command line. */
+  enter(): Promise<void>;
   /** What axe objects to. */
   faults(): Promise<string[]>;
   stop(): Promise<void>;
@@ -67,6 +69,7 @@ export async function startConsolePage(
       await browser.click(x, y);
     },
     mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),
+    enter: () => enter(running, browser),
     async faults() {
       await browser.evaluate(`${AXE};0`);
       return browser.evaluate(

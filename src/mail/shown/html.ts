@@ -66,7 +66,7 @@ const LONGEST_TEXT = 200;
 const HEAD =
   '<!doctype html><html><head><meta charset="utf-8"><style>' +
   'html{color-scheme:light;background:#fff;color:#111}body{margin:12px;font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}' +
-  'img{max-width:100%;height:auto}a{color:#0b57d0;text-decoration:underline}' +
+  'img{max-width:100%;height:auto}a{color:#0b57d0;text-decoration:underline}.postern-left-out{border:1px dashed #888;padding:0 4px;color:#555}' +
   '</style></head><body>';
 const TAIL = '</body></html>';
 
@@ -191,8 +191,13 @@ function createPage(maxLength: number, pictureOf: (contentId: string) => Picture
       if (name === 'img') {
         const address = cleanAddress(attributes.get('src') ?? '');
         const shown = source(address);
-        if (shown !== undefined) own += ` src="${shown}"`;
-        else if (address !== '') leftOut++;
+        if (shown === undefined) {
+          if (address !== '') leftOut++;
+          const alt = (attributes.get('alt') ?? '').trim();
+          if (alt !== '') put(`<span class="postern-left-out">${escapeHtml(alt)}</span>`);
+          return;
+        }
+        own += ` src="${shown}"`;
       }
       put(`<${name}${own}${written(attributes)}>`);
     },

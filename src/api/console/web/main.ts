@@ -1,5 +1,5 @@
 import { effect } from '@preact/signals';
-import { type ComponentChildren, h, render } from 'preact';
+import { Component, type ComponentChildren, h, render } from 'preact';
 import { keepLive } from './live.ts';
 import { forgetShown } from './load.ts';
 import { Button } from './parts/elements.ts';
@@ -45,6 +45,27 @@ function screen(path: string): ComponentChildren {
   }
 }
 
+/** A screen that fails, by a fault of ours, leaves the frame around it. */
+class Screen extends Component<{ readonly path: string }, { readonly failed: boolean }> {
+  override state = { failed: false };
+  static override getDerivedStateFromError(): { readonly failed: boolean } {
+    return { failed: true };
+  }
+  override render(): ComponentChildren {
+    if (!this.state.failed) return h(Shown, { path: this.props.path });
+    return h(
+      'div',
+      { class: 'screen', role: 'alert' },
+      h('h1', null, 'This screen has failed'),
+      h('p', null, h(Button, { label: 'Load the page again', onPress: () => window.location.reload() })),
+    );
+  }
+}
+
+function Shown({ path }: { readonly path: string }): ComponentChildren {
+  return screen(path);
+}
+
 function App(): ComponentChildren {
   const current = session.value;
   switch (current.state) {
@@ -61,7 +82,7 @@ function App(): ComponentChildren {
         h(Button, { label: 'Try again', onPress: readSession }),
       );
     case 'in':
-      return h(Frame, null, screen(place.value.path));
+      return h(Frame, null, h(Screen, { path: place.value.path, key: place.value.path }));
   }
 }
 

@@ -115,6 +115,8 @@ function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T
       timer.current ??= setTimeout(
         () => {
           timer.current = undefined;
+          // A server that is slow is not asked again before it has answered.
+          if (newest.current.loading) return later();
           readAt.current = Date.now();
           newest.current.again();
         },

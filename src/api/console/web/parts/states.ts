@@ -58,7 +58,13 @@ export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint })
   if (endpoint.paused) return h(State, { icon: 'pause', word: 'Paused', tone: 'off' });
   if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
   if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });
+  if (isFailing(endpoint)) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
   return h(State, { icon: 'check', word: 'Up', tone: 'good' });
+}
+
+/** Whether something waits because the last POST failed, though the endpoint is not down yet. */
+export function isFailing({ breaker, waiting, last_status: status, last_error: error }: Endpoint): boolean {
+  return breaker === 'up' && waiting > 0 && (error !== null || (status !== null && status >= 300));
 }
 
 /** How an endpoint is, in a sentence. */
@@ -74,5 +80,8 @@ export function endpointSentence(endpoint: Endpoint): string {
     return `Paused${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
   if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
   if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
-  return endpoint.last_at === null ? 'Up; nothing was posted since Postern was started' : 'Up';
+  if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;
+  return endpoint.last_at === null
+    ? 'Nothing was posted since Postern was started'
+    : 'The last POST was answered with 2xx';
 }

@@ -57,7 +57,7 @@ function Headers({
   return h(
     'div',
     null,
-    h('h4', null, title),
+    h('p', { class: 'title' }, title),
     h(
       'dl',
       { class: 'headers' },

@@ -21,7 +21,7 @@ export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
     call<EndpointDetail>('endpoints/info', { url }, stop),
   );
   const { data: endpoint, error, failedAt, again } = loaded;
-  useRepeat(again);
+  useRepeat(loaded);
   return h(
     'div',
     { class: 'screen narrow' },

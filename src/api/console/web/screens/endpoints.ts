@@ -1,5 +1,5 @@
 import { type ComponentChildren, h } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Fault, Notice, Time, Title } from '../parts/elements.ts';
@@ -12,10 +12,12 @@ import { account, may } from '../session.ts';
 const EVERY_MS = 5_000;
 
 /** Reads again now and then while the screen is open and seen. */
-export function useRepeat(again: () => void): void {
+export function useRepeat(loaded: Loaded<unknown>): void {
+  const newest = useRef(loaded);
+  newest.current = loaded;
   useEffect(() => {
     const timer = setInterval(() => {
-      if (document.visibilityState === 'visible') again();
+      if (document.visibilityState === 'visible' && !newest.current.loading) newest.current.again();
     }, EVERY_MS);
     return () => clearInterval(timer);
   }, []);
@@ -26,7 +28,7 @@ export function useEndpoints(): Loaded<readonly Endpoint[]> {
   const loaded = useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
     call<readonly Endpoint[]>('endpoints/list', {}, stop),
   );
-  useRepeat(loaded.again);
+  useRepeat(loaded);
   return loaded;
 }
 

@@ -67,9 +67,9 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     ),
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
-    h('h3', null, 'What happened'),
+    h(beside ? 'h3' : 'h2', null, 'What happened'),
     h(Timeline, { mail }),
-    h('h3', null, 'Content'),
+    h(beside ? 'h3' : 'h2', null, 'Content'),
     h(ContentTabs, { mail, beside }),
   );
 }

@@ -1,13 +1,14 @@
 import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { ask } from '../call.ts';
+import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
-import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { useEndpoints } from './endpoints.ts';
 
 const FEED = 40;
@@ -31,7 +32,7 @@ export function Now(): ComponentChildren {
   );
 }
 
-const inTrouble = ({ breaker }: Endpoint) => breaker !== 'up';
+const inTrouble = (endpoint: Endpoint) => endpoint.breaker !== 'up' || isFailing(endpoint);
 
 function Health({
   endpoints,
@@ -46,9 +47,9 @@ function Health({
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
   const text =
     down.length > 0
-      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'does' : 'do'} not answer; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
+      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'fails' : 'fail'}; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
       : waiting > 0
-        ? `Taking mail. All endpoints answer; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
+        ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
         : 'Taking mail. Nothing waits.';
   return h(
     'p',
@@ -188,10 +189,21 @@ function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChi
 function FirstMinute(): ComponentChildren {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
+  const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);
   return h(
     Notice,
     { icon: 'inbox', title: 'No mail yet.' },
-    h('p', null, 'Add an inbound domain and a route with the API, then send a mail to it, for instance:'),
+    isLocal &&
+      may('inbound/add-route') && [
+        h('p', { key: 'what' }, 'A test message comes in by SMTP, and is posted to a receiver of Postern\u2019s own.'),
+        h(Button, {
+          key: 'send',
+          label: 'Send a test message',
+          kind: 'main',
+          onPress: () => ask('POST', '/console/test-message', {}),
+        }),
+      ],
+    h('p', null, 'Or add an inbound domain and a route with the API, and send a mail to it:'),
     h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
     h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
   );
