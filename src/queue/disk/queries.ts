@@ -242,7 +242,9 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
     'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
   );
-  const envelopes = db.prepare('SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))');
+  const envelopes = db.prepare(
+    'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
+  );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {
     message(id: string) {
