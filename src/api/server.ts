@@ -94,6 +94,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       deps.log.info('api.listening', { ...addressOf(server) });
     },
     async stop() {
+      // First, so that jobs end while calls do; and again for one that such a call has started.
+      void jobs.stop();
       await stop(server);
       await jobs.stop();
     },
