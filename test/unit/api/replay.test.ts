@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import type { History } from '../../../src/journal/types.ts';
-import { createAccount, createKey } from '../../../src/store/rows/accounts.ts';
+import { createKey } from '../../../src/store/rows/accounts.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../../support/api.ts';
 import { clockAt } from '../../support/clock.ts';
 import { attempt, put, settled } from '../../support/spool.ts';
@@ -144,14 +144,16 @@ describe('replays of what a search finds', function () {
   it('end with the process between two steps', async () => {
     await putDead(world, MANY);
     const { replay: real } = world.spool;
-    const stopped = Promise.withResolvers<void>();
+    const [begun, stopped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     Object.assign(world.spool, {
       async replay(...args: Parameters<typeof real>) {
+        begun.resolve();
         await stopped.promise;
         return real(...args);
       },
     });
     await replay({ url: URL_A });
+    await begun.promise;
     const stopping = world.api.stop();
     stopped.resolve();
     await stopping;
@@ -188,10 +190,9 @@ describe('questions to the history', () => {
     };
     const world = await startApi({ deps: { history } });
     const keys = [KEY];
-    for (const name of ['a', 'b', 'c', 'd', 'e']) {
-      const parts = { clock: world.clock, ids: createIds(world.clock) };
-      const { id } = await createAccount(world.store, name, parts);
-      keys.push(await createKey(world.store, id, name, parts));
+    for (const [i, id] of ['a', 'b', 'c', 'd', 'e'].entries()) {
+      await world.store.accounts.insert({ id, name: id, number: 10 + i, createdAt: new Date(NOON) });
+      keys.push(await createKey(world.store, id, id, { clock: world.clock, ids: createIds(world.clock) }));
     }
     const ask = (key: string) => world.call('/inbound/search', { key });
     const refused = async (key: string) => {
