@@ -1,5 +1,5 @@
 import { type Api, createApi } from './api/server.ts';
-import type { Clock } from './base/clock.ts';
+import { type Clock, systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Ids } from './base/ids.ts';
 import type { Log } from './base/log.ts';
@@ -76,7 +76,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
 
   // The base: queue, store, DNS.
   const opened = await openStorage(settings, deps);
-  const journal = createJournal(journalSettings(settings), deps);
+  const journal = createJournal(journalSettings(settings), { ...deps, deadlines: systemClock });
   const watched = watch(opened.spool, { journal, clock, log });
   const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
@@ -225,6 +225,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([
         delivery.threads.stop(),
         delivery.poster.stop(),
+        delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),
         inbound.resolver.stop(),
@@ -235,9 +236,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         events.tallies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
+        storage.keyUses.stop(),
       ]);
-      await watched.stop();
-      await Promise.all([journal.stop(), spool.close(), store.close()]);
+      await Promise.all([watched.stop(), journal.stop()]);
+      await Promise.all([spool.close(), store.close()]);
     },
   });
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createMemory } from '../base/memory.ts';
+import { createExpiringMemory, createMemory } from '../base/memory.ts';
 import type { OwnedRow } from '../store/rows/collection.ts';
 import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
@@ -19,6 +19,8 @@ export interface AccountLimitSettings {
 export interface AccountLimits {
   /** Counts a call. Throws RequestLimitExceeded if the account is over its rate. */
   call(account: string): void;
+  /** Counts a trial post. Returns the function that ends it. Throws RequestLimitExceeded if there are too many. */
+  trial(account: string): () => void;
   /** Checks the storage limit and, if `kind` is given, the limit on rows of that kind. Throws ValidationError. */
   check(account: string, kind?: LimitedKind): Promise<void>;
   /** Wraps the store of an account so that it enforces the limits on inserts and large patches. */
@@ -51,6 +53,7 @@ export function createAccountLimits(
   { meter, clock }: { readonly meter: Pick<UsageMeter, 'of'>; readonly clock: Clock },
 ): AccountLimits {
   const rate = createRate(settings.callsPerSecond, clock);
+  const trial = createTrialLimit(clock);
 
   async function check(account: string, kind?: LimitedKind): Promise<void> {
     const usage = await meter.of(account);
@@ -83,6 +86,7 @@ export function createAccountLimits(
 
   return frozen({
     check,
+    trial,
     call(account) {
       if (!rate.take(account)) throw tooMany(1);
     },
@@ -114,5 +118,27 @@ function createRate(perSecond: number, clock: Clock) {
       buckets.set(name, { tokens: tokens >= 1 ? tokens - 1 : tokens, at: now });
       return tokens >= 1;
     },
+  };
+}
+
+/** Trial posts of this host at one time, and how many of them may be one account's: each may take half a minute. */
+const MOST_TRIALS = 4;
+const MOST_OF_ACCOUNT = 2;
+const TRIALS_PER_MINUTE = 10;
+const MINUTE_MS = 60_000;
+
+function createTrialLimit(clock: Clock): (account: string) => () => void {
+  const running: string[] = [];
+  const windows = createExpiringMemory<{ readonly until: number; count: number }>({ most: MAX_REMEMBERED }, clock);
+  return (account) => {
+    const now = clock.monotonic();
+    const window = windows.get(account) ?? { until: now + MINUTE_MS, count: 0 };
+    if (window.count >= TRIALS_PER_MINUTE) throw tooMany(Math.ceil((window.until - now) / SECOND_MS));
+    if (running.length >= MOST_TRIALS || running.filter((one) => one === account).length >= MOST_OF_ACCOUNT)
+      throw tooMany(1);
+    window.count += 1;
+    windows.set(account, window, window.until - now);
+    running.push(account);
+    return () => void running.splice(running.indexOf(account), 1);
   };
 }

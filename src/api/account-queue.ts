@@ -3,7 +3,18 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
-import { kindsOf, type Message, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
+import {
+  type Body,
+  type DeliveryKind,
+  type Endpoint,
+  kindsOf,
+  type Message,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../queue/delivery.ts';
+import type { Dispatcher } from '../queue/dispatcher.ts';
+import type { LaneView } from '../queue/insight.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
@@ -19,6 +30,13 @@ interface QueueDeps {
   readonly log: Log;
 }
 
+/** A delivery of inbound mail with its message. */
+export interface QueuedMail {
+  readonly delivery: QueuedDelivery;
+  readonly message: Message;
+  readonly body: Body;
+}
+
 const CHUNK_BYTES = 65_536;
 /** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
@@ -32,6 +50,13 @@ export function bindQueue(deps: QueueDeps, account: string) {
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
+    /** A delivery with its message; undefined if it is not inbound mail of the account, or not kept any more. */
+    async message(id: string): Promise<QueuedMail | undefined> {
+      const delivery = await spool.delivery(id);
+      if (delivery?.account !== account || !kindsOf('route').includes(delivery.kind)) return undefined;
+      const found = await spool.message(delivery.messageId);
+      return found && { delivery, ...found };
+    },
     replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
     /** Redirects queued deliveries of a route to another URL. The route must come from the account's store. */
     async redirect(route: { readonly id: string; readonly account: string }, url: string) {
@@ -59,6 +84,45 @@ async function accept(
     log.error('api.fault', { part: 'acceptance', error });
     return { outcome: 'fault' };
   }
+}
+
+export interface EndpointDeps {
+  readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry'>;
+  readonly clock: Clock;
+}
+
+/** The state of an endpoint on this host. */
+export interface KnownEndpoint {
+  readonly kind: DeliveryKind;
+  readonly waiting: number;
+  /** Undefined if nothing was posted to it recently. */
+  readonly lane: LaneView | undefined;
+}
+
+/** The endpoints of one account's routes and webhooks on this host. */
+export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, account: string) {
+  const kinds = kindsOf('route', 'webhook');
+  const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
+  /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
+  function known(isWanted: (endpoint: Endpoint) => boolean): ReadonlyMap<string, KnownEndpoint> {
+    const found = new Map<string, KnownEndpoint>();
+    for (const lane of dispatcher.lanes(isWanted)) found.set(lane.url, { kind: lane.kind, waiting: 0, lane });
+    for (const { url, kind, waiting } of spool.waitingOf(account).filter(isWanted))
+      found.set(url, { kind, waiting, lane: found.get(url)?.lane });
+    return found;
+  }
+  return {
+    all: () => known(isOurs),
+    one: (url: string) => known((endpoint) => endpoint.url === url && isOurs(endpoint)).get(url),
+    /** When the oldest waiting delivery to each of these URLs was accepted. */
+    oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
+    history: (url: string) => spool.history({ account, url }, clock.now()),
+    making: (url: string) => dispatcher.making({ account, url }),
+    pause: (url: string, kind: DeliveryKind, until: number) => dispatcher.hold({ account, url, kind }, until),
+    resume: (url: string) => dispatcher.release({ account, url }),
+    retry: (url: string) => dispatcher.retry({ account, url }),
+  };
 }
 
 export interface MessageDeps {

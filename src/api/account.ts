@@ -11,15 +11,28 @@ import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound
 import type { History, Notes } from '../journal/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
-import type { Spool } from '../queue/delivery.ts';
+import type { AttemptRecord, Spool } from '../queue/delivery.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
-import type { AccountRow } from '../store/rows/accounts.ts';
+import type { KeyUses } from '../store/key-uses.ts';
+import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
+import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
+import type { MessageViews } from '../webhooks/message-views.ts';
+import type { Trials } from '../webhooks/trials.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
-import { bindMessages, bindQueue, bindWebhooks, type MessageDeps, type WebhookDeps } from './account-queue.ts';
+import {
+  bindEndpoints,
+  bindMessages,
+  bindQueue,
+  bindWebhooks,
+  type EndpointDeps,
+  type MessageDeps,
+  type QueuedMail,
+  type WebhookDeps,
+} from './account-queue.ts';
 import { bindReplays } from './account-replays.ts';
 import type { Jobs } from './jobs.ts';
 
@@ -30,6 +43,8 @@ export interface AccountParts {
   readonly apiKey: string | null;
   /** Its rows, with its limits enforced. */
   readonly store: AccountStore;
+  /** Its API keys. */
+  readonly keys: ReturnType<typeof bindKeys>;
   /** Its inbound domains, claims included, and their routes. */
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
@@ -41,8 +56,12 @@ export interface AccountParts {
   readonly replays: ReturnType<typeof bindReplays>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
+  /** The state of the URLs of its routes and webhooks on this host. */
+  readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
+  /** Trial posts of its inbound mail. */
+  readonly trials: ReturnType<typeof bindTrials>;
   /** Its rejection list and its allow list. */
   readonly lists: ReturnType<typeof bindLists>;
   /** Its statistics, as far as calls change them. */
@@ -64,6 +83,8 @@ export interface AccountParts {
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
   readonly refusals: RefusalTexts;
+  /** Shows messages of its queue. */
+  readonly views: MessageViews;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -95,8 +116,10 @@ export interface RefusalTexts {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps {
+export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly store: Store;
+  readonly keyUses: KeyUses;
+  readonly tokenSecret: TokenSecret;
   readonly limits: AccountLimits;
   readonly spool: Spool;
   readonly routing: Routing;
@@ -119,6 +142,8 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
     readonly address: string;
     readonly match: Match;
   }) => Promise<unknown>;
+  readonly views: MessageViews;
+  readonly trials: Trials;
   readonly lists: Lists;
   readonly senderDomains: SenderDomains;
   readonly trackingDomains: TrackingDomains;
@@ -134,7 +159,7 @@ export function createAccountParts(
   settings: OperationSettings,
   deps: OperationDeps,
 ): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, limits, resolver, refusals, names, urlFault, poke, clock, ids } = deps;
+  const { store, limits, resolver, refusals, views, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
@@ -145,12 +170,15 @@ export function createAccountParts(
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
+    keys: bindKeys(deps, account.id),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
     ...bind(account),
     actions: bindActions(deps, store.of(account.id), apiKey ?? null),
     job: (id) => deps.jobs.find(account.id, id),
+    endpoints: bindEndpoints(deps, account.id),
     signingKeys: bindSigningKeys(deps, account.id),
+    trials: bindTrials(deps, account.id),
     lists: bindLists(deps, account.id),
     numbers: bindNumbers(deps, account.id),
     senderDomains: bindSenderDomains(deps, account.id),
@@ -161,6 +189,7 @@ export function createAccountParts(
     settings,
     resolver,
     refusals,
+    views,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),
@@ -170,6 +199,25 @@ export function createAccountParts(
 }
 
 type Bound<P extends keyof OperationDeps> = Pick<OperationDeps, P>;
+
+function bindKeys(deps: Bound<'store' | 'keyUses' | 'tokenSecret' | 'limits' | 'clock' | 'ids'>, account: string) {
+  const { store, keyUses, tokenSecret, limits } = deps;
+  return {
+    /** Those that were not revoked, oldest first. */
+    valid: () => store.keys.many({ account, revokedAt: null }, { sort: 'createdAt' }),
+    /** The id of a key for people. */
+    async nameOf(row: KeyRow) {
+      return keyName(row, await tokenSecret.read());
+    },
+    lastUse: (row: KeyRow) => keyUses.lastUse(row),
+    async add(label: string) {
+      await limits.check(account);
+      return addKey(store, account, label, deps);
+    },
+    /** The row must be one of `valid`. */
+    revoke: ({ id }: KeyRow) => revokeKey(store, id, deps),
+  };
+}
 
 function bindInbound(
   { ownership, routing, limits, store, sample }: Bound<'ownership' | 'routing' | 'limits' | 'store' | 'sample'>,
@@ -206,6 +254,27 @@ function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string)
     rotate: (url: string) => signingKeys.rotate(account, url),
     /** When a URL changes, keeps its key, unless the new URL already has one. */
     carryOver: (from: string, to: string) => signingKeys.carryOver(account, from, to),
+  };
+}
+
+function bindTrials({ trials, signingKeys, limits }: Bound<'trials' | 'signingKeys' | 'limits'>, account: string) {
+  return {
+    /**
+     * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
+     * signs if there is one, else that of the delivery's; `keyUrl` says which. Undefined if the store is unavailable.
+     * Throws RequestLimitExceeded.
+     */
+    async post(mail: QueuedMail, url: string): Promise<{ attempt: AttemptRecord; keyUrl: string } | undefined> {
+      const end = limits.trial(account);
+      try {
+        const own = await signingKeys.keysIfAny(account, url);
+        const keyUrl = own ? url : mail.delivery.url;
+        const keys = own ?? (await signingKeys.keysFor(account, keyUrl));
+        return keys && { attempt: await trials.post(mail, url, keys), keyUrl };
+      } finally {
+        end();
+      }
+    },
   };
 }
 

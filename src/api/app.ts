@@ -7,8 +7,10 @@ import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
+import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
@@ -21,6 +23,7 @@ import { answerPages } from './whole-lists.ts';
 interface AppDeps {
   readonly operations: readonly Operation[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
+  readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
   /** `apiKey` is the `id` of the key's row. */
@@ -114,6 +117,7 @@ function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMet
       deps.limits.call(account.id);
       const answer = await operation.run(params, deps.partsOf(account, caller.id));
       if ('pages' in answer) await answerPages(ctx, answer.pages, clock);
+      else if ('text' in answer) answerText(ctx, answer.text);
       else json(ctx, answer.record);
     } catch (error) {
       failure = toRefusal(error, operation.path, log);
@@ -151,6 +155,18 @@ function json(ctx: Context, value: unknown): void {
   ctx.type = 'application/json; charset=utf-8';
   ctx.set('Cache-Control', 'no-store');
   ctx.body = JSON.stringify(value);
+}
+
+/** How long a client may read nothing of a long text before it counts as gone. Milliseconds. */
+const STALL_MS = 60_000;
+
+function answerText(ctx: Context, { size, content }: JsonText): void {
+  ctx.type = 'application/json; charset=utf-8';
+  ctx.set('Cache-Control', 'no-store');
+  ctx.res.setTimeout(STALL_MS);
+  ctx.body =
+    content instanceof Uint8Array ? Buffer.from(content.buffer, content.byteOffset, content.byteLength) : content;
+  ctx.length = size;
 }
 
 /** Paths that look like a call, valid or not. */

@@ -48,6 +48,12 @@ export const ERRORS = {
     message: (id: string) => `No job exists with the id ${id}`,
   },
   Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
+  Unknown_Endpoint: {
+    code: 404,
+    status: 404,
+    when: 'no route or webhook of the account names the URL, and nothing waits for it',
+    message: (url: string) => `No route or webhook posts to ${url}, and nothing waits for it`,
+  },
 
   Invalid_Tag_Name: {
     code: 1,
@@ -218,6 +224,18 @@ export const ERRORS = {
     status: 403,
     when: 'the tracking domain is in use, and `confirm` was not given',
     message: (domain: string) => `Cannot delete verified tracking domain "${domain}" via API without confirm`,
+  },
+  Unknown_Key: {
+    code: 404,
+    status: 404,
+    when: 'the API key does not exist, or was revoked',
+    message: (id: string) => `No API key exists with the id ${id}`,
+  },
+  Invalid_OwnKey: {
+    code: 400,
+    status: 400,
+    when: 'the key that makes the call was named to be revoked',
+    message: () => 'A key cannot revoke itself: make the call with another key of the account',
   },
 } as const;
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account.ts';
 import {
   type About,
@@ -54,8 +55,13 @@ interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extend
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
 }
 
-/** The result of a call: a record, or the records of a list that is answered whole. */
-type Answer = { readonly record: unknown } | { readonly pages: Pages };
+interface TextDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
+  extends Described<P, R, E> {
+  text(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<JsonText>;
+}
+
+/** The result of a call: a record, the records of a list that is answered whole, or a record that is JSON text already. */
+type Answer = { readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {
@@ -87,6 +93,13 @@ export function listing<P extends z.ZodRawShape, R extends z.ZodType, const E ex
   declaration: ListDeclaration<P, R, E>,
 ): Operation {
   return declare(declaration, async (params, call) => ({ pages: declaration.pages(params, call) }));
+}
+
+/** Declares an operation whose record may be large: it is made as JSON text elsewhere and passed on. */
+export function passing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: TextDeclaration<P, R, E>,
+): Operation {
+  return declare(declaration, async (params, call) => ({ text: await declaration.text(params, call) }));
 }
 
 function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(

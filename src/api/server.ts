@@ -5,6 +5,7 @@ import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
+import type { JsonText } from '../webhooks/message-views.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
 import { createApp } from './app.ts';
@@ -83,6 +84,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       const operation = OPERATIONS.find((one) => one.path === path);
       if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
       const answer = await operation.run(paramsOf(params), partsOf(account));
+      if ('text' in answer) return JSON.parse(await toText(answer.text.content));
       if (!('pages' in answer)) return answer.record;
       const records: unknown[] = [];
       for await (const page of answer.pages) records.push(...page);
@@ -100,6 +102,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       await jobs.stop();
     },
   });
+}
+
+async function toText(content: JsonText['content']): Promise<string> {
+  return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
 }
 
 function createBoundedServer(handler: RequestListener): Server {

@@ -30,6 +30,11 @@ export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => P
 interface WorkerPool {
   /** Returns the threads' task of this name. */
   task<In, Out>(name: string): PooledTask<In, Out>;
+  /**
+   * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a thread
+   * that is stuck gives none.
+   */
+  each<Out>(name: string, ms: number): Promise<readonly Out[]>;
   /** Rejects all waiting and running tasks. */
   stop(): Promise<void>;
 }
@@ -64,7 +69,7 @@ interface PoolDeps {
  * thread, and fails if that thread ends too. Other tasks of the thread are requeued.
  */
 export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps): WorkerPool {
-  const { log } = deps;
+  const { clock, log } = deps;
   const queue = createQueue();
   const slots = Array.from({ length: settings.threads }, () =>
     createSlot(settings, deps, { replied: dispatch, ended }),
@@ -121,6 +126,18 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
           queue.add({ name, pack, n: 0, breaches: 0, resolve, reject }, first);
           dispatch();
         }),
+    async each<Out>(name: string, ms: number) {
+      const answers: Out[] = [];
+      const asked = slots.map(async (slot) => {
+        const outcome = await slot.ask(name);
+        if (outcome?.kind === 'done') answers.push(outcome.value);
+      });
+      const late = Promise.withResolvers<void>();
+      const cancel = clock.after(ms, late.resolve);
+      await Promise.race([Promise.all(asked), late.promise]);
+      cancel();
+      return [...answers];
+    },
     async stop() {
       stopped = true;
       const left = [...slots.flatMap((slot) => slot.jobs()), ...queue.drain()];
@@ -267,6 +284,8 @@ function createSlot<Data>(
     size: () => inside.size,
     jobs: () => [...inside],
     alone: () => alone,
+    /** Undefined if the thread has no work. */
+    ask: async (name: string) => (inside.size > 0 ? thread?.ask(name, [undefined, []]) : undefined),
     send(jobs: readonly Job[], asOnly: boolean): void {
       const ready = jobs.flatMap(packed);
       if (ready.length < jobs.length) events.replied();

@@ -1,6 +1,7 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { type AccountRow, createAccount, createKey, keyHash, revokeKey } from '../store/rows/accounts.ts';
+import { type AccountRow, createAccount, createKey, keyHash, keyName, revokeKey } from '../store/rows/accounts.ts';
+import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
@@ -72,9 +73,6 @@ export const accountList: Command = {
   },
 };
 
-/** Hexadecimal digits of a SHA-256; the id of a revoked key continues after them. */
-const HASH_LENGTH = 64;
-
 export const keyCreate: Command = {
   name: 'key create',
   args: '[LABEL]',
@@ -94,22 +92,25 @@ export const keyCreate: Command = {
 
 export const keyList: Command = {
   name: 'key list',
-  summary: 'Lists the API keys by their first four characters; only hashes of keys are stored.',
+  summary:
+    'Lists the API keys by their first four characters, with their last use (which a running daemon writes every minute). Only hashes of keys are stored.',
   options: { account: accountOption },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
+      const secret = await openSecret(store, parts.ids);
       const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
       const shown = rows.map((row) => ({
-        id: row.id.slice(0, SHOWN_ID),
+        id: keyName(row, secret),
         starts_with: row.hint,
         label: row.label,
         created_at: toTimestamp(row.createdAt),
+        last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
         revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'starts with', 'label', 'created', 'revoked'],
+          ['id', 'starts with', 'label', 'created', 'last used', 'revoked'],
           shown.map((row) => Object.values(row)),
         ),
       );
@@ -117,9 +118,6 @@ export const keyList: Command = {
     });
   },
 };
-
-/** Characters of a key's id that are shown, and that name it. */
-const SHOWN_ID = 12;
 
 export const keyRevoke: Command = {
   name: 'key revoke',
@@ -131,16 +129,15 @@ export const keyRevoke: Command = {
     if (!wanted) throw new UsageError('missing argument: KEY or ID (postern key list shows the ids)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
-      const hits = (await store.keys.many({ account: owner.id })).filter(
-        ({ id, hint }) =>
-          (wanted.length >= SHOWN_ID && id.startsWith(wanted)) ||
-          (wanted.startsWith(hint) && id.startsWith(keyHash(wanted))),
+      const secret = await openSecret(store, parts.ids);
+      // An interrupted revocation may have left two rows for one key: both have the same name.
+      const hit = (await store.keys.many({ account: owner.id })).find(
+        (row) => keyName(row, secret) === wanted || row.id.startsWith(keyHash(wanted)),
       );
-      // An interrupted revocation may have left two rows for one key.
-      const [hit, ...more] = new Map(hits.map((row) => [row.id.slice(0, HASH_LENGTH), row])).values();
-      if (!hit || more.length > 0) throw new UsageError(hit ? 'several keys match that id' : 'no such key');
-      await revokeKey(store, hit.id.slice(0, HASH_LENGTH), parts);
-      call.print([{ id: hit.id.slice(0, SHOWN_ID), revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
+      if (!hit) throw new UsageError('no such key');
+      const name = keyName(hit, secret);
+      await revokeKey(store, hit.id, parts);
+      call.print([{ id: name, revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
       return EXIT.ok;
     });
   },

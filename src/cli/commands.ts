@@ -15,6 +15,7 @@ import {
   routeRemove,
   routeTest,
 } from './domain.ts';
+import { queueEndpoints } from './endpoints.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { mailFind, mailRefused, mailShow } from './mail.ts';
@@ -52,6 +53,7 @@ const all: readonly Command[] = [
   mailRefused,
   queueList,
   queueShow,
+  queueEndpoints,
   queueRetry,
   queueDrop,
   queueFlush,

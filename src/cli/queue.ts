@@ -17,6 +17,7 @@ import {
   type Selection,
   type Spool,
 } from '../queue/delivery.ts';
+import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
 
@@ -177,7 +178,14 @@ export const queueShow: Command = {
   name: 'queue show',
   args: 'ID',
   summary: 'Shows one delivery with all its attempts. --raw prints the message, or the events of a batch.',
-  options: { raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' } },
+  options: {
+    verbose: {
+      type: 'boolean',
+      short: 'v',
+      help: 'also print addresses, times, headers and SMTP dialogs of the last eight attempts',
+    },
+    raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' },
+  },
   async run(call, io) {
     const id = call.words[0];
     if (id === undefined) throw new UsageError('missing argument: ID');
@@ -212,6 +220,7 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
     error: attempt.error,
     answer: attempt.answer,
     batch: attempt.batch ?? null,
+    detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
   }));
   const facts = Object.entries(toShown(delivery)).map(
     ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
@@ -224,8 +233,52 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
           ['time', 'ms', 'status', ...(shared ? ['batch'] : []), 'answer'],
           story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, ...(shared ? [a.batch] : []), a.answer]),
         );
-  call.print([{ ...toShown(delivery), attempts_made: story }], () => `${facts.join('\n')}\n\n${table}`);
+  const details = story.flatMap((a) =>
+    a.detail && call.flag('verbose')
+      ? [`\n${a.at}  ${printable(String(a.status ?? a.error))}\n${toLines(a.detail)}`]
+      : [],
+  );
+  call.print(
+    [{ ...toShown(delivery), attempts_made: story }],
+    () => `${facts.join('\n')}\n\n${table}${details.join('')}`,
+  );
 }
+
+/** A detail as indented lines: what we sent behind `>`, what the other side sent behind `<`. */
+function toLines(detail: NonNullable<ReturnType<typeof readDetail>>): string {
+  const lines =
+    'hops' in detail ? [...detail.hops.flatMap(hopLines), ...left(detail.leftOut, 'connection')] : httpLines(detail);
+  return lines.map((line) => `  ${printable(line)}\n`).join('');
+}
+
+function httpLines({ address, tls, reused, ms, request = [], response = [], leftOut }: HttpDetail): string[] {
+  const times = [
+    ['DNS', ms.dns],
+    ['connect', ms.connect],
+    ['TLS', ms.tls],
+    ['first byte', ms.firstByte],
+  ] as const;
+  return [
+    [address ?? 'no address', tls, reused ? 'connection reused' : undefined].filter(Boolean).join(', '),
+    times.flatMap(([name, time]) => (time === undefined ? [] : [`${name} ${time} ms`])).join(', '),
+    ...request.map(([name, value]) => `> ${name}: ${value}`),
+    ...response.map(([name, value]) => `< ${name}: ${value}`),
+    ...left(leftOut, 'header'),
+  ];
+}
+
+function hopLines({ host, address, source, tls, reused, ms, error, dialog }: HopDetail): string[] {
+  const facts = [
+    `${host} (${address})${source === undefined ? '' : ` from ${source}`}`,
+    ...(tls !== undefined ? [tls] : dialog.length > 0 ? ['no TLS'] : []),
+    ...(reused ? ['connection reused'] : []),
+    `${ms} ms`,
+  ];
+  return [facts.join(', '), ...dialog, ...(error === undefined ? [] : [error])];
+}
+
+const left = (count: number | undefined, what: string): string[] =>
+  count === undefined ? [] : [`(${count} ${what}${count === 1 ? '' : 's'} left out)`];
 
 /** Interval of progress messages. */
 const PROGRESS_EVERY_MS = 1000;

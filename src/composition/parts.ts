@@ -37,12 +37,15 @@ import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
+import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
+import { createSteps } from '../webhooks/render/progress.ts';
 import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
+import { createTrials } from '../webhooks/trials.ts';
 import {
   type DaemonDeps,
   dnsSettings,
@@ -52,6 +55,7 @@ import {
   rendererSettings,
   renderPoolSettings,
   roadSettings,
+  trialSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
@@ -201,14 +205,17 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
+  const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
   const composer = createComposer(threads.task('compose'));
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
+  const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
   const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
+  const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys };
+  const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
   const roads: Roads = {
     inbound: webhooks,
     events: webhooks,
@@ -222,6 +229,9 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
+    trialPoster,
+    trials: createTrials({ renderer, poster: trialPoster, clock }),
+    views: createMessageViews({ renderer, run: threads.task('content'), log }),
   };
 }
 

@@ -5,6 +5,9 @@ import { createResolver } from '../dns/resolver.ts';
 import type { DnsSettings } from '../dns/types.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import { createComposeTask } from '../sending/compose/compose.ts';
+import { createContentTask } from '../webhooks/render/content.ts';
+import { createProgress } from '../webhooks/render/progress.ts';
+import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
 
 /** The start data of the pool's threads. */
@@ -22,8 +25,12 @@ serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   const resolver = createResolver(dns, { clock, log, ids: createIds(clock), metrics });
   const authenticator = createAuthenticator({ resolver, clock, settings: { questionsPerMessage, budgetMs, hostname } });
   const parseSeconds = metrics.histogram('postern_message_parse_seconds');
+  const progress = createProgress();
+  const withRaw = createRawBytes();
   return {
-    render: createRenderTask({ authenticator, log, parseSeconds, clock }),
+    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw }),
+    content: createContentTask({ withRaw }),
     compose: createComposeTask(),
+    steps: async () => ({ value: progress.steps(), transfer: [] }),
   };
 });

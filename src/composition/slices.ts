@@ -85,13 +85,15 @@ export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, s
 }
 
 /** The history of this host. */
-export function journalSettings({ data_dir: dir, journal }: Settings) {
+export function journalSettings(settings: Settings) {
+  const { data_dir: dir, journal } = settings;
   return {
     file: join(resolve(dir), 'journal.db'),
     keepDays: journal.keep_days,
     keepRefusalsDays: journal.keep_refusals_days,
     maxBytes: journal.max_bytes,
     subjects: journal.subjects,
+    room: roomSettings(settings),
   };
 }
 
@@ -116,6 +118,13 @@ export function dnsSettings({ dns }: Settings) {
 export function posterSettings({ webhooks, delivery }: Settings) {
   // Not the concurrency per endpoint: many endpoints may have the same origin.
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
+}
+
+const TRIAL_TIMEOUT_MS = 30_000;
+
+/** Somebody waits for a trial, and no connection is kept for the next. */
+export function trialSettings(settings: Settings) {
+  return { ...posterSettings(settings), timeoutMs: TRIAL_TIMEOUT_MS, connections: 0 };
 }
 
 export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {

@@ -9,19 +9,21 @@ import type { Settings } from '../settings.ts';
 import { openEmbedded } from '../store/driver/embedded.ts';
 import { measured } from '../store/driver/measured.ts';
 import type { Database } from '../store/driver/port.ts';
+import { createKeyUses, type KeyUses } from '../store/key-uses.ts';
 import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
 import { type DaemonDeps, roomSettings, spoolDir } from './slices.ts';
 
-/** The queue, the store, its usage per account, the running time, and the secret for tokens. */
+/** The queue, the store, its usage per account, the running time, the secret for tokens, and the uses of API keys. */
 export interface Storage {
   readonly spool: Spool;
   readonly store: Store;
   readonly meter: UsageMeter;
   readonly time: RunningTime;
   readonly tokenSecret: TokenSecret;
+  readonly keyUses: KeyUses;
 }
 
 /** Opens the queue and the store. */
@@ -44,7 +46,14 @@ export async function openStorage(
     log,
   });
   const store = await openStore(database);
-  return { spool, store, meter, time, tokenSecret: createTokenSecret(store, ids) };
+  return {
+    spool,
+    store,
+    meter,
+    time,
+    tokenSecret: createTokenSecret(store, ids),
+    keyUses: createKeyUses({ store, clock, log }),
+  };
 }
 
 const DAY_MS = 86_400_000;

@@ -38,8 +38,8 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Keys by kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip,
-   * user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
+   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code (bounces) ·
+   * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
@@ -178,12 +178,15 @@ const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */
 const MOST_METADATA = 50;
 
+/** Between which addresses a message went, and the name of the server. */
+const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
+
 /** Stored details by kind of event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
-  send: ['diag', 'source_ip', 'destination_ip'],
-  deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'],
-  hard_bounce: ['diag', 'description', 'code'],
-  soft_bounce: ['diag', 'description', 'code'],
+  send: ['diag', ...PLACES],
+  deferral: ['diag', 'description', 'code', ...PLACES],
+  hard_bounce: ['diag', 'description', 'code', ...PLACES],
+  soft_bounce: ['diag', 'description', 'code', ...PLACES],
   open: ['url', 'ip', 'user_agent'],
   click: ['url', 'ip', 'user_agent'],
   spam: ['diag'],

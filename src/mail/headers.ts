@@ -164,18 +164,50 @@ export function isExtended({ params }: ParameterizedValue, name: string): boolea
  */
 export function asciiParameter(type: ParameterizedValue, name: string): string {
   if (!isExtended(type, name)) return type.params.get(name) ?? '';
-  const pieces: { readonly number: number; readonly text: string }[] = [];
-  for (const [key, value] of type.params) {
-    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})\*?$/.exec(key.slice(name.length + 1)) : null;
-    if (match) pieces.push({ number: Number(match[1]), text: value });
-  }
-  const text = pieces
-    .toSorted((a, b) => a.number - b.number)
+  const text = piecesOf(type, name)
     .map((piece) => piece.text)
     .join('');
   const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
   return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
+}
+
+/** A piece of a parameter in an extended form of RFC 2231. */
+interface ExtendedPiece {
+  readonly number: number;
+  readonly text: string;
+  /** Whether `%XX` in it stands for a byte. */
+  readonly encoded: boolean;
+}
+
+function piecesOf(type: ParameterizedValue, name: string): readonly ExtendedPiece[] {
+  const pieces: ExtendedPiece[] = [];
+  for (const [key, text] of type.params) {
+    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})(\*?)$/.exec(key.slice(name.length + 1)) : null;
+    if (match) pieces.push({ number: Number(match[1]), text, encoded: match[1] === '' || match[2] === '*' });
+  }
+  return pieces.toSorted((a, b) => a.number - b.number);
+}
+
+/**
+ * A parameter for people, such as a file name, decoded: plain, with encoded words as most software writes it, or in any
+ * form of RFC 2231. '' if there is none.
+ */
+export function decodedParameter(type: ParameterizedValue, name: string): string {
+  const pieces = piecesOf(type, name);
+  const [first, ...rest] = pieces;
+  if (!first) return decodeWords(type.params.get(name) ?? '');
+  const [, charset = '', start = first.text] = (first.encoded && /^([^']*)'[^']*'(.*)$/s.exec(first.text)) || [];
+  const bytes = [{ ...first, text: start }, ...rest].map(({ text, encoded }) =>
+    encoded ? percentDecoded(text) : Buffer.from(text),
+  );
+  return decodePayloads(charset, [Buffer.concat(bytes)]);
+}
+
+function percentDecoded(text: string): Buffer {
+  const latin1 = Buffer.from(text).toString('latin1');
+  const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
+  return Buffer.from(latin1.replace(/%([0-9a-f]{2})/gi, decode), 'latin1');
 }
 
 /** Reads one piece up to the next semicolon outside quotes. */

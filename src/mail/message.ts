@@ -146,7 +146,7 @@ function walkPart(bytes: Buffer, part: Part, found: Parts): void {
 /**
  * A missing or invalid type means text (RFC 2045 section 5.2), but a file of unknown type if the part is an attachment.
  */
-function typeOf(part: Part, disposition: ParameterizedValue): string {
+export function typeOf(part: Part, disposition: ParameterizedValue): string {
   const type = mediaTypeOf(part);
   const declared = part.type.value !== '' || type !== 'text/plain';
   if (declared && MEDIA_TYPE.test(type) && !type.startsWith('multipart/')) return type;

@@ -2,6 +2,7 @@ import type { RoomSettings } from '../base/room.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { EventQueue } from './events.ts';
+import type { EndpointHistory } from './history.ts';
 
 /** The raw bytes of a message, in memory or in a file. Lines end in CRLF, as received. */
 export type Body =
@@ -155,6 +156,8 @@ export interface AttemptRecord {
   readonly answer: string;
   /** The id of the POST if several deliveries shared it (base/ids.ts `sharedPostId`). */
   readonly batch?: string | undefined;
+  /** How it got there and what was said: JSON text of queue/detail.ts, of the last attempts only. */
+  readonly detail?: string | undefined;
 }
 
 /** The changes of an attempt, written atomically. */
@@ -186,6 +189,9 @@ export interface Endpoint {
   /** The kind of its first delivery: a webhook may get messages and events. */
   readonly kind: DeliveryKind;
 }
+
+/** The identity of an endpoint. */
+export type EndpointName = Pick<Endpoint, 'account' | 'url'>;
 
 /** The spool's summary of an endpoint: enough to schedule without reading single deliveries. */
 export interface EndpointSummary extends Endpoint {
@@ -267,11 +273,19 @@ export interface Spool {
    * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
    */
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
+  /** Envelopes and sizes of messages, without those that are gone or damaged. */
+  envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
   /** Every endpoint with waiting deliveries or saved state. */
   endpoints(): Promise<EndpointSummary[]>;
+  /** The endpoints of an account with waiting deliveries, and how many. From memory. */
+  waitingOf(account: string): readonly (Endpoint & { readonly waiting: number })[];
+  /** When the oldest waiting delivery to each of these URLs was accepted. */
+  oldestOf(account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** Sums up the attempts at an endpoint. */
+  history(endpoint: EndpointName, now: number): Promise<EndpointHistory>;
   /**
    * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
    * delivery exists. `fresh`: verdicts just computed.
@@ -289,6 +303,8 @@ export interface Spool {
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */
   retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  /** The same for the deliveries to an endpoint that are not due yet. `onChange` listeners are not called. */
+  retryEndpoint(account: string, url: string, now: number): Promise<number>;
   /**
    * Moves waiting deliveries that were never attempted to another time, where their budget begins. Returns how many.
    */

@@ -6,14 +6,17 @@ import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
-import { DELIVERY_KINDS, type DeliveryKind, type Spool } from './delivery.ts';
+import { DELIVERY_KINDS, type DeliveryKind, type Endpoint, type EndpointName, type Spool } from './delivery.ts';
+import { createMakings, type LaneView, type Making, viewLane } from './insight.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
+import { LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
-import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
+import type { Lane, Times, Waiting } from './schedule/lane.ts';
+import { createLanes } from './schedule/lanes.ts';
 
 export interface DispatcherDeps {
   readonly spool: Spool;
@@ -32,6 +35,22 @@ export interface DispatcherDeps {
 export interface Dispatcher extends Service {
   /** Whether nothing is in flight and nothing is due. */
   idle(): boolean;
+  /** Returns the lanes of these endpoints, or all. */
+  lanes(isWanted?: (endpoint: Endpoint) => boolean): readonly LaneView[];
+  /** Returns the deliveries that are being prepared, for one endpoint or for all. */
+  making(endpoint?: EndpointName): Promise<readonly Making[]>;
+  /**
+   * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire. Resolves
+   * once the hold is saved.
+   */
+  hold(endpoint: Endpoint, until: number): Promise<void>;
+  /** Ends a hold. */
+  release(endpoint: EndpointName): Promise<void>;
+  /**
+   * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not due
+   * yet.
+   */
+  retry(endpoint: EndpointName): Promise<number>;
 }
 
 /** Attempts that may be in preparation or being recorded at one time: per attempt in flight, and in total. */
@@ -62,6 +81,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const notices = createDeliveryNotices(log, roads);
   const lag = createLag(clock);
   const lanes = createLanes(clock, roads);
+  const makings = createMakings({ roads, clock });
   const meters = createDeliveryMeters(metrics);
   showEndpoints(lanes, metrics);
   const agenda = createAgenda<Lane>(clock, poke);
@@ -81,6 +101,10 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   function poke(lane: Lane): void {
     if (phase !== 'running') return;
     const now = clock.monotonic();
+    if (lane.state.hold && !lane.isHeld(now)) {
+      lane.release();
+      keep(lane);
+    }
     // Resets the count in case a counted delivery vanished without being taken up.
     if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
     if (lane.isLookDue(now)) giveUpOld(lane, now);
@@ -114,13 +138,16 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       { clock, ids, posts, lag, stopping },
       (change, result, settled, deliveries) => {
         meters.attempt(waiting.delivery, result, settled, deliveries);
+        lane.note(result, clock.now());
         if (change) notices.endpoint(lane, change, result);
         keep(lane);
         poke(lane);
       },
     );
+    const made = makings.begin(lane, [waiting, ...along], gate);
     const outcomes = await engine.carry(waiting, along, gate);
     gate.close();
+    made();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     // In reverse, since each delivery put back goes to the front.
     for (const { waiting, carried } of outcomes.toReversed()) requeue(lane.queue, waiting, carried, now);
@@ -145,11 +172,15 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     }
   }
 
-  function keep(lane: Lane): void {
+  /** Saves the state that must survive a restart; undefined if it has not changed. */
+  function write(lane: Lane): Promise<void> | undefined {
     const memory = lane.newMemory(clock.now() - clock.monotonic());
-    if (memory === undefined) return;
     const { account, url, kind } = lane;
-    spool.keepEndpoint({ account, url, kind }, memory).catch((error: unknown) => log.error('spool.fault', { error }));
+    return memory === undefined ? undefined : spool.keepEndpoint({ account, url, kind }, memory);
+  }
+
+  function keep(lane: Lane): void {
+    write(lane)?.catch((error: unknown) => log.error('spool.fault', { error }));
   }
 
   return frozen({
@@ -164,6 +195,28 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       for (const lane of lanes.all()) lane.callAll();
       await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
+    },
+    lanes: (isWanted = () => true) => [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
+    making: makings.list,
+    async hold(endpoint, until) {
+      const lane = lanes.of(endpoint, null);
+      lane.hold(Math.min(until - clock.now(), LONGEST_HOLD), clock.monotonic());
+      poke(lane);
+      await write(lane);
+    },
+    async release({ account, url }) {
+      const lane = lanes.get(account, url);
+      if (!lane) return;
+      lane.release();
+      poke(lane);
+      await write(lane);
+    },
+    async retry({ account, url }) {
+      const count = await spool.retryEndpoint(account, url, clock.now());
+      const lane = lanes.get(account, url);
+      lane?.doubt(clock.monotonic());
+      if (lane) poke(lane);
+      return count;
     },
     idle: () => allPlaces.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
   });

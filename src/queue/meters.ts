@@ -107,7 +107,7 @@ export function createDeliveryNotices(log: Log, roads: Roads): Notices {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
-        error: `endpoint ${lane.phase}`,
+        error: lane.state.hold ? 'held by its account' : `endpoint ${lane.phase}`,
       });
     },
     endpoint(lane, change, result) {

@@ -37,7 +37,18 @@ export interface Road {
   readonly sharing?: Sharing;
   /** Ends a delivery that expired while its endpoint was unavailable. */
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
+  /** Returns the progress of deliveries that are being prepared, as far as the road knows it. */
+  readonly steps?: () => Promise<Steps>;
 }
+
+/** The progress of a delivery that is being prepared. `question`: the open DNS question, as `TXT example.org`. */
+export interface Step {
+  readonly at: 'verdicts' | 'parsing';
+  readonly question: string | null;
+}
+
+/** By the id of the delivery. */
+export type Steps = ReadonlyMap<string, Step>;
 
 /**
  * How a road sends several deliveries in one attempt. No delivery waits for others: only those already due are shared.

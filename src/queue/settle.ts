@@ -1,4 +1,5 @@
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Settlement } from './delivery.ts';
+import type { DetailText } from './detail.ts';
 
 // The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`) and over SMTP (`settleMail`).
 
@@ -22,6 +23,7 @@ export type AttemptResult =
       readonly retryAfter: string | null;
       readonly answer: string;
       readonly durationMs: number;
+      readonly detail?: DetailText | undefined;
     }
   /** `connected`: whether a connection was made before it failed (for the breaker). */
   | {
@@ -29,6 +31,7 @@ export type AttemptResult =
       readonly error: AttemptError;
       readonly connected: boolean;
       readonly durationMs: number;
+      readonly detail?: DetailText | undefined;
     };
 
 /** The result of an SMTP attempt: a server's reply to the message, or that no server was reached. */
@@ -43,12 +46,19 @@ export type MailAttempt =
       readonly source: string | null;
       readonly tls: boolean;
       readonly durationMs: number;
+      readonly detail?: DetailText | undefined;
     }
   /**
    * No server could be reached, or all disconnected before they decided. `permanent`: the domain accepts no mail (it
    * does not exist, or has a null MX).
    */
-  | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
+  | {
+      readonly kind: 'unanswered';
+      readonly reason: string;
+      readonly permanent: boolean;
+      readonly durationMs: number;
+      readonly detail?: DetailText | undefined;
+    };
 
 /** The attempt as metrics and the log show it, for both protocols. */
 export type AttemptSummary =
@@ -120,7 +130,12 @@ export interface Settled {
  */
 export function settle(attempted: AttemptFacts): Settled {
   const { delivery, result, now, batch } = attempted;
-  const attempt = { ...toRecord(result, now), ...(batch !== undefined && { batch }) };
+  const brief = isSuccess(result) && delivery.attempts === 0;
+  const attempt = {
+    ...toRecord(result, now),
+    ...(batch !== undefined && { batch }),
+    ...(result.detail && { detail: result.detail(brief) }),
+  };
   const base = { deliveryId: delivery.id, attempt, at: now, parked: delivery.parked };
   if (isSuccess(result)) {
     return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson: passed };
@@ -197,7 +212,7 @@ const SHOWN = 512;
 
 function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
   const { durationMs } = attempt;
-  const base = { at: now - durationMs, durationMs };
+  const base = { at: now - durationMs, durationMs, ...(attempt.detail && { detail: attempt.detail(false) }) };
   if (attempt.kind === 'unanswered')
     return { ...base, status: null, error: attempt.reason.slice(0, SHOWN), answer: '' };
   return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };

@@ -24,6 +24,7 @@ import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/f
 import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
+import { readHistory } from './history.ts';
 
 export interface SpoolDeps {
   readonly clock: Clock;
@@ -153,6 +154,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory) => file.write('keepTime', memory),
+    envelopes: async (messageIds) => new Map(await reading.read('envelopes', messageIds)),
     delivery: (id) => reading.read('delivery', id),
     async due(account, url, now, limit, except) {
       const read = () => reading.read('due', account, url, now, limit, except);
@@ -165,6 +167,9 @@ function createSpool(parts: Parts, release: () => void): Spool {
       return due.found;
     },
     endpoints: () => summarize(parts),
+    waitingOf: file.tally.endpointsOf,
+    oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
+    history: (endpoint, now) => readHistory(reading, endpoint, now),
     reports: (limit) => reading.read('reports', limit),
     reported: (ids) => file.write('reported', ids),
     attempts: (deliveryId) => reading.read('attempts', deliveryId),

@@ -209,8 +209,16 @@ const DAY = 24 * 3_600_000;
 /** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
-  const places = attempt.kind === 'answered' ? { source_ip: attempt.source, destination_ip: attempt.address } : {};
-  return { kind: outcome === 'delivered' ? 'send' : 'deferral', detail: { diag: wordsOf(attempt), ...places } };
+  return {
+    kind: outcome === 'delivered' ? 'send' : 'deferral',
+    detail: { diag: wordsOf(attempt), ...placesOf(attempt) },
+  };
+}
+
+/** Where a reply came from; nowhere, when it is our own. */
+function placesOf(attempt: MailAttempt): Happening['detail'] {
+  if (attempt.kind !== 'answered' || attempt.host === '') return {};
+  return { source_ip: attempt.source, destination_ip: attempt.address, destination: attempt.host };
 }
 
 /** The bounce event of mail that expired undelivered. */
@@ -231,7 +239,7 @@ export function tellsDeferral(attempts: number, before: number, age: number): bo
 function toBounce(attempt: MailAttempt): Happening {
   if (attempt.kind === 'answered') {
     const { kind, description, bgtools_code: code } = classifyReply(attempt.code, attempt.diag);
-    return { kind, detail: { diag: `smtp;${wordsOf(attempt)}`, description, code } };
+    return { kind, detail: { diag: `smtp;${wordsOf(attempt)}`, description, code, ...placesOf(attempt) } };
   }
   // RFC 3463: 5.1.2, bad destination system address.
   const diag = `5.1.2 ${attempt.reason}`;

@@ -35,6 +35,8 @@ export interface WebhookRoadDeps {
     readonly events: Pick<Spool['events'], 'forget' | 'redirect'>;
   };
   readonly renderer: Renderer;
+  /** Returns the progress of deliveries in the renderer. */
+  readonly steps: NonNullable<Road['steps']>;
   readonly poster: Poster;
   readonly destinations: Destinations;
   readonly signingKeys: Pick<SigningKeys, 'keysFor'>;
@@ -228,6 +230,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     isAlarming: () => true,
     attempt: async (waiting, gate, engine) => (await attempt([waiting], gate, engine))[0] ?? TURNED_BACK,
     sharing: frozen({ with: sharedPosts.with, attempt }),
+    steps: deps.steps,
     async expire({ delivery, parked }, engine): Promise<Carried> {
       await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', parked, clock.now()));
       const found = await spool.message(delivery.messageId);

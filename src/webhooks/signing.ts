@@ -98,13 +98,19 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
     return read(account, url); // another process was first: use its key
   }
 
+  function keysOf({ key, previousKey, previousUntil }: SigningKeyRow): readonly string[] {
+    const rotating = previousKey !== null && previousUntil !== null && clock.now() < previousUntil.getTime();
+    return rotating ? [key, previousKey] : [key];
+  }
+
   return frozen({
     async keysFor(account, url) {
       const row = await known.of(nameOf(account, url));
-      if (!row) return undefined;
-      const rotating =
-        row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
-      return rotating && row.previousKey !== null ? [row.key, row.previousKey] : [row.key];
+      return row && keysOf(row);
+    },
+    async keysIfAny(account, url) {
+      const row = await store.signingKeys.one({ id: signingKeyId(account, url) });
+      return row && keysOf(row);
     },
     async rotate(account, url) {
       const { id, key } = await read(account, url);

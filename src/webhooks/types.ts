@@ -72,6 +72,15 @@ export interface Renderer {
   discard(body: PostBody): Promise<void> | undefined;
 }
 
+/** A renderer that can also show the event of a message. */
+export interface EventRenderer extends Renderer {
+  /**
+   * As `render`, but the event itself as JSON, unsigned. Verdicts that the message does not have yet are computed, and
+   * kept nowhere.
+   */
+  renderJson(part: RenderPart): Promise<PostBody>;
+}
+
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {
   /** Takes ownership of a body in memory, and frees it once the system has it. */

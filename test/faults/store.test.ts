@@ -20,7 +20,7 @@ const AWAY_MS = size('STORE_AWAY_MS', 60_000, 16_000);
 const RATE = size('STORE_RATE', 500, 60);
 const MOST_TO_EMPTY_MS = 30_000;
 /** After a thousand messages a session has to begin anew, whether the store is there or not. */
-const SESSION_IS_OVER = /^421 4\.7\.0 Enough messages/;
+const SESSION_IS_OVER = /^421 4\.7\.0 Too many messages/;
 /** How long an operation may take before the store counts as away. */
 const TIMEOUT_MS = 3000;
 

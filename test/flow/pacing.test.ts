@@ -1,7 +1,6 @@
-import { createSocket, type Socket } from 'node:dgram';
-import { once } from 'node:events';
 import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { startKeepingNameServer } from '../support/keeping-name-server.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { readScrape } from '../support/metrics.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
@@ -9,40 +8,10 @@ import { until } from '../support/until.ts';
 
 const ABOVE = 20;
 
-/** A name server that answers "no such name" to everything, or keeps questions until it is to. */
-async function startNameServer() {
-  const socket: Socket = createSocket('udp4');
-  const kept: (() => void)[] = [];
-  let keeps = false;
-  socket.on('message', (question, { port, address }) => {
-    const answer = Buffer.from(question);
-    answer.writeUInt16BE(0x8183, 2);
-    answer.writeUInt16BE(0, 10); // no OPT record
-    const end = question.indexOf(0, 12) + 5;
-    const send = () => socket.send(answer.subarray(0, end), port, address);
-    if (keeps) kept.push(send);
-    else send();
-  });
-  socket.bind(0, '127.0.0.1');
-  await once(socket, 'listening');
-  return {
-    server: `127.0.0.1:${socket.address().port}`,
-    kept: () => kept.length,
-    keep() {
-      keeps = true;
-    },
-    release() {
-      keeps = false;
-      for (const send of kept.splice(0)) send();
-    },
-    stop: () => socket.close(),
-  };
-}
-
 describe('accepting', () => {
   let daemon: TestDaemon;
   let receiver: Receiver;
-  let names: Awaited<ReturnType<typeof startNameServer>>;
+  let names: Awaited<ReturnType<typeof startKeepingNameServer>>;
   const send = (to: string | readonly string[], from = 'ada@sender.test') =>
     sendMail(daemon.smtp, { from, to }, message('hello'));
   const numbers = async () => readScrape(await (await fetch(`${daemon.base}/metrics`)).text());
@@ -52,7 +21,7 @@ describe('accepting', () => {
   const many = (count: number) => Array.from({ length: count }, (_, n) => `box-${n}@in.test`);
 
   before(async () => {
-    names = await startNameServer();
+    names = await startKeepingNameServer();
     receiver = await startReceiver();
     daemon = await startDaemon({
       POSTERN_DELIVERY__SLOW_ABOVE: String(ABOVE),

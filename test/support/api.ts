@@ -14,10 +14,13 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
 import { watch } from '../../src/journal/watch.ts';
+import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
 import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
+import { createKeyUses } from '../../src/store/key-uses.ts';
 import { createKey } from '../../src/store/rows/accounts.ts';
 import { urlHourId, urlId, urlKey } from '../../src/store/rows/counters.ts';
 import { metadataFieldId } from '../../src/store/rows/messages.ts';
@@ -33,21 +36,24 @@ import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
+import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
+import { createIdleDispatcher } from './roads.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
 import { borrowSpool } from './shared-spool.ts';
 import { attempt, put, settled } from './spool.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
-import { createTestTracking } from './tracking.ts';
+import { createTestTracking, TOKEN_SECRET } from './tracking.ts';
 import { PATIENCE } from './until.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
 export const HOUR_MS = 3_600_000;
-/** The key of the account that the examples belong to, and that of another. */
+/** The keys of the account that the examples belong to, and that of another. */
 export const KEY = 'ExampleKey000000000001';
+export const SPARE_KEY = 'SpareKey00000000000003';
 export const OTHER_KEY = 'AnotherKey000000000002';
 export const ACCOUNT = 'ExampleAccountId000001';
 export const OTHER_ACCOUNT = 'AnotherAccountId000002';
@@ -98,7 +104,7 @@ export async function startApi(
 ) {
   const clock = createTestClock();
   const log = createTestLog();
-  const ids = { ...createIds(clock), signingKey: signingKeys(), message: messageIds() };
+  const ids = { ...createIds(clock), key: newKeys(), signingKey: signingKeys(), message: messageIds() };
   const embedded = async () => {
     const file = join(await tempDir(), 'store.db');
     await copyFile(await seededFile(), file);
@@ -108,7 +114,14 @@ export async function startApi(
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const journal = createJournal(
-    { file: join(await tempDir(), 'journal.db'), keepDays: 30, keepRefusalsDays: 7, maxBytes: 1e9, subjects: true },
+    {
+      file: join(await tempDir(), 'journal.db'),
+      keepDays: 30,
+      keepRefusalsDays: 7,
+      maxBytes: 1e9,
+      subjects: true,
+      room: NO_FLOOR,
+    },
     { clock, log, metrics: NO_METRICS },
   );
   if (options.journal) await journal.start();
@@ -116,6 +129,11 @@ export async function startApi(
   const spool = { ...watched.spool };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
+  /** Trial posts, and how they are answered. */
+  const tried: Tried[] = [];
+  const outside: { answer: (post: Tried) => AttemptResult | Promise<AttemptResult> } = {
+    answer: () => ({ kind: 'answered', status: 200, retryAfter: null, answer: 'OK', durationMs: 38 }),
+  };
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
   const exportsDir = join(await tempDir(), 'exports');
@@ -140,6 +158,7 @@ export async function startApi(
     options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
   const senders = createTestSenders({ store, resolver, clock, ids, log });
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
+  const keyUses = createKeyUses({ store, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
   // Both accounts are there from the beginning; most tests are about the way of a host with one.
   const ownership = createOwnership(
@@ -171,6 +190,8 @@ export async function startApi(
     },
     {
       store,
+      keyUses,
+      tokenSecret: { read: async () => TOKEN_SECRET },
       meter,
       spool,
       ...messages,
@@ -203,6 +224,12 @@ export async function startApi(
       history: journal.history,
       notes: journal,
       refusals: { reasons: REFUSAL_REASONS, adviceOf },
+      dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
+      views: await createTestViews(log),
+      trials: await createTestTrials(clock, (post) => {
+        tried.push(post);
+        return outside.answer(post);
+      }),
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),
@@ -229,6 +256,8 @@ export async function startApi(
     feedback,
     meter,
     poked,
+    tried,
+    outside,
     forgotten,
     exportsDir,
     ownership,
@@ -256,6 +285,7 @@ export async function startApi(
       await senders.notices.stop();
       await watched.stop();
       await journal.stop();
+      await keyUses.stop();
       await real.close();
       await spool.close();
     },
@@ -303,6 +333,11 @@ function signingKeys(): () => string {
   return () => `ExampleSigningKey${String(++count).padStart(15, '0')}`;
 }
 
+function newKeys(): () => string {
+  let count = 0;
+  return () => `ExampleNewKey${String(++count).padStart(9, '0')}`;
+}
+
 /** Ids of what comes onto the queue, and of what is to be told. */
 function messageIds(): () => string {
   let count = 0;
@@ -322,7 +357,8 @@ async function seed(
     number: 2,
     createdAt: new Date('2026-01-02T00:00:00Z'),
   });
-  await createKey(store, ACCOUNT, 'example', { clock, ids }, KEY);
+  await createKey(store, ACCOUNT, 'example', { clock: clockAt(Date.UTC(2026, 0, 1)), ids }, KEY);
+  await createKey(store, ACCOUNT, 'spare', { clock, ids }, SPARE_KEY);
   await createKey(store, OTHER_ACCOUNT, 'example', { clock, ids }, OTHER_KEY);
   await seedIps(store, ACCOUNT);
   await seedExports(store, ACCOUNT);
@@ -378,6 +414,33 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
+const DEAD_MESSAGE = [
+  'From: Ann Example <ann@example.com>',
+  'To: <mailbox-123@inbound.example.com>',
+  'Subject: =?utf-8?Q?Caf=C3=A9?=',
+  'MIME-Version: 1.0',
+  'Content-Type: multipart/mixed; boundary="b"',
+  '',
+  '--b',
+  '',
+  'Hello',
+  '--b',
+  'Content-Type: text/csv; name="numbers.csv"',
+  'Content-Disposition: attachment; filename="numbers.csv"',
+  'Content-Transfer-Encoding: base64',
+  '',
+  'MSwyCg==',
+  '--b--',
+  '',
+].join('\r\n');
+
+const DEAD_VERDICTS: Verdicts = {
+  spf: { result: 'pass', detail: 'sender SPF authorized' },
+  dkim: { signed: false, valid: false },
+  dmarc: { result: 'pass', policy: 'none', aligned: true },
+  arc: { result: 'none' },
+};
+
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
   { spool }: Pick<ApiWorld, 'spool'>,
@@ -390,8 +453,12 @@ export async function putDeadDelivery(
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
+    body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
   });
   const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
-  await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
+  await spool.settle(
+    settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
+    DEAD_VERDICTS,
+  );
   return delivery.id;
 }

@@ -1,6 +1,10 @@
+import { threadId } from 'node:worker_threads';
 import { serveTasks } from '../../src/base/worker-tasks.ts';
 
-/** A thread whose task keeps what it was given, and says how much is left of what it kept before. */
+/**
+ * A thread whose task keeps what it was given, and says how much is left of what it kept before. Others stand still
+ * until the first cell is no longer 0: with their thread, or beside what else it does.
+ */
 serveTasks<null>(() => {
   const kept: Uint8Array[] = [];
   const keep = async (bytes: Uint8Array, fails: boolean) => {
@@ -12,5 +16,11 @@ serveTasks<null>(() => {
   return {
     keep: (bytes: Uint8Array) => keep(bytes, false),
     fail: (bytes: Uint8Array) => keep(bytes, true),
+    block: async (cells: Int32Array) => {
+      Atomics.store(cells, 1, 1);
+      return { value: Atomics.wait(cells, 0, 0), transfer: [] };
+    },
+    wait: async (cells: Int32Array) => ({ value: await Atomics.waitAsync(cells, 0, 0).value, transfer: [] }),
+    thread: async () => ({ value: threadId, transfer: [] }),
   };
 });

@@ -5,6 +5,7 @@
 import { parentPort } from 'node:worker_threads';
 import '../../src/composition/render-thread.ts';
 import type { ComposeJob } from '../../src/sending/types.ts';
+import type { ContentInput } from '../../src/webhooks/render/content.ts';
 import type { RenderInput } from '../../src/webhooks/render/renderer.ts';
 
 interface Kept {
@@ -12,9 +13,12 @@ interface Kept {
   readonly text: string;
 }
 
-parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [RenderInput | ComposeJob]])[]) => {
+type Input = RenderInput | ComposeJob | ContentInput;
+
+parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [Input]])[]) => {
   for (const [, , [input]] of calls) {
-    const bodies = 'parts' in input ? input.parts.map(({ body }) => body) : [input.body];
+    const bodies =
+      'parts' in input ? input.parts.map(({ body }) => body) : ['part' in input ? input.part.body : input.body];
     const text = bodies
       .map((body) => (body.kind === 'inline' ? Buffer.from(body.bytes).toString('latin1') : ''))
       .join('');

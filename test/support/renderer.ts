@@ -21,9 +21,8 @@ function copied(body: Body): Body {
   return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
 
-/** A renderer and a composer with threads, a folder and a log of their own. The test stops it. */
-export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
-  const tmpDir = change.tmpDir ?? (await tempDir());
+/** The threads that render, with a log of their own. The test stops them. */
+export function openThreads({ dns, hostname, ...change }: Change = {}) {
   const log = createTestLog();
   const pool = createWorkerPool(
     {
@@ -39,6 +38,13 @@ export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
     },
     { clock: systemClock, log, metrics: NO_METRICS },
   );
+  return { pool, log };
+}
+
+/** A renderer and a composer with threads, a folder and a log of their own. The test stops it. */
+export async function openRenderer(change: Change = {}) {
+  const tmpDir = change.tmpDir ?? (await tempDir());
+  const { pool, log } = openThreads(change);
   const { compose } = createComposer(pool.task('compose'));
   const { render, renderShared, discard } = createRenderer({ tmpDir }, { run: pool.task('render'), log });
   const renderer: OpenRenderer = {

@@ -1,5 +1,5 @@
 import { NO_METRICS } from '../../src/base/metrics.ts';
-import type { RunningTime } from '../../src/base/running-time.ts';
+import { createRunningTime, type RunningTime } from '../../src/base/running-time.ts';
 import { tableOf } from '../../src/base/tables.ts';
 import { DELIVERY_KINDS } from '../../src/queue/delivery.ts';
 import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../src/queue/dispatcher.ts';
@@ -27,9 +27,10 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'notes' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'notes' | 'steps' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
+  readonly steps?: WebhookRoadDeps['steps'];
   readonly time: RunningTime;
 }
 
@@ -40,9 +41,17 @@ export function createWebhookDispatcher(
   others: Partial<Roads> = {},
 ): Dispatcher {
   const own = { senderReports: NO_SENDER_REPORTS, notes: NO_NOTES, metrics: NO_METRICS };
-  const parts = { backlog: createBacklog(1000), ...deps, ...own };
+  const steps = async () => new Map();
+  const parts = { backlog: createBacklog(1000), steps, ...deps, ...own };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };
   return createDispatcher({ ...parts, roads });
+}
+
+/** A dispatcher that is never started, so it delivers nothing. */
+export function createIdleDispatcher(deps: Pick<DispatcherDeps, 'spool' | 'clock' | 'ids' | 'log'>): Dispatcher {
+  const roads = tableOf(DELIVERY_KINDS, () => NO_ROAD);
+  const time = createRunningTime(deps.clock);
+  return createDispatcher({ ...deps, roads, time, backlog: createBacklog(1000), metrics: NO_METRICS });
 }

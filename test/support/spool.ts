@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { DatabaseSync } from 'node:sqlite';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
@@ -27,8 +29,8 @@ export interface OpenedSpool {
   reopen(): Promise<Spool>;
 }
 
-/** Takes from a queue file what formats 6 and 7 added, for a test that makes an older one of it. */
-export const WITHOUT_KINDS = `ALTER TABLE attempts DROP COLUMN batch; ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
+/** Takes from a queue file what formats 6 to 8 added, for a test that makes an older one of it. */
+export const WITHOUT_KINDS = `DROP TABLE details; ALTER TABLE attempts DROP COLUMN batch; ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
   ALTER TABLE endpoints DROP COLUMN kind;`;
 
 /** Settings without a floor of free disk. */
@@ -172,4 +174,15 @@ export function settled(clock: Pick<Clock, 'now'>, delivery: Delivery, change: P
     at: clock.now(),
     ...change,
   };
+}
+
+/** Makes the first page of a table unreadable. */
+export async function damagePage(path: string, table: string): Promise<void> {
+  const db = new DatabaseSync(path);
+  const root = Number(db.prepare('SELECT rootpage FROM sqlite_master WHERE name = ?').get(table)?.['rootpage']);
+  const size = Number(db.prepare('PRAGMA page_size').get()?.['page_size']);
+  db.close();
+  const bytes = await readFile(path);
+  bytes.fill(0x5a, (root - 1) * size, root * size);
+  await writeFile(path, bytes);
 }

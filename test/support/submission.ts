@@ -8,8 +8,8 @@ import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { RecipientOutcome, Submission, SubmitOutcome } from '../../src/sending/types.ts';
 import { WRONG_KEY_MS } from '../../src/smtp/submission/login.ts';
 import { createSubmission, type SubmissionSettings } from '../../src/smtp/submission/submission.ts';
-
 import { StoreAway } from '../../src/store/driver/port.ts';
+import { createKeyUses } from '../../src/store/key-uses.ts';
 import { createKey, keyHash } from '../../src/store/rows/accounts.ts';
 
 import type { Store } from '../../src/store/store.ts';
@@ -100,10 +100,12 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     },
   };
   const spool = { hasRoom: () => below.room, backlog: () => below.backlog };
+  const keyUses = createKeyUses({ store, clock: testClock, log });
   const listener = createSubmission(
     { ...SETTINGS, ...settings },
     {
       store: part,
+      keyUses,
       spool,
       meter: { of: async () => ({ ...NOTHING, bytes: below.bytes }) },
       submitting,
@@ -129,6 +131,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     below,
     log,
     store,
+    keyUses,
     clock: testClock,
     waits,
     port: first ?? 0,

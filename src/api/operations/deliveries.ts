@@ -2,10 +2,36 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
+import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
-const attemptRecord = z
+const millisecondsOrNull = (description: string) => z.number().nullable().meta({ description });
+const headerFields = (description: string) =>
+  z.array(z.object({ name: z.string(), value: z.string() })).meta({ description });
+
+const attemptDetail = z
+  .object({
+    address: z.string().nullable().meta({
+      description: 'IP address and port of the server; without a connection, all that were tried, separated by commas',
+    }),
+    tls: z.string().nullable().meta({ description: 'TLS version; null without TLS' }),
+    reused: z.boolean().meta({ description: 'whether the connection was open from an earlier POST' }),
+    dns_ms: millisecondsOrNull('milliseconds of the DNS look-up'),
+    connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
+    tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
+    first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
+    request_headers: headerFields(
+      'headers of the POST as sent, signatures cut to 8 characters; empty if none were sent, or if the first attempt delivered',
+    ),
+    response_headers: headerFields('headers of the answer, values of cookies left out; empty where request_headers is'),
+    headers_left_out: z
+      .int()
+      .meta({ description: `headers for which there was no room: ${DETAIL_BYTES} bytes in all` }),
+  })
+  .meta({ title: 'attempt detail' });
+
+export const attemptRecord = z
   .object({
     time: time('when the POST began'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
@@ -16,6 +42,9 @@ const attemptRecord = z
       .string()
       .nullable()
       .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
+    detail: attemptDetail
+      .nullable()
+      .meta({ description: 'how it got there and what was said; null if it is not kept: the last eight attempts are' }),
   })
   .meta({ title: 'attempt record' });
 
@@ -59,7 +88,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
   };
 }
 
-function toAttemptRecord(attempt: AttemptRecord) {
+export function toAttemptRecord(attempt: AttemptRecord) {
   return {
     time: toTime(attempt.at),
     duration_ms: attempt.durationMs,
@@ -67,8 +96,29 @@ function toAttemptRecord(attempt: AttemptRecord) {
     error: attempt.error,
     answer: attempt.answer,
     batch: attempt.batch ?? null,
+    detail: toDetailRecord(attempt),
   };
 }
+
+function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attemptDetail> | null {
+  const detail = text === undefined ? undefined : readDetail(text);
+  if (!detail || 'hops' in detail) return null;
+  const { address = null, tls = null, reused = false, ms, request = [], response = [], leftOut = 0 } = detail;
+  return {
+    address,
+    tls,
+    reused,
+    dns_ms: ms.dns ?? null,
+    connect_ms: ms.connect ?? null,
+    tls_ms: ms.tls ?? null,
+    first_byte_ms: ms.firstByte ?? null,
+    request_headers: request.map(toField),
+    response_headers: response.map(toField),
+    headers_left_out: leftOut,
+  };
+}
+
+const toField = ([name, value]: Field) => ({ name, value });
 
 function toTime(ms: number): string {
   return toTimestamp(new Date(ms));
@@ -127,6 +177,22 @@ const list = operation({
             error: null,
             answer: 'Internal Server Error',
             batch: null,
+            detail: {
+              address: '192.0.2.10:443',
+              tls: 'TLSv1.3',
+              reused: false,
+              dns_ms: 0.8,
+              connect_ms: 1.5,
+              tls_ms: 4.2,
+              first_byte_ms: 5.1,
+              request_headers: [
+                { name: 'host', value: 'app.example.com' },
+                { name: 'webhook-id', value: EXAMPLE_ID },
+                { name: 'webhook-signature', value: 'v1,K5oZfzN9…' },
+              ],
+              response_headers: [{ name: 'server', value: 'nginx' }],
+              headers_left_out: 0,
+            },
           },
         ],
       },

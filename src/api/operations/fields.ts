@@ -20,7 +20,7 @@ export const timeOrNull = (description: string, missing = '') =>
     .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}` });
 
 /** As much as browsers and proxies accept; no webhook needs more. */
-const MAX_URL = 2048;
+export const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
 /** Maximum recipients of a message, as in an SMTP transaction (the default of smtp.max_recipients). */
 export const MAX_RECIPIENTS = 1000;

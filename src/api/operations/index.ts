@@ -1,11 +1,14 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
+import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
 import { inbound, routeTools } from './inbound.ts';
+import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
+import { apiKeys } from './keys.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
@@ -27,6 +30,7 @@ import { whitelists } from './whitelists.ts';
 /** Every operation, in the order the reference shows them. */
 export const OPERATIONS: readonly Operation[] = [
   ...users,
+  ...apiKeys,
   ...messagesSend,
   ...messagesRaw,
   ...messagesSearch,
@@ -55,4 +59,6 @@ export const OPERATIONS: readonly Operation[] = [
   ...inboundHistory,
   ...jobs,
   ...actions,
+  ...endpoints,
+  ...inboundContent,
 ];

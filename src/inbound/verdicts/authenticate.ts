@@ -32,7 +32,8 @@ export interface AuthenticatorSettings {
  * that `authorOfMessage` finds, which is the one in the payload.
  */
 export interface Authenticator {
-  authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts>;
+  /** Keeps the DNS questions that are waiting for an answer in `open`. */
+  authenticate(source: RawSource, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
 }
 
 interface Deps {
@@ -60,9 +61,11 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
   const senders = createRecall<Sender>(clock);
   const policies = createRecall<Verdicts['dmarc']>(clock);
   // mailauth's resolver type lacks MX records.
-  const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver;
+  const askFor = (open: Set<string> | undefined) => (budget: Budget, note?: Life['note']) =>
+    createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
-    async authenticate(source, envelope): Promise<Verdicts> {
+    async authenticate(source, envelope, open): Promise<Verdicts> {
+      const ask = askFor(open);
       const budget = createBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([

@@ -25,29 +25,39 @@ export function isFailureCode(code: string): boolean {
   return Object.values<string>(CODES).includes(code);
 }
 
-/** Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. */
+/**
+ * Wraps our resolver in the interface of node:dns, which mailauth expects. `note` is called with every answer. `open`
+ * holds the questions that are waiting for an answer.
+ */
 export function createLookUp(
   resolver: Resolver,
   budget: Budget,
   note: (answer: Answer<unknown>) => void = () => {},
+  open?: Set<string>,
 ): LookUp {
   const noted = <T>(answer: Answer<T>): readonly T[] => {
     note(answer);
     return recordsOf(answer);
   };
   return async (name, type) => {
-    switch (type) {
-      case 'TXT':
-        return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
-      case 'MX':
-        return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
-      case 'A':
-      case 'AAAA':
-      case 'PTR':
-      case 'CNAME':
-        return [...noted(await resolver.resolve(name, type, budget))];
-      default:
-        throw codedError('ENODATA');
+    const question = `${type} ${name}`;
+    open?.add(question);
+    try {
+      switch (type) {
+        case 'TXT':
+          return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
+        case 'MX':
+          return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
+        case 'A':
+        case 'AAAA':
+        case 'PTR':
+        case 'CNAME':
+          return [...noted(await resolver.resolve(name, type, budget))];
+        default:
+          throw codedError('ENODATA');
+      }
+    } finally {
+      open?.delete(question);
     }
   };
 }

@@ -1,6 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import type { DeliveryState, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
+import type { DeliveryState, EndpointName, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
@@ -21,7 +21,10 @@ const PURGE_STEP = 200;
 /** The operations of operators, the API and the purge: on many deliveries, in steps. */
 export function createBulk(
   parts: BulkParts,
-): Pick<Spool, 'list' | 'scan' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
+): Pick<
+  Spool,
+  'list' | 'scan' | 'count' | 'retry' | 'retryEndpoint' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'
+> {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
   const change = async (
@@ -39,6 +42,7 @@ export function createBulk(
     count: scan.count,
     retry: (selection: Selection, now: number, progress?: Progress) =>
       change(selection, (keys) => file.write('retry', keys, now), progress),
+    retryEndpoint: (account, url, now) => retryEndpoint(parts, { account, url }, now),
     reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
     drop: (selection: Selection, now: number, progress?: Progress) =>
       change(selection, (keys) => file.write('drop', keys, now), progress),
@@ -48,6 +52,23 @@ export function createBulk(
       change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
+}
+
+/** Deliveries that become due fall behind the position of the scan, so none is changed twice. */
+async function retryEndpoint(
+  { file, reading }: Pick<BulkParts, 'file' | 'reading'>,
+  { account, url }: EndpointName,
+  now: number,
+): Promise<number> {
+  let count = 0;
+  for (let after: readonly [dueAt: number, key: number] = [now, Number.MAX_SAFE_INTEGER]; ; ) {
+    const found = await reading.read('notDue', account, url, after, STEP);
+    const last = found.at(-1);
+    if (!last) return count;
+    const keys = found.map(([, key]) => key);
+    count += await file.write('retry', keys, now);
+    after = last;
+  }
 }
 
 async function purge(

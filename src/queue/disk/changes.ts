@@ -7,6 +7,8 @@ import { type Batching, createBatching, createHookChanges, createTallying, type 
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import {
+  detailKey,
+  detailKeys,
   kindCode,
   number,
   type SqlRow,
@@ -150,6 +152,9 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
   const attempt = db.prepare(
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
+  const detailed = db.prepare(
+    `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${detailKey('?1', '?2')}, ?2, ?3)`,
+  );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
     ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
@@ -164,8 +169,9 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {
-      const { at: began, durationMs, status, error, answer, batch = null } = made;
+      const { at: began, durationMs, status, error, answer, batch = null, detail } = made;
       attempt.run(key, posts, whole(began), durationMs, status, error, answer, batch);
+      if (detail !== undefined) detailed.run(key, posts, detail);
       if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
     }
     const open = number(row, 'state') === 0;
@@ -328,6 +334,7 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
     LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
   const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
+  const removeDetails = db.prepare(`DELETE FROM details WHERE key ${detailKeys('?1')}`);
   const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
   const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
     AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);
@@ -344,6 +351,7 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
   const forget = (rows: readonly SqlRow[]): string[] => {
     for (const row of rows) {
       removeAttempts.run(number(row, 'key'));
+      removeDetails.run(number(row, 'key'));
       removeDelivery.run(number(row, 'key'));
     }
     return [...new Set(rows.map((row) => number(row, 'message')))].flatMap((message) => {

@@ -168,6 +168,8 @@ interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
+  /** The endpoints of an account with waiting deliveries. */
+  endpointsOf(account: string): readonly Readonly<Entry>[];
   /** The totals by kind of endpoint. */
   byEndpoint(): Readonly<Record<EndpointKind, number>>;
   /** Endpoints with waiting deliveries or saved state. */
@@ -211,6 +213,7 @@ function createTally(): Tally {
       }
     },
     ofAccount: (account, way) => (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    endpointsOf: (account) => [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     byEndpoint: () => byEndpoint,
     entries: () =>
       [...endpoints]

@@ -14,8 +14,10 @@ import type {
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
+import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
 import {
   DELIVERY,
+  detailKey,
   isWholeDelivery,
   kindCode,
   number,
@@ -38,7 +40,7 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ReportQueries {
+export interface Queries extends MessageQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
@@ -74,6 +76,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
     ...createScans(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
+    ...createEndpointQueries(db),
   });
 }
 
@@ -134,7 +137,8 @@ function createFigures(db: DatabaseSync) {
 function createLookups(db: DatabaseSync) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
   const attempts = db.prepare(
-    'SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n',
+    `SELECT a.*, t.detail FROM deliveries d JOIN attempts a ON a.delivery = d.key
+    LEFT JOIN details t ON t.key = ${detailKey('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
   );
   return {
     delivery(id: string) {
@@ -226,6 +230,8 @@ type Found =
 /** The queries about messages. */
 interface MessageQueries {
   message(id: string): Found | undefined;
+  /** Returns the envelopes and sizes of those that are there and intact. */
+  envelopes(ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][];
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
@@ -236,12 +242,20 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
     'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
   );
+  const envelopes = db.prepare(
+    'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
+  );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {
     message(id: string) {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
+    envelopes: (ids: readonly string[]) =>
+      envelopes
+        .all(JSON.stringify(ids))
+        .filter(isWhole)
+        .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
     blobNames: () =>
       db
         .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')

@@ -107,9 +107,17 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
 /**
+ * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn (`detailKey`):
+ * so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
+ */
+const DETAILS = `
+CREATE TABLE details (key INTEGER PRIMARY KEY, n INTEGER NOT NULL, detail TEXT NOT NULL) STRICT;
+`;
+
+/**
  * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
  */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -124,12 +132,24 @@ export const TABLE_KEYS = [
   ['verdicts', 'message'],
   ['deliveries', 'key'],
   ['attempts', 'delivery'],
+  ['details', 'key'],
   ['hooks', 'key'],
   ['events', 'key'],
   ['batches', 'message'],
   ['reports', 'key'],
   ['time', 'key'],
 ] as const;
+
+/** Attempts of a delivery whose details are kept. Part of the format. */
+const KEPT_DETAILS = 8;
+
+/** The key of a detail, as SQL over the number of its delivery and of its attempt. */
+export const detailKey = (delivery: string, n: string): string =>
+  `${delivery} * ${KEPT_DETAILS} + ${n} % ${KEPT_DETAILS}`;
+
+/** The keys that the details of a delivery may have, as SQL. */
+export const detailKeys = (delivery: string): string =>
+  `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
 /** The states by their code in the file; 0 must stay `waiting`, since the indexes rely on it. */
 export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];
@@ -344,7 +364,7 @@ export function isWholeDelivery(row: SqlRow): boolean {
   return sum === null || sum === sumOfDelivery({ id, kind, task, message, route, pattern, recipient });
 }
 
-/** Converts a row of `attempts`. */
+/** Converts a row of `attempts` with its detail. */
 export function toAttempt(row: SqlRow): AttemptRecord {
   return {
     at: number(row, 'at'),
@@ -353,6 +373,7 @@ export function toAttempt(row: SqlRow): AttemptRecord {
     error: textOrNull(row, 'error'),
     answer: text(row, 'answer'),
     ...(row['batch'] === null ? {} : { batch: text(row, 'batch') }),
+    ...(row['detail'] === null ? {} : { detail: text(row, 'detail') }),
   };
 }
 

@@ -18,10 +18,18 @@ const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
+/** The longest time for which an account may hold an endpoint. */
+export const LONGEST_HOLD = 7 * 24 * HOUR;
 
 interface Half {
   readonly passed: number;
   readonly failed: number;
+}
+
+/** An account's wish that nothing is sent to an endpoint for a time. */
+export interface Hold {
+  readonly since: number;
+  readonly until: number;
 }
 
 /** The state of an endpoint. Times are milliseconds of the monotonic clock. */
@@ -40,6 +48,8 @@ export interface EndpointState {
   readonly halfBefore: Half;
   /** When a delivery last passed. */
   readonly passedAt: number;
+  /** Set while its account holds it. Attempts in flight still count for the breaker. */
+  readonly hold: Hold | null;
 }
 
 export interface Occasion {
@@ -76,6 +86,7 @@ export function newEndpoint(now: number, { start, most }: PlaceBounds): Endpoint
     half: EMPTY,
     halfBefore: EMPTY,
     passedAt: Number.NEGATIVE_INFINITY,
+    hold: null,
   };
 }
 
@@ -110,7 +121,7 @@ function learnPass(before: EndpointState, occasion: Occasion): Learned {
   const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
     // Restarts with one at a time, whatever the limit was before.
-    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now };
+    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now, hold: before.hold };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
   const window = counted(before, now, 1, 0);
@@ -172,35 +183,51 @@ function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): nu
   return now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), lesson.leaveAlone);
 }
 
-const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.number(), probeAt: z.number() });
+const memorySchema = z.object({
+  phase: z.enum(['closed', 'open', 'paused']),
+  since: z.number(),
+  probeAt: z.number(),
+  hold: z.object({ since: z.number(), until: z.number() }).nullish(),
+});
+
+/** The saved state of an endpoint, in wall time. */
+export type EndpointMemory = z.infer<typeof memorySchema>;
 
 /**
  * Returns the state that must survive a restart, as text for the spool, in wall time; null while the endpoint is
- * closed. `shift` is wall time minus `now`.
+ * closed and not held. `shift` is wall time minus `now`.
  */
-export function toMemory(state: EndpointState, shift: number): string | null {
-  if (state.phase === 'closed') return null;
-  return JSON.stringify({
-    phase: state.phase,
-    since: Math.round(state.since + shift),
-    probeAt: Math.round(state.probeAt + shift),
-  });
+export function toMemory({ phase, since, probeAt, hold }: EndpointState, shift: number): string | null {
+  if (phase === 'closed' && !hold) return null;
+  const wall = (time: number) => Math.round(time + shift);
+  const kept = { phase, since: wall(since), probeAt: wall(probeAt) };
+  return JSON.stringify(hold ? { ...kept, hold: { since: wall(hold.since), until: wall(hold.until) } } : kept);
 }
 
 /**
  * Restores the saved state. Unreadable text counts as none, and a wrong clock delays a probe by at most 24 hours
- * (paused) or 6 hours (open).
+ * (paused) or 6 hours (open), and the end of a hold by at most the longest one.
  */
 export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): EndpointState {
   const fresh = newEndpoint(now, bounds);
-  const kept = memory === null ? undefined : parseMemory(memory);
+  const kept = readMemory(memory);
   if (!kept) return fresh;
+  const hold = toHold(kept, shift, now);
+  if (kept.phase === 'closed') return { ...fresh, hold };
   const longest = kept.phase === 'paused' ? PAUSE_GAP : LATER;
   const probeAt = Math.min(Math.max(kept.probeAt - shift, now), now + longest);
-  return { ...fresh, phase: kept.phase, since: Math.min(kept.since - shift, now), probeAt };
+  return { ...fresh, phase: kept.phase, since: Math.min(kept.since - shift, now), probeAt, hold };
 }
 
-function parseMemory(memory: string): z.infer<typeof memorySchema> | undefined {
+/** Restores a hold; null if it is over. */
+function toHold({ hold }: EndpointMemory, shift: number, now: number): Hold | null {
+  if (!hold || hold.until - shift <= now) return null;
+  return { since: Math.min(hold.since - shift, now), until: Math.min(hold.until - shift, now + LONGEST_HOLD) };
+}
+
+/** Parses the saved state; undefined if there is none or it is unreadable. */
+export function readMemory(memory: string | null): EndpointMemory | undefined {
+  if (memory === null) return undefined;
   try {
     return memorySchema.safeParse(JSON.parse(memory)).data;
   } catch {

@@ -37,6 +37,8 @@ export interface EndpointQueue {
   outsideAt(): number;
   /** Nothing waits, in memory or outside. */
   isEmpty(): boolean;
+  /** The deliveries in memory, in no order. */
+  waiting(): readonly Waiting[];
   /** Whether to load from the spool now. */
   wantsLoad(now: number): boolean;
   /**
@@ -131,6 +133,7 @@ export function createEndpointQueue(): EndpointQueue {
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
     isEmpty: () => due.size() + later.size() === 0 && !loading && outside === Number.POSITIVE_INFINITY,
+    waiting: () => [...due.items(), ...later.items()],
     wantsLoad: (now) => !loading && outside <= now && due.size() < LOW,
     beginLoad() {
       loading = true;
@@ -187,6 +190,8 @@ interface Fifo<T> {
   take(): T | undefined;
   /** Takes up to `most` chosen items, in order; the others keep their order. */
   takeWhich(most: number, chosen: (item: T) => boolean): T[];
+  /** Returns all items in order. */
+  items(): T[];
   /** Removes and returns all items in order. */
   drain(): T[];
 }
@@ -224,6 +229,7 @@ export function createFifo<T>(): Fifo<T> {
       for (const item of passed.reverse()) this.putBack(item);
       return taken;
     },
+    items: () => items.filter((item) => item !== undefined),
     drain() {
       const all: T[] = [];
       for (let item = this.take(); item !== undefined; item = this.take()) all.push(item);
@@ -238,6 +244,8 @@ interface Heap<T> {
   peek(): T | undefined;
   add(item: T): void;
   take(): T | undefined;
+  /** Returns all items, in no order. */
+  items(): T[];
   /** Removes and returns all items, in no order. */
   drain(): T[];
 }
@@ -286,6 +294,7 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     peek: () => items[0]?.item,
     add,
     take,
+    items: () => items.map(({ item }) => item),
     drain() {
       const all = items.map(({ item }) => item);
       items = [];

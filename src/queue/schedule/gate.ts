@@ -16,6 +16,14 @@ interface GateDeps {
   readonly stopping: () => boolean;
 }
 
+/** A gate as the dispatcher uses it. */
+export interface LaneGate extends Gate {
+  /** Ends the attempt, however far it came. */
+  close(): void;
+  /** Whether an attempt that was not sent yet is being prepared, or waits for a place; undefined once it was sent. */
+  waitsFor(): 'ready' | 'place' | undefined;
+}
+
 /**
  * Creates the endpoint's side of one attempt: it holds a place among the posts and records the result for the endpoint.
  */
@@ -24,7 +32,7 @@ export function createGate(
   waiting: Waiting,
   deps: GateDeps,
   onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
-): Gate & { close(): void } {
+): LaneGate {
   const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
@@ -33,7 +41,8 @@ export function createGate(
   let sentAt = 0;
   let full = false;
 
-  const mayPost = (): boolean => !deps.stopping() && (probe || lane.phase === 'closed');
+  const mayPost = (): boolean =>
+    !deps.stopping() && (probe || lane.phase === 'closed') && !lane.isHeld(clock.monotonic());
 
   function takePlace(): boolean {
     if (!mayPost()) return false;
@@ -83,6 +92,7 @@ export function createGate(
     },
     othersPass: () => lane.hasPassedSince(failedAt),
     close,
+    waitsFor: () => (place === 'preparing' ? 'ready' : place === 'waiting' ? 'place' : undefined),
   };
 }
 

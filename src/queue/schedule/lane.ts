@@ -1,8 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
 import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
-import type { Road, Roads, Sharing } from '../road.ts';
-import { type Lesson, longestWait } from '../settle.ts';
+import type { Road, Sharing } from '../road.ts';
+import { type AttemptSummary, type Lesson, longestWait } from '../settle.ts';
 import {
   askNow,
   type Change,
@@ -53,6 +51,7 @@ export class Lane implements Endpoint, Sleeper {
   #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
+  #last: LastAttempt | null = null;
 
   /** Restores the state that the spool saved for the endpoint. */
   constructor({ account, url, kind }: Endpoint, bounds: PlaceBounds, memory: string | null, { wall, steady }: Times) {
@@ -70,6 +69,26 @@ export class Lane implements Endpoint, Sleeper {
   /** closed: deliveries flow · open: failing · paused: answered 410. */
   get phase(): EndpointState['phase'] {
     return this.#state.phase;
+  }
+
+  /** All that is known of the endpoint. */
+  get state(): EndpointState {
+    return this.#state;
+  }
+
+  /** The last attempt that ended since the lane was created. */
+  get last(): LastAttempt | null {
+    return this.#last;
+  }
+
+  /** The number of attempts that are being prepared, and of those that wait for a place. */
+  get making(): { readonly preparing: number; readonly ready: number } {
+    return { preparing: this.#preparing, ready: this.#turns.length };
+  }
+
+  /** The limit that `places` never exceeds. */
+  get mostPlaces(): number {
+    return this.#bounds.most;
   }
 
   /** Whether the probe of an unavailable endpoint is running. */
@@ -110,20 +129,22 @@ export class Lane implements Endpoint, Sleeper {
 
   /** The time from which something may start; `now` or earlier: immediately. Infinity: only after another event. */
   nextStart(now: number): number {
+    if (this.isHeld(now)) return Number.POSITIVE_INFINITY;
     if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
     return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
   }
 
   /**
-   * When to look at the lane again: something may start, something is due outside, or an unavailable endpoint is to be
-   * searched for expired deliveries.
+   * When to look at the lane again: something may start, something is due outside, a hold ends, or an unavailable
+   * endpoint is to be searched for expired deliveries.
    */
   nextWake(now: number): number {
     const start = this.nextStart(now);
     const outside = this.queue.outsideAt();
-    const away = this.#state.phase !== 'closed' && this.queue.nextDue() < Number.POSITIVE_INFINITY;
+    const away = this.#isAway(now) && this.queue.nextDue() < Number.POSITIVE_INFINITY;
     return Math.min(
       start,
+      this.#state.hold?.until ?? Number.POSITIVE_INFINITY,
       outside <= now ? Number.POSITIVE_INFINITY : outside,
       away ? this.#lookAt : Number.POSITIVE_INFINITY,
     );
@@ -131,14 +152,15 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Whether to search an unavailable endpoint for expired deliveries now; if so, schedules the next search. */
   isLookDue(now: number): boolean {
-    if (this.#state.phase === 'closed' || now < this.#lookAt) return false;
+    if (!this.#isAway(now) || now < this.#lookAt) return false;
     this.#lookAt = now + LOOK_THROUGH;
     return true;
   }
 
   /** Whether the lane can be dropped: empty, closed and unused for ten minutes. */
   isSpare(now: number): boolean {
-    return this.isEmpty() && this.#state.phase === 'closed' && now - this.#usedAt > 600_000;
+    const { phase, hold } = this.#state;
+    return this.isEmpty() && phase === 'closed' && !hold && now - this.#usedAt > 600_000;
   }
 
   /** Nothing waits and nothing is taken up. */
@@ -147,11 +169,11 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, in doubt, or has had more
-   * attempts ready than it takes for some time (not just in a burst).
+   * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, held, in doubt, or has had
+   * more attempts ready than it takes for some time (not just in a burst).
    */
   holdsUp(now: number): boolean {
-    if (this.inDoubt) return true;
+    if (this.inDoubt || this.isHeld(now)) return true;
     if (this.#wantsMore()) this.#aheadFrom = Number.POSITIVE_INFINITY;
     else this.#aheadFrom = Math.min(this.#aheadFrom, now);
     return now - this.#aheadFrom >= AHEAD;
@@ -222,6 +244,29 @@ export class Lane implements Endpoint, Sleeper {
     return change;
   }
 
+  /** Records how an attempt ended. */
+  note(result: AttemptSummary, at: number): void {
+    this.#last = { result, at };
+  }
+
+  /** Whether its account holds it now. */
+  isHeld(now: number): boolean {
+    const { hold } = this.#state;
+    return hold !== null && now < hold.until;
+  }
+
+  /** Starts or extends a hold: nothing is sent, and attempts that are ready are turned back. */
+  hold(ms: number, now: number): void {
+    const { hold } = this.#state;
+    this.#state = { ...this.#state, hold: { since: hold?.since ?? now, until: now + ms } };
+    this.callAll();
+  }
+
+  /** Ends the hold. */
+  release(): void {
+    this.#state = { ...this.#state, hold: null };
+  }
+
   /** Whether a delivery has passed since `at`. */
   hasPassedSince(at: number): boolean {
     return this.#state.passedAt > at;
@@ -262,6 +307,7 @@ export class Lane implements Endpoint, Sleeper {
    * since it should then never wait for Postern.
    */
   #hasRoom(now: number): boolean {
+    if (this.isHeld(now)) return false;
     if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
@@ -273,54 +319,22 @@ export class Lane implements Endpoint, Sleeper {
     return this.#turns.length + this.#posting < places + spare;
   }
 
+  /** Whether its deliveries may expire without an attempt. */
+  #isAway(now: number): boolean {
+    return this.#state.phase !== 'closed' || this.isHeld(now);
+  }
+
   #answers(): boolean {
     const { passedAt, since, misses } = this.#state;
     return passedAt >= since && misses === 0;
   }
 }
 
-/** Above this many lanes, idle ones are removed from time to time. */
-const MANY = 1000;
-
-/** The lanes of all endpoints with current or recent work. */
-export interface Lanes {
-  /** Returns the lane of an endpoint; a new one starts with the saved state. */
-  of(endpoint: Endpoint, memory: string | null): Lane;
-  has(account: string, url: string): boolean;
-  all(): Iterable<Lane>;
-  count(): number;
+/** An attempt that ended, and when (milliseconds since 1970). */
+export interface LastAttempt {
+  readonly result: AttemptSummary;
+  readonly at: number;
 }
-
-export function createLanes(clock: Clock, roads: Roads): Lanes {
-  const lanes = new Map<string, Lane>();
-  let sweepAt = MANY;
-
-  /** Doubles the count for the next sweep, so that many busy endpoints are not scanned for every new one. */
-  function sweep(now: number): void {
-    for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
-    sweepAt = Math.max(MANY, 2 * lanes.size);
-  }
-
-  return frozen({
-    of(endpoint, memory) {
-      const key = keyOf(endpoint.account, endpoint.url);
-      const known = lanes.get(key);
-      if (known) return known;
-      const now = clock.monotonic();
-      if (lanes.size >= sweepAt) sweep(now);
-      const { concurrencyPerEndpoint: most, concurrencyAtStart: start, heedsLatency } = roads[endpoint.kind];
-      const bounds = { start, most, heedsLatency };
-      const lane = new Lane(endpoint, bounds, memory, { wall: clock.now(), steady: now });
-      lanes.set(key, lane);
-      return lane;
-    },
-    has: (account, url) => lanes.has(keyOf(account, url)),
-    all: () => lanes.values(),
-    count: () => lanes.size,
-  });
-}
-
-const keyOf = (account: string, url: string): string => `${account}\0${url}`;
 
 /** A waiting delivery in the dispatcher. */
 export interface Waiting {

@@ -22,6 +22,7 @@ import { createPolicies, createPolicyFetch, type Policies, policyAllows } from '
 import type { Letter } from './session.ts';
 import { createSessions, type Visit } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
+import { createTranscript, type Transcript } from './transcript.ts';
 
 export interface CarrierSettings extends OpenNetworks {
   /** Our EHLO name, unless the source address has a name of its own. */
@@ -107,12 +108,13 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     letter: Letter,
     sources: readonly string[],
     signal: AbortSignal,
+    transcript: Transcript,
   ): Promise<AttemptResult> {
     const routed = await route(domain, sources);
     if (routed.kind === 'nowhere') return unanswered(routed.reason, routed.permanent);
     let last: AttemptResult = unanswered('no mail host has an address');
     for (const hop of routed.hops) {
-      const visit = await sessions.visit(hop, letter, sources, signal);
+      const visit = await sessions.visit(hop, letter, sources, signal, transcript);
       const ended = toEnded(visit, hop);
       if (isDecided(visit)) return ended;
       // Among failed hosts, one that replied tells more than one that did not.
@@ -126,15 +128,16 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     const started = clock.monotonic();
     const addressed = addressLetter(composed.mailFrom, recipient, composed.bytes);
     if ('answer' in addressed) return addressed.answer;
+    const transcript = createTranscript(clock);
     const cut = new AbortController();
     const cancel = clock.after(settings.timeoutMs, () => cut.abort());
     underWay.add(cut);
     try {
       const ended = await Promise.race([
-        travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal),
+        travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal, transcript),
         cutOff(cut.signal),
       ]);
-      return { ...ended, durationMs: Math.round(clock.monotonic() - started) };
+      return { ...ended, durationMs: Math.round(clock.monotonic() - started), detail: transcript.text };
     } finally {
       cancel();
       underWay.delete(cut);

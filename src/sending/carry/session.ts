@@ -1,10 +1,12 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Hop } from './hops.ts';
+import type { HopNotes } from './transcript.ts';
 
 /** One message for one recipient, as the SMTP commands and DATA send it. */
 export interface Letter {
@@ -25,8 +27,12 @@ export type Handover =
 export interface Session {
   /** Whether TLS is active. */
   readonly tls: boolean;
+  /** `TLSv1.3`; undefined without TLS. */
+  readonly tlsVersion: string | undefined;
   /** Our source address. */
   readonly source: string | null;
+  /** What is said is noted there from now on; undefined: nowhere. */
+  noteTo(notes: HopNotes | undefined): void;
   /** How many messages were sent over it, accepted or not. */
   sent(): number;
   alive(): boolean;
@@ -49,9 +55,16 @@ const CLOSE_MS = 2000;
  * Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws what nodemailer throws, after destroying the
  * socket.
  */
-export async function openSession(socket: Socket, hop: Hop, name: string, signal: AbortSignal): Promise<Session> {
+export async function openSession(
+  socket: Socket,
+  hop: Hop,
+  name: string,
+  signal: AbortSignal,
+  notes: HopNotes,
+): Promise<Session> {
   const source = socket.localAddress ?? null;
-  const connection = connectionOver(socket, hop, name);
+  const scribe: Scribe = { notes, secret: false };
+  const connection = connectionOver(socket, hop, name, scribe);
   connection.on('error', () => {}); // late errors; `alive` shows them
   const cut = () => socket.destroy(tookTooLong());
   signal.addEventListener('abort', cut, { once: true });
@@ -61,9 +74,15 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
     // the reply to EHLO, which nodemailer parses but does not expose
     const greeting = String(connection.lastServerResponse);
     const { auth } = hop;
-    if (auth) await step(connection, (done) => connection.login({ ...auth }, done));
-    return sessionOf(connection, socket, source, /^\d{3}[ -]SMTPUTF8\b/im.test(greeting));
+    if (auth) {
+      scribe.secret = true;
+      await step(connection, (done) => connection.login({ ...auth }, done));
+      scribe.secret = false;
+    }
+    notes.opened(source, tlsVersionOf(connection));
+    return sessionOf(connection, socket, source, /^\d{3}[ -]SMTPUTF8\b/im.test(greeting), scribe);
   } catch (error) {
+    notes.opened(source, tlsVersionOf(connection));
     connection.close();
     socket.destroy();
     throw hop.tls !== 'none' && isUpgrading(connection) && error instanceof Error
@@ -74,7 +93,38 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
   }
 }
 
-function connectionOver(socket: Socket, { host, port, secure, tls }: Hop, name: string): SMTPConnection {
+/** Where a session notes what is said; while it is `secret`, our lines are credentials. */
+interface Scribe {
+  notes: HopNotes | undefined;
+  secret: boolean;
+}
+
+/** Undefined without TLS, and before its handshake is over. */
+function tlsVersionOf({ _socket: socket }: SMTPConnection): string | undefined {
+  return socket instanceof TLSSocket ? (socket.getProtocol() ?? undefined) : undefined;
+}
+
+/** nodemailer logs commands and replies as `client` and `server`, and the end of the content as `message`. */
+function logTo(scribe: Scribe) {
+  const hear = (entry: { readonly tnx?: unknown; readonly outByteCount?: unknown }, text: unknown) => {
+    if (entry.tnx === 'client') scribe.notes?.sent(scribe.secret ? withoutCredentials(String(text)) : String(text));
+    if (entry.tnx === 'server') scribe.notes?.received(String(text));
+    if (entry.tnx === 'message') scribe.notes?.sent(`(${entry.outByteCount} bytes)`);
+  };
+  return { debug: hear, info: hear };
+}
+
+/** Of AUTH its mechanism, of the lines that follow it nothing. */
+function withoutCredentials(line: string): string {
+  return `${/^AUTH [A-Z0-9_-]+/i.exec(line)?.[0] ?? ''} (credentials)`.trimStart();
+}
+
+function connectionOver(
+  socket: Socket,
+  { host, port, secure, tls }: Hop,
+  name: string,
+  scribe: Scribe,
+): SMTPConnection {
   return new SMTPConnection({
     host,
     port,
@@ -89,7 +139,8 @@ function connectionOver(socket: Socket, { host, port, secure, tls }: Hop, name: 
     socketTimeout: NEVER_MS,
     socketCloseTimeout: CLOSE_MS,
     maxResponseSize: LONGEST_REPLY,
-    logger: false,
+    logger: logTo(scribe),
+    transactionLog: true,
   });
 }
 
@@ -98,7 +149,13 @@ function isUpgrading({ upgrading, secure, lastServerResponse }: SMTPConnection):
   return upgrading === true || (!secure && /^\d{3}[ -]STARTTLS\b/im.test(String(lastServerResponse)));
 }
 
-function sessionOf(connection: SMTPConnection, socket: Socket, source: string | null, takesUtf8: boolean): Session {
+function sessionOf(
+  connection: SMTPConnection,
+  socket: Socket,
+  source: string | null,
+  takesUtf8: boolean,
+  scribe: Scribe,
+): Session {
   let sent = 0;
   let utf8 = false;
   askForUtf8(connection, () => utf8);
@@ -112,13 +169,11 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
     sent++;
     let given = false;
     const needs = utf8Needs(mailFrom + recipient, bytes);
-    if (needs !== 'nothing' && !takesUtf8)
-      return {
-        kind: 'replied',
-        given,
-        code: 550,
-        diag: '5.6.7 The server does not take internationalized mail (SMTPUTF8)',
-      };
+    if (needs !== 'nothing' && !takesUtf8) {
+      const diag = '5.6.7 The server does not take internationalized mail (SMTPUTF8)';
+      scribe.notes?.failed(diag);
+      return { kind: 'replied', given, code: 550, diag };
+    }
     utf8 = needs === 'header';
     const content = new Readable({
       read() {
@@ -136,13 +191,19 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
       await new Promise(setImmediate);
       return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
     } catch (error) {
-      return handoverOf(error, given, bytes.length, destroy);
+      const handover = handoverOf(error, given, bytes.length, destroy);
+      if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(reasonOf(error));
+      return handover;
     }
   }
 
   return frozen({
     tls: connection.secure,
+    tlsVersion: tlsVersionOf(connection),
     source,
+    noteTo(notes) {
+      scribe.notes = notes;
+    },
     send,
     destroy,
     sent: () => sent,
@@ -150,7 +211,8 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
     reset: () =>
       step<boolean | undefined>(connection, (done) => connection.reset(done)).then(
         () => true,
-        () => {
+        (error: unknown) => {
+          scribe.notes?.failed(reasonOf(error));
           destroy();
           return false;
         },

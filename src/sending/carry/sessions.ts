@@ -14,6 +14,7 @@ import {
   type Session,
 } from './session.ts';
 import type { SourceNames } from './sources.ts';
+import { type HopNotes, type Transcript, withoutPassword } from './transcript.ts';
 
 /** The result of a message at one server. `unopened`: the session never got as far as MAIL FROM. */
 export type Visit =
@@ -22,7 +23,13 @@ export type Visit =
 
 /** Sessions with servers, reused for further messages. */
 interface Sessions {
-  visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit>;
+  visit(
+    hop: Hop,
+    letter: Letter,
+    sources: readonly string[],
+    signal: AbortSignal,
+    transcript: Transcript,
+  ): Promise<Visit>;
   stop(): void;
 }
 
@@ -56,10 +63,15 @@ export function createSessions(
     return [...sourcesFor(hop.address, sources).filter((source) => !missing.get(source)), undefined];
   }
 
-  async function open(hop: Hop, sources: readonly (string | undefined)[], signal: AbortSignal): Promise<Session> {
+  async function open(
+    hop: Hop,
+    sources: readonly (string | undefined)[],
+    signal: AbortSignal,
+    transcript: Transcript,
+  ): Promise<Session> {
     for (const source of sources) {
       try {
-        return await openFrom(hop, source, signal);
+        return await openFrom(hop, source, signal, transcript);
       } catch (error) {
         if (source === undefined || !isSourceMissing(error)) throw error;
         missing.set(source, true, MISSING_MS);
@@ -69,19 +81,27 @@ export function createSessions(
     throw new Error('no source address is available');
   }
 
-  async function openFrom(hop: Hop, source: string | undefined, signal: AbortSignal): Promise<Session> {
+  async function openFrom(
+    hop: Hop,
+    source: string | undefined,
+    signal: AbortSignal,
+    transcript: Transcript,
+  ): Promise<Session> {
     const late = new AbortController();
     const cancel = clock.after(hostTimeoutMs, () => late.abort());
     const either = AbortSignal.any([signal, late.signal]);
     try {
       const name = await names(source);
-      const begin = async (one: Hop) =>
-        openSession(
-          await openConnection({ address: one.address, port: one.port, source }, clock, either),
-          one,
-          name,
-          either,
-        );
+      const begin = async (one: Hop) => {
+        const notes = transcript.begin(one, false);
+        try {
+          const socket = await openConnection({ address: one.address, port: one.port, source }, clock, either);
+          return await openSession(socket, one, name, either, notes);
+        } catch (error) {
+          notes.failed(reasonOf(error));
+          throw error;
+        }
+      };
       return await begin(hop).catch((error: unknown) => {
         if (hop.tls !== 'any' || !isTlsFault(error) || either.aborted) throw error;
         return begin({ ...hop, tls: 'none' });
@@ -101,7 +121,14 @@ export function createSessions(
     }
   }
 
-  async function again(session: Session, letter: Letter, signal: AbortSignal): Promise<Handover | undefined> {
+  async function again(
+    session: Session,
+    letter: Letter,
+    signal: AbortSignal,
+    notes: HopNotes,
+  ): Promise<Handover | undefined> {
+    session.noteTo(notes);
+    notes.opened(session.source, session.tlsVersion);
     signal.addEventListener('abort', session.destroy, { once: true });
     const usable = await session.reset().finally(() => signal.removeEventListener('abort', session.destroy));
     const handover = usable ? await use(session, letter, signal) : undefined;
@@ -109,26 +136,27 @@ export function createSessions(
   }
 
   return frozen({
-    async visit(hop, letter, sources, signal): Promise<Visit> {
+    async visit(hop, letter, sources, signal, transcript): Promise<Visit> {
       const from = candidates(hop, sources);
       const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
       const conclude = (session: Session, source: string | undefined, handover: Handover): Visit => {
+        session.noteTo(undefined);
         pool.keep(way(source), session);
         return { ...handover, source: session.source, tls: session.tls };
       };
       const kept = pool.take(way(from[0]));
-      const handover = kept && (await again(kept, letter, signal));
+      const handover = kept && (await again(kept, letter, signal, transcript.begin(hop, true)));
       if (kept && handover) return conclude(kept, from[0], handover);
       kept?.destroy();
       try {
-        const session = await open(hop, from, signal);
+        const session = await open(hop, from, signal, transcript);
         return conclude(
           session,
           from.find((source) => source === session.source),
           await use(session, letter, signal),
         );
       } catch (error) {
-        return { kind: 'unopened', reason: reasonOf(error) };
+        return { kind: 'unopened', reason: withoutPassword(hop, reasonOf(error)) };
       }
     },
     stop: pool.stop,

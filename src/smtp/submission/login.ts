@@ -5,6 +5,7 @@ import type { Metrics } from '../../base/metrics.ts';
 import { isLoopback } from '../../base/networks.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
+import type { KeyUses } from '../../store/key-uses.ts';
 import { createKeyCheck, type KeyCheckSettings } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';
@@ -175,6 +176,7 @@ export function createLogins(
   settings: KeyCheckSettings,
   deps: {
     readonly store: Pick<Store, 'keys' | 'accounts'>;
+    readonly keyUses: Pick<KeyUses, 'note'>;
     readonly clock: Clock;
     readonly metrics: Metrics;
   },

@@ -3,6 +3,7 @@ import type { Ids } from '../../base/ids.ts';
 import type { ClickTracking } from '../../mail/outgoing.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import type { Submitting } from '../../sending/types.ts';
+import type { KeyUses } from '../../store/key-uses.ts';
 import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';
 import {
@@ -42,6 +43,7 @@ export interface SubmissionSettings extends ListenerSettings {
 /** The parts that submission depends on. */
 export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly store: Pick<Store, 'keys' | 'accounts' | 'templates'>;
+  readonly keyUses: Pick<KeyUses, 'note'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   /** Storage used by accounts. */
   readonly meter: Pick<UsageMeter, 'of'>;

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
@@ -31,19 +31,35 @@ export interface KeyRow extends OwnedRow {
   readonly hint: string;
   readonly createdAt: Date;
   readonly revokedAt: Date | null;
+  /** To the minute (store/key-uses.ts); null or absent: never used, as far as is known. */
+  readonly lastUsedAt?: Date | null;
 }
 
 export const keys = collection<KeyRow>()({
   name: 'keys',
   access: 'own',
   indexes: [['account', 'createdAt']],
-  dates: ['createdAt', 'revokedAt'],
+  dates: ['createdAt', 'revokedAt', 'lastUsedAt'],
   upkeep: true, // revoking a key writes a row
 });
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex');
+}
+
+/** Hexadecimal digits of a SHA-256; the id of a revoked key's row continues after them. */
+const HASH_LENGTH = 64;
+/** 64 bits: an account has few keys. */
+const NAME_LENGTH = 16;
+
+/**
+ * The id of a key for people. It is made with the secret of the service: whoever sees it cannot test guesses of the key
+ * against it, as he could with the hash.
+ */
+export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
+  const subject = `key\0${id.slice(0, HASH_LENGTH)}`;
+  return createHmac('sha256', secret).update(subject).digest('hex').slice(0, NAME_LENGTH);
 }
 
 /** How long a valid key is cached: a revocation takes effect at most this much later. Milliseconds. */
@@ -79,13 +95,23 @@ interface KeyCheck {
 
 export function createKeyCheck(
   settings: KeyCheckSettings,
-  deps: { readonly store: Pick<Store, 'keys' | 'accounts'>; readonly clock: Clock },
+  deps: {
+    readonly store: Pick<Store, 'keys' | 'accounts'>;
+    readonly keyUses: { note(id: string): void };
+    readonly clock: Clock;
+  },
 ): KeyCheck {
-  const { store, clock } = deps;
+  const { store, keyUses, clock } = deps;
   const good = createExpiringMemory<AccountRow>({ most: MAX_REMEMBERED }, clock);
   const failures = createFailures(settings.maxBadKeysPerMinute, clock);
 
   async function accountOf(id: string): Promise<AccountRow | undefined> {
+    const account = await find(id);
+    if (account) keyUses.note(id);
+    return account;
+  }
+
+  async function find(id: string): Promise<AccountRow | undefined> {
     const known = good.get(id);
     if (known) return known;
     // Filtered in the store: a revoked row returned to this point would take longer than no row.
@@ -123,7 +149,7 @@ function createFailures(limit: number, clock: Clock) {
 }
 
 interface Parts {
-  readonly clock: Clock;
+  readonly clock: Pick<Clock, 'now'>;
   readonly ids: Ids;
 }
 
@@ -137,12 +163,24 @@ export async function createAccount(store: Store, name: string, { clock, ids }: 
 
 /** Creates an API key and returns it. The store keeps only its hash, so it cannot be shown again. */
 export async function createKey(
-  store: Store,
+  store: Pick<Store, 'keys'>,
+  account: string,
+  label: string,
+  parts: Parts,
+  key = parts.ids.key(),
+): Promise<string> {
+  await addKey(store, account, label, parts, key);
+  return key;
+}
+
+/** As `createKey`, with the row. */
+export async function addKey(
+  store: Pick<Store, 'keys'>,
   account: string,
   label: string,
   { clock, ids }: Parts,
   key = ids.key(),
-): Promise<string> {
+): Promise<{ readonly key: string; readonly row: KeyRow }> {
   const row = {
     id: keyHash(key),
     account,
@@ -150,10 +188,14 @@ export async function createKey(
     hint: key.slice(0, 4),
     createdAt: new Date(clock.now()),
     revokedAt: null,
+    lastUsedAt: null,
   };
   if ((await store.keys.insert(row)) === 'duplicate') throw new Error('this key already exists');
-  return key;
+  return { key, row };
 }
+
+/** Revoked keys of an account that are kept for `postern key list`. */
+const MOST_REVOKED = 100;
 
 /**
  * Revokes a key. Its row moves to an id that is not a hash, so that looking it up finds nothing and takes as long as
@@ -161,15 +203,23 @@ export async function createKey(
  */
 export async function revokeKey(
   store: Pick<Store, 'keys'>,
-  id: string,
+  rowId: string,
   { clock }: Pick<Parts, 'clock'>,
 ): Promise<void> {
+  const id = rowId.slice(0, HASH_LENGTH);
   const row =
     (await store.keys.change({ id, revokedAt: null }, { revokedAt: new Date(clock.now()) })) ??
     (await store.keys.one({ id }));
-  if (!row || isMoved(row)) return;
+  if (!row) return;
   await store.keys.insert({ ...row, id: `${id}${MOVED}` });
   await store.keys.remove({ id });
+  await forgetOldest(store, row.account);
+}
+
+/** Whoever makes keys and revokes them again and again fills no store. */
+async function forgetOldest(store: Pick<Store, 'keys'>, account: string): Promise<void> {
+  const revoked = (await store.keys.many({ account }, { sort: 'createdAt' })).filter(isMoved);
+  for (const { id } of revoked.slice(0, -MOST_REVOKED)) await store.keys.remove({ id });
 }
 
 const MOVED = ' revoked';

@@ -1,5 +1,4 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
@@ -8,6 +7,7 @@ import type { AttemptError, AttemptResult } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { PostBody, Poster } from '../types.ts';
 import type { Guard, Verdict } from './guard.ts';
+import { createNotes, type Notes, toDetailText, withPort } from './notes.ts';
 import {
   connectorTo,
   createConnections,
@@ -35,7 +35,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   const { guard, clock } = deps;
   const connections = createConnections<Wire>(settings.connections, (origin, addresses) => {
     const connect = connectorTo(addresses, settings.timeoutMs);
-    return () => openWire(origin, connect, (wire) => connections.closed(wire));
+    return () => openWire(origin, connect, clock.monotonic, (wire) => connections.closed(wire));
   });
   let stopped = false;
 
@@ -47,9 +47,10 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   ): Promise<AttemptResult> {
     const started = clock.monotonic();
     const deadline = startDeadline(clock, settings.timeoutMs);
+    const notes = createNotes(clock.monotonic);
     try {
-      const ending = await guarded(method, url, headers, body, deadline);
-      return { ...ending, durationMs: Math.round(clock.monotonic() - started) };
+      const ending = await guarded(method, url, headers, body, deadline, notes);
+      return { ...ending, durationMs: Math.round(clock.monotonic() - started), detail: toDetailText(notes) };
     } finally {
       deadline.cancel();
     }
@@ -61,20 +62,28 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     headers: Readonly<Record<string, string>>,
     body: PostBody | null,
     deadline: Deadline,
+    notes: Notes,
   ): Promise<Ending> {
     const parsed = URL.parse(url);
     if (!parsed) return { kind: 'unanswered', error: 'host not found', connected: false };
+    const asked = notes.now();
     const verdict = await checked(guard, parsed, deadline);
+    notes.lookedUp = notes.now() - asked;
+    // Which addresses a name has that webhooks may not reach, is told to nobody (`why`).
     if (!verdict.ok) return { kind: 'unanswered', error: verdict.error, connected: false };
+    notes.tried = verdict.addresses.map((address) => withPort(address, verdict.port));
     if (stopped) return { kind: 'unanswered', error: 'connection failed', connected: false };
     const request: Request = {
       method,
+      host: parsed.host,
       path: parsed.pathname + parsed.search,
       headers: { ...headers, ...standing(parsed, settings.userAgent) },
       body,
       secure: parsed.protocol === 'https:',
     };
-    return send(request, parsed.origin, verdict.addresses, deadline);
+    notes.request = request;
+    notes.size = body?.kind === 'bytes' ? body.bytes.byteLength : (body?.size ?? 0);
+    return send(request, parsed.origin, verdict.addresses, deadline, notes);
   }
 
   async function send(
@@ -82,16 +91,19 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     origin: string,
     addresses: readonly string[],
     deadline: Deadline,
+    notes: Notes,
   ): Promise<Ending> {
     const { connection, used } = connections.take(origin, addresses);
-    const ending = await exchange(connection, request, deadline);
+    notes.reused = used;
+    const ending = await exchange(connection, request, deadline, notes);
     // A server may close an idle connection just as it is reused. This is no failure of the endpoint and must not count
     // as an attempt, so retry once on a new connection; the receiver recognizes a duplicate by its webhook-id.
     const stale =
       used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
     if (!stale) return ended(connection, request, ending);
     const fresh = connections.fresh(origin, addresses);
-    return ended(fresh, request, await exchange(fresh, request, deadline));
+    notes.reused = false;
+    return ended(fresh, request, await exchange(fresh, request, deadline, notes));
   }
 
   /**
@@ -104,16 +116,19 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   }
 
   /** Sends one request on one connection, then returns the connection to the pool or drops it. */
-  function exchange(wire: Wire, request: Request, deadline: Deadline): Promise<Ending> {
+  function exchange(wire: Wire, request: Request, deadline: Deadline, notes: Notes): Promise<Ending> {
+    notes.sentAt = undefined;
+    notes.firstByte = undefined;
     return new Promise((resolve) => {
       const file = request.body?.kind === 'file' ? createFileBody(request.body, wire.sent) : undefined;
       const finish = (ending: Ending, reusable: boolean): void => {
         file?.close();
+        notes.opened = wire.opened();
         if (reusable) connections.giveBack(wire);
         else connections.drop(wire);
         resolve(ending);
       };
-      const handler = createHandler(request.secure, finish);
+      const handler = createHandler(request.secure, notes, finish);
       deadline.onPass(handler.expire);
       if (deadline.passed()) return;
       wire.dispatch(request, file, handler);
@@ -269,7 +284,7 @@ function why(error: AttemptError, target: Verdict): string {
       ? 'the name servers did not answer'
       : 'the host has no address that webhooks may reach';
   }
-  const places = target.addresses.map((address) => `${isIP(address) === 6 ? `[${address}]` : address}:${target.port}`);
+  const places = target.addresses.map((address) => withPort(address, target.port));
   return `${error} at ${places.join(', ')}`;
 }
 

@@ -1,14 +1,18 @@
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 import type { PostBody } from '../types.ts';
+import { type Notes, withPort } from './notes.ts';
 import type { FileBody } from './post.ts';
 
 /** One HTTP request. */
 export interface Request {
   readonly method: 'POST' | 'HEAD';
+  /** The Host header. */
+  readonly host: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: PostBody | null;
@@ -26,6 +30,18 @@ export interface Wire extends Connection {
   dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
   /** Whether everything written has been passed to the kernel. */
   sent(): boolean;
+  /** Undefined until it is open. */
+  opened(): Opened | undefined;
+}
+
+/** A connection, as it was found when it was opened. Times in milliseconds. */
+export interface Opened {
+  /** IP address and port. */
+  readonly address: string;
+  /** `TLSv1.3`; undefined without TLS. */
+  readonly tls: string | undefined;
+  readonly connectMs: number;
+  readonly tlsMs: number | undefined;
 }
 
 /** undici's callbacks for one response; `expire` ends the request at its deadline. */
@@ -54,14 +70,31 @@ export function connectorTo(addresses: readonly string[], timeout: number): buil
   });
 }
 
-export function openWire(origin: string, connect: buildConnector.connector, onClose: (wire: Wire) => void): Wire {
+/** `now` is a steady clock. */
+export function openWire(
+  origin: string,
+  connect: buildConnector.connector,
+  now: () => number,
+  onClose: (wire: Wire) => void,
+): Wire {
   let socket: Socket | undefined;
+  let opened: Opened | undefined;
   const client = new Client(origin, {
-    connect: (options, callback) =>
-      connect(options, (...made) => {
+    connect(options, callback) {
+      const began = now();
+      let connected: number | undefined;
+      // undici answers the socket, which its type does not say.
+      const opening: unknown = connect(options, (...made) => {
         socket = made[1] ?? undefined;
+        opened = socket && toOpened(socket, began, connected, now());
         callback(...made);
-      }),
+      });
+      if (opening instanceof TLSSocket) {
+        opening.once('connect', () => {
+          connected = now();
+        });
+      }
+    },
     allowH2: false,
     pipelining: 1,
     maxHeaderSize: 16 * 1024,
@@ -76,12 +109,23 @@ export function openWire(origin: string, connect: buildConnector.connector, onCl
       client.dispatch(toOptions(request, file), handler);
     },
     sent: () => socket?.writableLength === 0,
+    opened: () => opened,
     destroy() {
       client.destroy().catch(() => {});
     },
   };
   client.on('disconnect', () => onClose(wire));
   return wire;
+}
+
+/** `connected`: when TLS began. */
+function toOpened(socket: Socket, began: number, connected: number | undefined, now: number): Opened {
+  return {
+    address: withPort(socket.remoteAddress ?? '', socket.remotePort ?? 0),
+    tls: socket instanceof TLSSocket ? (socket.getProtocol() ?? undefined) : undefined,
+    connectMs: (connected ?? now) - began,
+    tlsMs: connected === undefined ? undefined : now - connected,
+  };
 }
 
 function toOptions({ method, path, headers, body }: Request, file: FileBody | undefined): Dispatcher.DispatchOptions {
@@ -104,7 +148,11 @@ function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
  * Collects one response. For undici's `dispatch` rather than `request`: it creates no stream per response, and reading
  * can stop at an exact limit.
  */
-export function createHandler(secure: boolean, finish: (ending: Ending, reusable: boolean) => void): Handler {
+export function createHandler(
+  secure: boolean,
+  notes: Notes,
+  finish: (ending: Ending, reusable: boolean) => void,
+): Handler {
   const chunks: Uint8Array[] = [];
   let size = 0;
   let connected = false;
@@ -124,6 +172,10 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
     expire: () => end(() => 'timeout', false),
     onRequestStart() {
       connected = true;
+      notes.sentAt = notes.now();
+    },
+    onResponseStarted() {
+      notes.firstByte ??= notes.now();
     },
     onResponseStart(
       _controller: unknown,
@@ -132,6 +184,7 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
     ) {
       if (code < 200) return;
       status = code;
+      notes.response = headers;
       const value = headers['retry-after'];
       retryAfter = (Array.isArray(value) ? value[0] : value) ?? null;
     },

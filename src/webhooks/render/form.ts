@@ -37,12 +37,46 @@ export interface FormEncoder {
   toBody(
     pieces: Iterable<Piece>,
     signing: Signing,
-    place: { readonly path: string; readonly most: number },
+    place: Place,
   ): Promise<{ readonly body: PostBody; readonly headers: FormHeaders }>;
+  /** As `toBody`, but the JSON text itself, unsigned. */
+  toJson(pieces: Iterable<Piece>, place: Place): Promise<PostBody>;
+}
+
+/** The file for a body of more than `most` bytes. */
+interface Place {
+  readonly path: string;
+  readonly most: number;
 }
 
 export function createFormEncoder(): FormEncoder {
   const encoding = createEncoding();
+
+  /** `keep` returns what of each piece is the body. */
+  async function writeBody(
+    pieces: Iterable<Piece>,
+    { path, most }: Place,
+    keep: (value: Uint8Array, form: Uint8Array) => Uint8Array,
+  ): Promise<PostBody> {
+    const store = createStore(path, most);
+    const take = (value: Uint8Array, form: Uint8Array): void => store.add(keep(value, form));
+    try {
+      encoding.begin(take);
+      for (const piece of pieces) {
+        encoding.add(piece);
+        if (!store.isFull()) continue;
+        // The encoder is shared: other forms use it while this one waits for the disk.
+        encoding.end();
+        await store.flush();
+        encoding.resume(take);
+      }
+      encoding.end();
+      return await store.finish();
+    } finally {
+      await store.close();
+    }
+  }
+
   return frozen({
     toBytes(pieces, signing) {
       const signatures = startSignatures(signing);
@@ -56,29 +90,15 @@ export function createFormEncoder(): FormEncoder {
       const [only] = forms;
       return { bytes: forms.length === 1 && only ? only : joined(forms), headers: signatures.headers() };
     },
-    async toBody(pieces, signing, { path, most }) {
+    async toBody(pieces, signing, place) {
       const signatures = startSignatures(signing);
-      const store = createStore(path, most);
-      const take = (value: Uint8Array, form: Uint8Array): void => {
+      const body = await writeBody(pieces, place, (value, form) => {
         signatures.add(value, form);
-        store.add(form);
-      };
-      try {
-        encoding.begin(take);
-        for (const piece of pieces) {
-          encoding.add(piece);
-          if (!store.isFull()) continue;
-          // The encoder is shared: other forms use it while this one waits for the disk.
-          encoding.end();
-          await store.flush();
-          encoding.resume(take);
-        }
-        encoding.end();
-        return { body: await store.finish(), headers: signatures.headers() };
-      } finally {
-        await store.close();
-      }
+        return form;
+      });
+      return { body, headers: signatures.headers() };
     },
+    toJson: (pieces, place) => writeBody(pieces, place, (value) => value),
   });
 }
 

@@ -44,7 +44,7 @@ export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
  * Every key is always present except `text`, `text_flowed` and `html`: their presence tells consumers which bodies a
  * message has (multi_mail makes an empty HTML part of an empty `html`). They use all others without checking for them.
  */
-function* eventPieces(inbound: Inbound, lead: string): Iterable<Piece> {
+export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
   const { id, message, verdicts, content, raw, root } = inbound;
   yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{"raw_msg":"`;
   const utf8 = isUtf8(raw);

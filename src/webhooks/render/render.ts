@@ -1,26 +1,28 @@
-import { open } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
-import { createTurn } from '../../base/turns.ts';
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
-import type { Body, Message } from '../../queue/delivery.ts';
+import type { Message } from '../../queue/delivery.ts';
 import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
-import { type Inbound, type Piece, toEventPieces } from './payload.ts';
+import { eventPieces, type Inbound, type Piece, toEventPieces } from './payload.ts';
+import type { Progress } from './progress.ts';
+import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
+  readonly progress: Progress;
   readonly log: Log;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
+  readonly withRaw: WithRaw;
 }
 
 type Content = Inbound['content'];
@@ -48,23 +50,26 @@ const NO_FINDINGS: Findings = {
  * message at a time; others continue while one waits for DNS. Computes the verdicts before parsing, so that no parsed
  * message is in memory meanwhile. Throws if the disk fails.
  */
-export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, RenderedShared> {
-  const fileTurn = createTurn();
-  const withFile = createLoan();
+export function createRenderTask({
+  authenticator,
+  progress,
+  log,
+  parseSeconds,
+  clock,
+  withRaw,
+}: Deps): Task<RenderInput, RenderedShared> {
   const encoder = createFormEncoder();
-
-  async function withRaw<T>(body: Body, work: (raw: Buffer) => Promise<T>): Promise<T> {
-    if (body.kind === 'blob') return withFile(body.path, work);
-    return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
-  }
 
   /**
    * Also authenticates messages that must not be parsed: its header reader accepts any message, and a sender must not
    * be able to evade verdicts with a thousand parts.
    */
   async function authenticate(part: RenderPart): Promise<Authenticated> {
-    const { message, body } = part;
-    return { part, verdicts: message.verdicts ?? (await authenticator.authenticate(body, message.envelope)) };
+    const { message, body, delivery } = part;
+    const open = progress.begin(delivery.id);
+    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope, open));
+    progress.parse(delivery.id);
+    return { part, verdicts };
   }
 
   async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
@@ -104,8 +109,7 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
 
   async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
     const one = await authenticate(part);
-    const finish = async (raw: Buffer) => post(job, [await toEvent(one, job.parseError, guarded, raw)]);
-    return part.body.kind === 'inline' ? withRaw(part.body, finish) : fileTurn(() => withRaw(part.body, finish));
+    return withRaw(part.body, async (raw) => post(job, [await toEvent(one, job.parseError, guarded, raw)]));
   }
 
   async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
@@ -119,7 +123,8 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     const posted = events.filter((event) => event !== undefined);
     const [first, second] = posted;
     const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
-    return { ...(await encode(encoder, job, id, toEventPieces(posted))), parts: events.map(toFindings) };
+    const pieces = job.asJson && first ? eventPieces(first) : toEventPieces(posted);
+    return { ...(await encode(encoder, job, id, pieces)), parts: events.map(toFindings) };
   }
 
   async function renderEvents(job: RenderInput, { body, delivery: { id } }: RenderPart): Promise<RenderedShared> {
@@ -133,12 +138,16 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     const [part] = job.parts;
     if (!part) throw new TypeError('nothing to render');
     const several = job.parts.length > 1;
-    const rendered = await (job.isBatch
-      ? renderEvents(job, part)
-      : several
-        ? renderShared(job, guarded)
-        : renderMessage(job, part, guarded));
-    return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    try {
+      const rendered = await (job.isBatch
+        ? renderEvents(job, part)
+        : several
+          ? renderShared(job, guarded)
+          : renderMessage(job, part, guarded));
+      return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+    } finally {
+      for (const { delivery } of job.parts) progress.end(delivery.id);
+    }
   };
 }
 
@@ -193,72 +202,23 @@ const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
 async function encode(
   encoder: FormEncoder,
-  { keys, url, parts, at, formPlace }: RenderInput,
+  { keys, url, parts, at, formPlace, asJson }: RenderInput,
   id: string,
   pieces: Iterable<Piece>,
 ): Promise<Omit<RenderedShared, 'parts'>> {
   const signing = { keys, url, id, at };
   const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
   if (!body || formPlace === null) {
+    if (asJson) return { id, body: await encoder.toJson(pieces, IN_MEMORY), headers: {} };
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { id, body: { kind: 'bytes', bytes }, headers };
   }
   const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
   // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
   const most = 2 * body.size > room ? 0 : room;
-  return { id, ...(await encoder.toBody(pieces, signing, { path: formPlace.path, most })) };
+  const place = { path: formPlace.path, most };
+  if (asJson) return { id, body: await encoder.toJson(pieces, place), headers: {} };
+  return { id, ...(await encoder.toBody(pieces, signing, place)) };
 }
 
-/** Lends the bytes of a file to `work`; they are valid until it ends. Throws if the file cannot be read. */
-type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promise<T>;
-
-// Larger buffers are not kept: such messages are rare, and reuse would not be worth the memory.
-const MOST_KEPT = 16 * 1024 * 1024;
-
-/**
- * Reads one file after another into the same buffer. With a buffer per file, a thread held several large messages no
- * longer in use, and each triggered a garbage collection that marked the whole heap.
- */
-function createLoan(): WithFile {
-  let kept: ArrayBuffer | undefined;
-
-  function take(size: number): ArrayBuffer {
-    const memory = kept && kept.byteLength >= size ? kept : new ArrayBuffer(size);
-    if (memory === kept) kept = undefined;
-    return memory;
-  }
-
-  /** Keeps the larger buffer and frees the other now instead of at the next garbage collection. */
-  function give(memory: ArrayBuffer): void {
-    const better = memory.byteLength <= MOST_KEPT && memory.byteLength > (kept?.byteLength ?? 0);
-    const spare = better ? kept : memory;
-    if (better) kept = memory;
-    spare?.transfer(0);
-  }
-
-  async function read(path: string): Promise<{ readonly memory: ArrayBuffer; readonly size: number }> {
-    const file = await open(path, 'r');
-    try {
-      const { size } = await file.stat();
-      const memory = take(size);
-      const bytes = new Uint8Array(memory);
-      for (let at = 0; at < size; ) {
-        const { bytesRead } = await file.read(bytes, at, size - at, at);
-        if (bytesRead === 0) throw new Error(`${path} is truncated`);
-        at += bytesRead;
-      }
-      return { memory, size };
-    } finally {
-      await file.close();
-    }
-  }
-
-  return async (path, work) => {
-    const { memory, size } = await read(path);
-    try {
-      return await work(Buffer.from(memory, 0, size));
-    } finally {
-      give(memory);
-    }
-  };
-}
+const IN_MEMORY = { path: '', most: Number.POSITIVE_INFINITY };

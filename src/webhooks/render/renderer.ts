@@ -8,7 +8,16 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { PostBody, Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
+import type {
+  EventRenderer,
+  PostBody,
+  Rendered,
+  RenderedShared,
+  Renderer,
+  RenderJob,
+  RenderPart,
+  SharedRenderJob,
+} from '../types.ts';
 
 /** The input of the task on the thread (render.ts). */
 export interface RenderInput extends SharedRenderJob {
@@ -16,6 +25,8 @@ export interface RenderInput extends SharedRenderJob {
   readonly formPlace: FormPlace | null;
   /** The body is a JSON array of events, sent unchanged. */
   readonly isBatch: boolean;
+  /** The event itself as JSON, unsigned. */
+  readonly asJson: boolean;
   /** If set, do not parse the message: deliver it raw, for this reason. */
   readonly parseError: string | null;
 }
@@ -42,7 +53,7 @@ const FORM_FILE = /^post-\d+\.form$/;
  * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread
  * on which it runs alone is rendered raw. Forms of large messages that do not fit in memory are files in `tmpDir`.
  */
-export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
+export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): EventRenderer {
   const swept = sweep(tmpDir);
   swept.catch(() => undefined); // every render rejects with it
   let forms = 0;
@@ -59,36 +70,42 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
     counted.delete(body);
   }
 
-  async function renderOnThread(job: RenderJob, path: string): Promise<Rendered> {
-    const rendered = toRendered(await tryOnThread(job, path));
+  async function renderOnThread(job: RenderJob, path: string, asJson: boolean): Promise<Rendered> {
+    const rendered = toRendered(await tryOnThread(job, path, asJson));
     if (job.body.kind === 'blob') hold(rendered.body);
     return rendered;
   }
 
-  async function tryOnThread(job: RenderJob, path: string): Promise<RenderedShared> {
+  async function tryOnThread(job: RenderJob, path: string, asJson: boolean): Promise<RenderedShared> {
     try {
-      return await run(() => pack(job, { path, held }, null));
+      return await run(() => pack(job, { path, held }, asJson, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
       log.warn('message.parse_failed', { message: job.message.id, reason });
-      return await run(() => pack(job, { path, held }, reason), true);
+      return await run(() => pack(job, { path, held }, asJson, reason), true);
+    }
+  }
+
+  async function renderOne(job: RenderJob, asJson: boolean): Promise<Rendered> {
+    await swept;
+    const formPath = join(tmpDir, `post-${++forms}.form`);
+    try {
+      return await renderOnThread(job, formPath, asJson);
+    } catch (error) {
+      await rm(formPath, { force: true }).catch(() => undefined);
+      const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
+      throw new Error(`rendering failed: ${reason}`, { cause: error });
+    } finally {
+      if (job.body.kind === 'inline') free(job.body.bytes);
     }
   }
 
   return frozen({
-    async render(job) {
-      await swept;
-      const formPath = join(tmpDir, `post-${++forms}.form`);
-      try {
-        return await renderOnThread(job, formPath);
-      } catch (error) {
-        await rm(formPath, { force: true }).catch(() => undefined);
-        const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
-        throw new Error(`rendering failed: ${reason}`, { cause: error });
-      } finally {
-        if (job.body.kind === 'inline') free(job.body.bytes);
-      }
+    render: (job) => renderOne(job, false),
+    async renderJson({ delivery: { id, recipient }, ...part }) {
+      const unsigned = { keys: [], at: 0, delivery: { id, recipient, url: '' } };
+      return (await renderOne({ ...part, ...unsigned }, true)).body;
     },
     async renderShared(job) {
       await swept;
@@ -109,7 +126,8 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
   });
 }
 
-function toParseError({ kind, message }: TaskBroken): string {
+/** Why a message that broke a thread is not parsed. */
+export function toParseError({ kind, message }: TaskBroken): string {
   return kind === 'error' ? PARSER_FAILED : `parsing ${message}`;
 }
 
@@ -122,17 +140,17 @@ function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered 
   return { body, headers, ...part };
 }
 
-function pack(job: RenderJob, place: FormPlace, parseError: string | null): Packed<RenderInput> {
+function pack(job: RenderJob, place: FormPlace, asJson: boolean, parseError: string | null): Packed<RenderInput> {
   const { body, delivery, keys, at } = job;
   const { part, transfer } = packPart(job);
   const formPlace = body.kind === 'blob' ? place : null;
   const isBatch = delivery.batch !== undefined;
-  return { value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, parseError }, transfer };
+  return { value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, asJson, parseError }, transfer };
 }
 
 function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
   const packed = parts.map(packPart);
-  const rest = { url, keys, at, formPlace: null, isBatch: false, parseError: null };
+  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null };
   return {
     value: { ...rest, parts: packed.map(({ part }) => part) },
     transfer: packed.flatMap(({ transfer }) => transfer),
@@ -140,7 +158,7 @@ function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInp
 }
 
 /** Transfers a copy of its bytes; the original is kept for retries and freed after the last. */
-function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
+export function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
   readonly part: RenderPart;
   readonly transfer: readonly ArrayBuffer[];
 } {

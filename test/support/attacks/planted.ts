@@ -12,6 +12,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
     {
       operations,
       store,
+      keyUses: { note: () => undefined },
       limits: { call: () => undefined },
       clientAddress: () => '127.0.0.1',
       partsOf: () => Object(undefined),

@@ -116,9 +116,15 @@ async function judge(
   if (!means(place, value) && !names(body, place)) found('unnamed', `${status} ${text}`);
 }
 
-/** What a parameter may hold; an empty text stands for none at all, as old clients send it. */
+/**
+ * What a parameter may hold. An empty text stands for none at all, and numbers and truth may be spelled otherwise, as old
+ * clients send them.
+ */
 function means(place: Place, value: unknown): boolean {
-  return value === '' || takes(place, value);
+  if (value === '' || takes(place, value)) return true;
+  if (typeof value !== 'string' && typeof value !== 'number') return false;
+  if (takes(place, true) && /^(?:true|false|on|off|yes|no|1|0)$/i.test(String(value))) return true;
+  return typeof value === 'string' && /^-?\d{1,15}(?:\.\d{1,15})?$/.test(value) && takes(place, Number(value));
 }
 
 /** A refusal of what is of another kind says which parameter it is about; an empty map of nulls counts as left out. */

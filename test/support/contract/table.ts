@@ -26,11 +26,13 @@ export const TABLE: readonly Group[] = [
 /** Groups of operations that the documented interface does not have, each with the reason. */
 export const BEYOND: Readonly<Record<string, string>> = {
   users: 'official clients ping with it before anything else',
+  keys: 'the keys of an account, for the console and for scripts that replace them',
   messages: 'what official clients send with',
   urls: 'links with their clicks and tracking domains, in official clients',
   metadata: 'fields of the activity, in official clients',
   jobs: 'how far a replay of thousands is',
   actions: 'what was done for an account, and by whose key',
+  endpoints: 'the URLs of routes and webhooks, which only a server that delivers itself knows',
   allowlists: 'the later name of the whitelists in official clients',
 };
 

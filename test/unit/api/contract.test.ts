@@ -28,6 +28,7 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     operation.path === '/inbound/test-route'
       ? { address: 'a@nowhere.example.com' }
       : { ...operation.example.params, domain: 'nowhere.example.com' },
+  Unknown_Endpoint: (operation) => ({ ...operation.example.params, url: 'https://app.example.com/nowhere' }),
   Unknown_Sender: () => ({ address: 'nobody@example.com' }),
   Invalid_Tag_Name: () => ({ tag: 'no-such-tag' }),
   Unknown_IP: (operation) => ({ ...operation.example.params, ip: '198.51.100.99' }),
@@ -81,6 +82,11 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
     await world.store.trackingDomains.change({ id: `${ACCOUNT} track.example.com` }, { valid: true });
     return example.params;
+  },
+  Unknown_Key: () => ({ id: 'ffffffffffffffff' }),
+  async Invalid_OwnKey(_, world) {
+    const { body: keys } = await world.call('/keys/list');
+    return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
   },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
   Unknown_Job: () => ({ id: '01kcnosuchjob0000000000000' }),
@@ -188,7 +194,7 @@ describe('every operation', () => {
       beforeEach(async () => {
         world = await startApi({ journal: REMEMBERING.test(operation.path) });
       });
-      if (/^\/(inbound|webhooks)\//.test(operation.path))
+      if (/^\/(inbound|webhooks|endpoints)\//.test(operation.path))
         beforeEach(() => Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT)]));
       if (REMEMBERING.test(operation.path)) beforeEach(() => putHistory(world));
       // What waits to be sent counts as backlog elsewhere.

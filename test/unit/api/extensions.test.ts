@@ -31,6 +31,7 @@ describe('beyond the documented interface', () => {
       deps: {
         signingKeys: {
           keysFor: async () => undefined,
+          keysIfAny: async () => undefined,
           rotate: () => Promise.reject(new Error('unused')),
           carryOver: () => Promise.reject(new Error('unused')),
         },
@@ -79,6 +80,35 @@ describe('beyond the documented interface', () => {
     );
   });
 
+  it('pauses a thousand endpoints of an account at most', async () => {
+    const url = (n: number) => `https://app.example.com/hooks/${n}`;
+    const createdAt = new Date(world.clock.now());
+    for (let n = 0; n <= 1000; n++) {
+      const row = {
+        id: `1.${n + 100}`,
+        account: ACCOUNT,
+        domain: 'inbound.example.com',
+        pattern: `box-${n}`,
+        url: url(n),
+      };
+      await world.store.inboundRoutes.insert({ ...row, createdAt });
+    }
+    for (let n = 0; n < 1000; n += 50)
+      await Promise.all(Array.from({ length: 50 }, (_, i) => world.call('/endpoints/pause', { url: url(n + i) })));
+    const more = () => world.call('/endpoints/pause', { url: url(1000) });
+    expect((await more()).body.message).to.equal(
+      'Validation error: {"url":"At most 1000 endpoints can be paused at a time"}',
+    );
+    expect((await world.call('/endpoints/pause', { url: url(0), until: '2026-01-06' })).body.paused_until).to.equal(
+      '2026-01-06 00:00:00',
+    );
+    await world.call('/endpoints/resume', { url: url(0) });
+    expect((await more()).status).to.equal(200);
+    const { body } = await world.call('/endpoints/list');
+    expect(body).to.have.length(1003);
+    expect(body.filter((one: { paused: boolean }) => one.paused)).to.have.length(1000);
+  }).timeout(30_000);
+
   describe('deliveries and replay', () => {
     let [delivered, waiting, dead] = ['', '', ''];
     beforeEach(async () => {
@@ -120,6 +150,7 @@ describe('beyond the documented interface', () => {
           error: null,
           answer: 'Internal Server Error',
           batch: null,
+          detail: null,
         },
       ]);
     });

@@ -191,7 +191,7 @@ describe('reading messages', () => {
     it('tells what happened while it was delivered', async () => {
       const id = await put({ state: 'bounced', diag: 'smtp;550 no', bounceDescription: 'bad_mailbox' });
       const at = (second: number) => new Date(Date.UTC(2026, 0, 5, 9, 31, second));
-      const event = (kind: 'deferral' | 'hard_bounce', second: number, diag: string) =>
+      const event = (kind: 'deferral' | 'hard_bounce', second: number, diag: string, places = {}) =>
         world.store.messageEvents.insert({
           id: `${id}-${second}`,
           account: ACCOUNT,
@@ -199,16 +199,24 @@ describe('reading messages', () => {
           kind,
           at: at(second),
           appliedAt: at(second),
-          detail: { diag },
+          detail: { diag, ...places },
           unsent: null,
           unsentSince: null,
         });
-      await event('hard_bounce', 9, 'smtp;550 no');
+      const places = { source_ip: '192.0.2.1', destination_ip: '198.51.100.7', destination: 'mx.example.com' };
+      await event('hard_bounce', 9, 'smtp;550 no', places);
       await event('deferral', 1, '451 later');
       const { body } = await world.call('/messages/info', { id });
       expect(body.smtp_events).to.deep.equal([
-        { ts: at(1).getTime() / 1000, type: 'deferred', diag: '451 later' },
-        { ts: at(9).getTime() / 1000, type: 'bounced', diag: 'smtp;550 no' },
+        {
+          ts: at(1).getTime() / 1000,
+          type: 'deferred',
+          diag: '451 later',
+          source_ip: null,
+          destination_ip: null,
+          destination: null,
+        },
+        { ts: at(9).getTime() / 1000, type: 'bounced', diag: 'smtp;550 no', ...places },
       ]);
       expect(body).to.include({ state: 'bounced', diag: 'smtp;550 no', bounce_description: 'bad_mailbox' });
     });

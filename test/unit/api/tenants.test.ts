@@ -17,11 +17,15 @@ const [SENT, LATER, NOBODYS] = [
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
+const [OURS, NOBODYS_URL] = ['https://app.example.com/hooks/mail', 'https://app.example.com/hooks/nobody'] as const;
+const [SPARE, NO_KEY] = ['a6355eee6291ff6e', 'ffffffffffffffff'];
+
 /**
  * For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody
  * has.
  */
 const CALLS: Readonly<Record<string, readonly [object, object]>> = {
+  '/keys/revoke': [{ id: SPARE }, { id: NO_KEY }],
   '/senders/info': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
   '/senders/time-series': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
   '/senders/add-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
@@ -124,6 +128,12 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
   ],
+  '/inbound/content': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/payload': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/try': [
+    { id: DEAD, url: 'http://a.example/' },
+    { id: 'none', url: 'http://a.example/' },
+  ],
   '/messages/info': [{ id: SENT }, { id: NOBODYS }],
   '/messages/content': [{ id: SENT }, { id: NOBODYS }],
   '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
@@ -134,6 +144,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   ],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
+  '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/pause': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/resume': [{ url: OURS }, { url: NOBODYS_URL }],
+  '/endpoints/retry': [{ url: OURS }, { url: NOBODYS_URL }],
   '/inbound/replay': [
     { ids: [DEAD], route: '1.1' },
     { ids: ['none'], route: '9.9' },
@@ -154,8 +168,10 @@ const names = (value: unknown) =>
   JSON.stringify(value)
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
-    .replaceAll('the id none', `the id ${DEAD}`)
     .replaceAll('01kcnosuchjob0000000000000', JOB)
+    .replaceAll(NOBODYS_URL, OURS)
+    .replaceAll(NO_KEY, SPARE)
+    .replaceAll('with the id none', `with the id ${DEAD}`)
     .replaceAll('hook ID 999', 'hook ID 4')
     .replaceAll('never-listed@example.com', 'friend@example.com')
     .replaceAll('nobody-here', 'cust-123')
@@ -199,6 +215,8 @@ describe('another account', () => {
     scheduled: await world.store.scheduled.many({ account: ACCOUNT }),
     events: await world.store.messageEvents.many({ account: ACCOUNT }),
     keys: await world.store.signingKeys.many({ account: ACCOUNT }),
+    paused: (await world.spool.endpoints()).filter(({ account }) => account === ACCOUNT),
+    api_keys: await world.store.keys.many({ account: ACCOUNT }),
     queued: (await queued(world.spool)).filter(({ deliveries }) => deliveries[0]?.account === ACCOUNT),
     links_counted: await world.store.urls.many({ account: ACCOUNT }),
     tracking: await world.store.trackingDomains.many({ account: ACCOUNT }),
@@ -211,7 +229,7 @@ describe('another account', () => {
       Object.keys(operation.params.shape).some(
         (name) =>
           /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name) ||
-          (/^\/(urls|metadata)\//.test(operation.path) && /^(url|name)$/.test(name)),
+          (/^\/(urls|metadata|endpoints)\//.test(operation.path) && /^(url|name)$/.test(name)),
       ),
     ).map((operation) => operation.path);
     expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
@@ -231,6 +249,7 @@ describe('another account', () => {
   it('sees nothing of the first in its lists and numbers', async () => {
     expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
     expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
+    expect((await world.call('/endpoints/list', { key: OTHER_KEY })).body).to.deep.equal([]);
     for (const path of [
       '/urls/list',
       '/urls/tracking-domains',

@@ -5,6 +5,7 @@ import { free } from '../../../src/base/room.ts';
 import { createWorkerPool, type PooledTask } from '../../../src/base/worker-pool.ts';
 import { afterTest } from '../../support/cleanup.ts';
 import { createTestLog } from '../../support/log.ts';
+import { until } from '../../support/until.ts';
 
 type Keep = PooledTask<Uint8Array, { readonly left: readonly number[]; readonly same: Uint8Array }>;
 
@@ -70,5 +71,41 @@ describe('memory that a task is handed over', () => {
     expect((await keep(() => ({ value, transfer: [] }))).left).to.deep.equal([]);
     expect(value.byteLength).to.equal(8);
     expect((await keep(() => pack('next'))).left).to.deep.equal([8]);
+  });
+});
+
+describe('a question to all threads of a pool', () => {
+  const stops: (() => Promise<void>)[] = [];
+  afterTest(async () => {
+    for (const stop of stops.splice(0)) await stop();
+  });
+
+  it('is answered by those that have work, and not waited for where a thread is stuck', async () => {
+    const pool = createWorkerPool(
+      {
+        script: new URL('../../support/keeping-thread.ts', import.meta.url),
+        data: null,
+        threads: 2,
+        timeoutMs: 60_000,
+        memoryMb: 64,
+      },
+      { clock: systemClock, log: createTestLog(), metrics: NO_METRICS },
+    );
+    stops.push(pool.stop);
+    const ask = (ms: number) => pool.each<number>('thread', ms);
+    expect(await ask(60_000)).to.deep.equal([]);
+
+    const cells = new Int32Array(new SharedArrayBuffer(8));
+    const packed = () => ({ value: cells, transfer: [] });
+    const works = [pool.task<Int32Array, string>('wait')(packed)];
+    await until('the first thread has work', async () => (await ask(60_000)).length === 1);
+    const [first] = await ask(60_000);
+    works.push(pool.task<Int32Array, string>('block')(packed));
+    await until('the second is stuck', () => Atomics.load(cells, 1) === 1);
+    expect(await ask(200)).to.deep.equal([first]);
+    Atomics.store(cells, 0, 1);
+    Atomics.notify(cells, 0);
+    expect(await Promise.all(works)).to.deep.equal(['ok', 'ok']);
+    expect(await ask(60_000)).to.deep.equal([]);
   });
 });

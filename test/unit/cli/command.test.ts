@@ -168,8 +168,10 @@ describe('the command line', () => {
     expect((await postern(['key', 'revoke', second.key], env)).code, 'once more').to.equal(0);
     expect((await postern(['key', 'list', '--json'], env)).json()).to.deep.equal(rows);
     expect((await postern(['key', 'revoke', 'zzzzzzz'], env)).code).to.equal(64);
-    for (const tooLittle of ['', rows[0].id.slice(0, 1), rows[0].id.slice(0, 11)])
+    for (const tooLittle of ['', rows[0].id.slice(0, 1), rows[0].id.slice(0, 15)])
       expect((await postern(['key', 'revoke', tooLittle], env)).code, tooLittle).to.equal(64);
+    expect(rows[0]).to.include({ last_used_at: null });
+    expect((await postern(['key', 'revoke', rows[0].id], env)).out).to.equal(`Revoked ${key.slice(0, 4)}… first key\n`);
     await postern(['account', 'create', 'other'], env);
     expect((await postern(['key', 'create'], env)).err).to.contain('--account');
     expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);

@@ -7,6 +7,7 @@ import {
   learn,
   mayProbe,
   newEndpoint,
+  readMemory,
   toMemory,
 } from '../../../src/queue/schedule/breaker.ts';
 import type { PlaceBounds } from '../../../src/queue/schedule/places.ts';
@@ -169,6 +170,26 @@ describe('the memory of an endpoint', () => {
     expect(restored).to.include({ phase: 'open', since: -10_000, probeAt: 20_000 });
     const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT), laterShift, 0, BOUNDS);
     expect(paused).to.include({ phase: 'paused', probeAt: DAY - 10_000 });
+  });
+
+  it('keeps what its account wants, also while it is closed, and not beyond its end', () => {
+    const held = { ...newEndpoint(0, BOUNDS), hold: { since: -MINUTE, until: HOUR } };
+    const memory = toMemory(held, SHIFT);
+    expect(readMemory(memory)).to.deep.include({
+      phase: 'closed',
+      hold: { since: SHIFT - MINUTE, until: SHIFT + HOUR },
+    });
+    const laterShift = SHIFT + 10_000;
+    expect(fromMemory(memory, laterShift, 0, BOUNDS)).to.deep.equal({
+      ...newEndpoint(0, BOUNDS),
+      hold: { since: -MINUTE - 10_000, until: HOUR - 10_000 },
+    });
+    expect(fromMemory(memory, SHIFT + HOUR, 0, BOUNDS)).to.deep.equal(newEndpoint(0, BOUNDS));
+    expect(fromMemory(memory, SHIFT - 400 * DAY, 0, BOUNDS).hold?.until).to.equal(7 * DAY);
+    const down = pupil({ ...held, phase: 'open' })
+      .tell(pass)
+      .state();
+    expect(down, 'the breaker closes, and the hold stays').to.deep.include({ phase: 'closed', hold: held.hold });
   });
 
   it('lets a probe out at once when its time passed meanwhile', () => {

@@ -16,7 +16,7 @@ import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
-import { attempt, freshSpool, openOne, settled } from '../../support/spool.ts';
+import { attempt, damagePage, freshSpool, openOne, settled } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -58,6 +58,9 @@ const STORY = {
 
 /** The same queue, taken over by the version with format 6, which tried one of its deliveries once more. */
 const FORMAT_6 = 'test/fixtures/queue-format-6.db.gz';
+
+/** The same queue, taken over by the version with format 7, which tried that delivery again in a shared POST. */
+const FORMAT_7 = 'test/fixtures/queue-format-7.db.gz';
 
 async function oldQueue(fixture = FIXTURE): Promise<string> {
   const dir = await tempDir();
@@ -287,35 +290,45 @@ describe('a queue whose kinds stood in URLs', () => {
   });
 });
 
-describe('a queue of the version before', () => {
-  it('is taken over with every delivery and attempt', async () => {
-    const { spool } = await freshSpool(await oldQueue(FORMAT_6));
-    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][])
-      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
-    const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
-    const attempts = await spool.attempts(retried?.id ?? '');
-    expect(attempts.map(({ status, answer, batch }) => [status, answer, batch])).to.deep.equal([
-      [503, 'answer', undefined],
-      [502, 'Bad Gateway', undefined],
-    ]);
-  });
+/** The attempts at one delivery of the fixtures, as far as each version made them. */
+const ATTEMPTS = [
+  [503, 'answer', undefined],
+  [502, 'Bad Gateway', undefined],
+  [500, 'of a shared POST', 'batch-2-fixture'],
+];
 
-  it('notes from then on which POST an attempt shared', async () => {
-    const { spool, clock, reopen } = await freshSpool(await oldQueue(FORMAT_6));
-    const [delivery] = await spool.list({ kinds: ['inbound'], states: ['waiting'] }, 1);
-    if (!delivery) throw new Error('nothing waits');
-    await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock), batch: 'batch-3-x' } }));
-    expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, batch: 'batch-3-x' });
-  });
+for (const [format, fixture, attempts] of [
+  [6, FORMAT_6, ATTEMPTS.slice(0, 2)],
+  [7, FORMAT_7, ATTEMPTS],
+] as const) {
+  describe(`a queue of format ${format}`, () => {
+    it('is taken over with every delivery and attempt', async () => {
+      const { spool } = await freshSpool(await oldQueue(fixture));
+      for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
+      const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
+      const made = await spool.attempts(retried?.id ?? '');
+      expect(made.map(({ status, answer, batch }) => [status, answer, batch])).to.deep.equal(attempts);
+      expect(made.filter(({ detail }) => detail !== undefined)).to.deep.equal([]);
+    });
 
-  it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
-    const dir = await oldQueue(FORMAT_6);
-    const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
-    expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
-    await freshSpool(dir);
-    expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
+    it('notes from then on which POST an attempt shared, and its detail', async () => {
+      const { spool, clock, reopen } = await freshSpool(await oldQueue(fixture));
+      const [delivery] = await spool.list({ kinds: ['inbound'], states: ['waiting'] }, 1);
+      if (!delivery) throw new Error('nothing waits');
+      const more = { batch: 'batch-3-x', detail: '{"ms":{}}' };
+      await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock), ...more } }));
+      expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, ...more });
+    });
+
+    it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+      const dir = await oldQueue(fixture);
+      const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
+      expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
+      await freshSpool(dir);
+      expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
+    });
   });
-});
+}
 
 const VERDICTS: Verdicts = {
   spf: { result: 'none', detail: '' },
@@ -347,15 +360,4 @@ function outboundParts(carried: (recipient: string) => void): MailParts & Pick<O
     composing: async () => ({ hostname: 'mx', returnDomain: 'b.example', publicUrl: 'https://mx', secret: 's' }),
     reported: () => {},
   };
-}
-
-/** Makes the first page of a table unreadable. */
-async function damagePage(path: string, table: string): Promise<void> {
-  const db = new DatabaseSync(path);
-  const root = Number(db.prepare('SELECT rootpage FROM sqlite_master WHERE name = ?').get(table)?.['rootpage']);
-  const size = Number(db.prepare('PRAGMA page_size').get()?.['page_size']);
-  db.close();
-  const bytes = await readFile(path);
-  bytes.fill(0x5a, (root - 1) * size, root * size);
-  await writeFile(path, bytes);
 }

@@ -11,6 +11,9 @@ import { answer, createWorld, HOURS, noDomain, noServer, type SendingWorld } fro
 const MINUTES = 60_000;
 const DAYS = 24 * HOURS;
 
+/** Where the answers of this suite come from. */
+const PLACES = { source_ip: '192.0.2.1', destination_ip: '192.0.2.25', destination: 'mx.example.com' };
+
 describe('mail going out', () => {
   let world: SendingWorld;
   const open = async (...args: Parameters<typeof createWorld>): Promise<SendingWorld> => {
@@ -48,7 +51,7 @@ describe('mail going out', () => {
       account: 'acc',
       message: sentId(delivery.id),
       kind: 'send',
-      detail: { diag: '250 2.0.0 ok', source_ip: '192.0.2.1', destination_ip: '192.0.2.25' },
+      detail: { diag: '250 2.0.0 ok', ...PLACES },
     });
     expect(told?.sent).to.deep.include({
       id: sentId(delivery.id),
@@ -110,11 +113,7 @@ describe('mail going out', () => {
       'deferral',
       'soft_bounce',
     ]);
-    expect((await world.reports())[0]?.detail).to.deep.equal({
-      diag: '450 4.2.0 greylisted',
-      source_ip: '192.0.2.1',
-      destination_ip: '192.0.2.25',
-    });
+    expect((await world.reports())[0]?.detail).to.deep.equal({ diag: '450 4.2.0 greylisted', ...PLACES });
     expect((await world.reports()).at(-1)?.detail).to.deep.equal({
       diag: 'smtp;451 4.4.7 delivery time expired; the last answer was: 450 4.2.0 greylisted',
       description: 'transient',
@@ -133,8 +132,14 @@ describe('mail going out', () => {
     expect(await row(gone.id)).to.include({ state: 'dead', attempts: 1 });
     expect(await row(full.id)).to.include({ state: 'dead', attempts: 1 });
     expect(await world.reports()).to.deep.equal([
-      { kind: 'hard_bounce', detail: { diag: 'smtp;550 5.1.1 User unknown', description: 'bad_mailbox', code: 10 } },
-      { kind: 'soft_bounce', detail: { diag: 'smtp;552 5.2.2 Over Quota', description: 'mailbox_full', code: 22 } },
+      {
+        kind: 'hard_bounce',
+        detail: { diag: 'smtp;550 5.1.1 User unknown', description: 'bad_mailbox', code: 10, ...PLACES },
+      },
+      {
+        kind: 'soft_bounce',
+        detail: { diag: 'smtp;552 5.2.2 Over Quota', description: 'mailbox_full', code: 22, ...PLACES },
+      },
     ]);
   });
 

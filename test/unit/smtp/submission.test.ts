@@ -494,6 +494,21 @@ describe('a login', () => {
     await strict.stop();
   });
 
+  it('is a use of its key, and so is every message later on; a wrong key is none', async () => {
+    const lastUse = async () => {
+      const row = await started.store.keys.one({ id: keyHash(SUBMISSION_KEY) });
+      return row && started.keyUses.lastUse(row)?.toISOString();
+    };
+    const client = await started.implicit();
+    await client.say(`AUTH PLAIN ${plain('wrong')}`);
+    expect(await lastUse()).to.equal(undefined);
+    await client.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`);
+    expect(await lastUse()).to.equal('2026-01-05T12:00:00.000Z');
+    await started.clock.advance(30_000);
+    await client.say('MAIL FROM:<ann@shop.example>');
+    expect(await lastUse()).to.equal('2026-01-05T12:00:30.000Z');
+  });
+
   it('is put off while the store is away, and costs nothing', async () => {
     started.storeState.away = true;
     const client = await started.secured();

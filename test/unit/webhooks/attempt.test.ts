@@ -272,12 +272,9 @@ describe('an attempt', () => {
       const poster = createPoster({ timeoutMs: 30_000, userAgent: 'x', connections: 1 }, { guard, clock });
       const result = poster.post('http://slow.example/', form, bytes('a'));
       await clock.advance(30_000);
-      expect(await result).to.deep.equal({
-        kind: 'unanswered',
-        error: 'timeout',
-        connected: false,
-        durationMs: 30_000,
-      });
+      const { detail, ...rest } = await result;
+      expect(rest).to.deep.equal({ kind: 'unanswered', error: 'timeout', connected: false, durationMs: 30_000 });
+      expect(JSON.parse(detail?.(false) ?? '')).to.deep.equal({ ms: { dns: 30_000 } });
     });
 
     it('counts connection, request and answer into one deadline', async () => {

@@ -45,7 +45,16 @@ const infoRecord = z
   .object({
     ...fields,
     smtp_events: z
-      .array(z.object({ ts: z.int(), type: z.string(), diag: z.string() }))
+      .array(
+        z.object({
+          ts: z.int(),
+          type: z.string(),
+          diag: z.string(),
+          source_ip: maybe.meta({ description: 'our address (not part of the Mandrill API, as those below)' }),
+          destination_ip: maybe.meta({ description: 'address of the server that replied; null if none did' }),
+          destination: maybe.meta({ description: 'name of that server' }),
+        }),
+      )
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
   })
   .meta({ title: 'message detail' });
@@ -101,7 +110,17 @@ function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.inpu
     clicks_detail: clicks.length > 0 ? clicks : found.clicks_detail,
     smtp_events: events.flatMap((event) => {
       const type = SMTP_TYPES[event.kind];
-      return type === undefined ? [] : [{ ts: seconds(event.at), type, diag: textOf(event, 'diag') ?? '' }];
+      if (type === undefined) return [];
+      return [
+        {
+          ts: seconds(event.at),
+          type,
+          diag: textOf(event, 'diag') ?? '',
+          source_ip: textOf(event, 'source_ip'),
+          destination_ip: textOf(event, 'destination_ip'),
+          destination: textOf(event, 'destination'),
+        },
+      ];
     }),
   };
 }
@@ -170,7 +189,16 @@ const info = operation({
       subaccount: null,
       diag: null,
       bounce_description: null,
-      smtp_events: [{ ts: 1_767_605_402, type: 'sent', diag: '' }],
+      smtp_events: [
+        {
+          ts: 1_767_605_402,
+          type: 'sent',
+          diag: '250 2.0.0 Ok: queued',
+          source_ip: '192.0.2.1',
+          destination_ip: '198.51.100.7',
+          destination: 'mx.example.com',
+        },
+      ],
     },
   },
   async handle({ id }, call) {

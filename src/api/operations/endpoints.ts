@@ -1,0 +1,381 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optionalTime, text } from '../../base/schema.ts';
+import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
+import type { Making } from '../../queue/insight.ts';
+import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
+import type { InboundRouteRow } from '../../store/rows/domains.ts';
+import type { WebhookRow } from '../../store/rows/webhooks.ts';
+import type { KnownEndpoint } from '../account-queue.ts';
+import { type Call, listing, operation } from '../operation.ts';
+import { pagesByKey, pagesByTime } from '../whole-lists.ts';
+import { MAX_URL, str, time, timeOrNull } from './fields.ts';
+
+// The endpoints of an account: the URLs of its routes and webhooks.
+
+/** The most ids of routes, and of webhooks, in a record. */
+const MAX_IDS = 100;
+
+const endpointRecord = z
+  .object({
+    url: str('the URL, exactly as in its routes and webhooks'),
+    kind: z
+      .enum(['inbound', 'events'])
+      .meta({ description: 'inbound: it receives mail, and maybe events; events: only events' }),
+    routes: z.array(z.string()).meta({ description: `ids of the routes with this URL, at most ${MAX_IDS}` }),
+    webhooks: z.array(z.int()).meta({ description: `ids of the webhooks with this URL, at most ${MAX_IDS}` }),
+    breaker: z.enum(['up', 'down', 'gone']).meta({
+      description:
+        'down: too many POSTs failed; one delivery at a time is posted as a probe. gone: it answered 410; probed once a day',
+    }),
+    since: timeOrNull('when it went down', 'null while it is up'),
+    next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
+    paused: z.boolean().meta({ description: 'whether /endpoints/pause holds its deliveries' }),
+    paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
+    waiting: z.int().meta({ description: 'deliveries that are not finished, including those in flight' }),
+    oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
+    in_flight: z.int().meta({ description: 'POSTs in flight' }),
+    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST; null without an answer' }),
+    last_error: z.string().nullable().meta({ description: 'why the last POST got no answer' }),
+    last_at: timeOrNull('when the last POST ended', 'null if there was none since this host started'),
+  })
+  .meta({ title: 'endpoint record' });
+
+const figures = z
+  .object({
+    attempts: z.int().meta({ description: 'POSTs; one shared by several deliveries counts once' }),
+    ok: z.int().meta({ description: 'answered with 2xx' }),
+    failed: z.int().meta({ description: 'all others' }),
+    p50_ms: z.int().nullable().meta({ description: 'median duration; null without POSTs' }),
+    p95_ms: z.int().nullable().meta({ description: '95th percentile of the duration; null without POSTs' }),
+  })
+  .meta({ title: 'attempt figures' });
+
+const endpointDetail = endpointRecord
+  .extend({
+    hour: figures.meta({ description: 'the last hour' }),
+    day: figures.meta({ description: 'the last 24 hours' }),
+    strip: z
+      .array(
+        z.object({
+          at: time('when the POST began'),
+          status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
+          ms: z.int().meta({ description: 'how long it took' }),
+          error: z.string().nullable().meta({ description: 'why there was no answer' }),
+        }),
+      )
+      .meta({ description: 'the last 100 POSTs, oldest first' }),
+    answers: z
+      .array(
+        z.object({
+          status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
+          error: z.string().nullable().meta({ description: 'why there was no answer' }),
+          text: str('the start of the answer, at most 120 characters; # replaces each word that contains a digit'),
+          count: z.int().meta({ description: 'number of POSTs with this answer' }),
+          last_at: time('when the last of them began'),
+          example_id: str('id of a delivery with this answer'),
+        }),
+      )
+      .meta({ description: 'answers, similar ones grouped, at most 50 groups: failures first, then by frequency' }),
+    sampled: z.boolean().meta({
+      description: 'true if the figures do not include all POSTs, only those of the newest deliveries',
+    }),
+    making: z
+      .array(
+        z.object({
+          id: str('id of the delivery'),
+          since: time('since when'),
+          waits_for: z.enum(['preparing', 'verdicts', 'parsing', 'place']).meta({
+            description:
+              'verdicts: SPF, DKIM, DMARC, ARC, and so the DNS; place: as many POSTs are on their way as the endpoint takes; preparing: everything else',
+          }),
+          question: z.string().nullable().meta({
+            description: 'the open DNS question, as `TXT example.org`; null if there is none, or it is not known',
+          }),
+        }),
+      )
+      .meta({ description: 'deliveries that are being prepared, oldest first, at most 100' }),
+  })
+  .meta({ title: 'endpoint detail' });
+
+type EndpointRecord = z.input<typeof endpointRecord>;
+
+/** The routes and webhooks of a URL. */
+interface Names {
+  readonly routes: string[];
+  readonly webhooks: number[];
+}
+
+const NOBODY: Names = { routes: [], webhooks: [] };
+
+function toRecord(
+  url: string,
+  { routes, webhooks }: Names,
+  known: KnownEndpoint | undefined,
+  oldestAt: number | undefined,
+): EndpointRecord {
+  const { lane, waiting = 0 } = known ?? {};
+  const { hold = null, last = null } = lane ?? {};
+  const named = routes.length > 0 ? 'inbound' : webhooks.length > 0 ? 'events' : known?.kind;
+  return {
+    url,
+    kind: named === 'events' ? 'events' : 'inbound',
+    routes,
+    webhooks,
+    breaker: lane?.breaker ?? 'up',
+    since: toTimeOrNull(lane?.since),
+    next_probe_at: toTimeOrNull(lane?.nextProbeAt),
+    paused: hold !== null,
+    paused_until: toTimeOrNull(hold?.until),
+    waiting,
+    oldest_at: waiting > 0 ? toTimeOrNull(oldestAt) : null,
+    in_flight: lane?.inFlight ?? 0,
+    last_status: last?.result.kind === 'answered' ? last.result.status : null,
+    last_error: last?.result.kind === 'unanswered' ? last.result.error : null,
+    last_at: toTimeOrNull(last?.at),
+  };
+}
+
+function toTime(ms: number): string {
+  return toTimestamp(new Date(ms));
+}
+
+function toTimeOrNull(ms: number | null | undefined): string | null {
+  return ms === null || ms === undefined ? null : toTime(ms);
+}
+
+/** Whether it is an endpoint even without a route or webhook. */
+const standsAlone = ({ waiting, lane }: KnownEndpoint) => waiting > 0 || Boolean(lane?.hold);
+
+/** Returns the routes and webhooks of each URL. */
+async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
+  const names = new Map<string, Names>();
+  const of = (url: string) => {
+    const known = names.get(url) ?? { routes: [], webhooks: [] };
+    names.set(url, known);
+    return known;
+  };
+  const routes = pagesByTime(
+    { time: new Date(0) },
+    ({ createdAt, id }: InboundRouteRow) => ({ time: createdAt, id }),
+    ({ time, ...rest }, order, limit) =>
+      store.inboundRoutes.many({ createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
+  );
+  for await (const page of routes)
+    for (const { id, url } of page) if (of(url).routes.length < MAX_IDS) of(url).routes.push(id);
+  const webhooks = pagesByKey(
+    0,
+    ({ number }: WebhookRow) => number,
+    (behind, limit) => store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }),
+  );
+  for await (const page of webhooks)
+    for (const { number, url } of page) if (of(url).webhooks.length < MAX_IDS) of(url).webhooks.push(number);
+  return names;
+}
+
+/** Returns a function that makes the current record. Throws Unknown_Endpoint, also for another account's endpoint. */
+async function findEndpoint(
+  url: string,
+  { store, endpoints, refuse }: Call<'Unknown_Endpoint'>,
+): Promise<() => EndpointRecord> {
+  const [routes, webhooks, oldest] = await Promise.all([
+    store.inboundRoutes.many({ url }, { sort: 'createdAt', limit: MAX_IDS }),
+    store.webhooks.many({ url }, { sort: 'number', limit: MAX_IDS }),
+    endpoints.oldest([url]),
+  ]);
+  const known = endpoints.one(url);
+  if (routes.length + webhooks.length === 0 && !(known && standsAlone(known))) throw refuse('Unknown_Endpoint', url);
+  const names = { routes: routes.map(({ id }) => id), webhooks: webhooks.map(({ number }) => number) };
+  return () => toRecord(url, names, endpoints.one(url), oldest.get(url));
+}
+
+const HOSTS = 'With several hosts, each delivers its own mail: the answer is about this host only.';
+const endpointUrl = text(MAX_URL).meta({ description: 'a URL as /endpoints/list shows it' });
+
+const ENDPOINT: EndpointRecord = {
+  url: 'https://app.example.com/hooks/mail',
+  kind: 'inbound',
+  routes: ['1.1'],
+  webhooks: [],
+  breaker: 'up',
+  since: null,
+  next_probe_at: null,
+  paused: false,
+  paused_until: null,
+  waiting: 0,
+  oldest_at: null,
+  in_flight: 0,
+  last_status: null,
+  last_error: null,
+  last_at: null,
+};
+const EVENTS_URL = 'https://app.example.com/hooks/events';
+
+/** Endpoints per page of the list. */
+const PAGE = 500;
+
+const list = listing({
+  path: '/endpoints/list',
+  extension: true,
+  summary: 'Lists the endpoints of the account, by URL, with their state and the deliveries that wait.',
+  notes: `An endpoint is the URL of routes or webhooks. It is still listed without them while deliveries wait for it, or while it is paused. ${HOSTS}`,
+  params: {},
+  returns: z.array(endpointRecord),
+  errors: [],
+  example: {
+    params: {},
+    answer: [{ ...ENDPOINT, url: EVENTS_URL, kind: 'events', routes: [], webhooks: [4] }, ENDPOINT],
+  },
+  async *pages(_, call) {
+    const { endpoints, inTurn } = call;
+    // One at a time: an account may have a hundred thousand routes.
+    const names = await inTurn('endpoints', () => namesOf(call));
+    const known = endpoints.all();
+    const oldest = await endpoints.oldest([...known].flatMap(([url, { waiting }]) => (waiting > 0 ? [url] : [])));
+    for (const [url, one] of known) if (!names.has(url) && standsAlone(one)) names.set(url, NOBODY);
+    const urls = [...names.keys()].sort();
+    for (let at = 0; at < urls.length; at += PAGE)
+      yield urls
+        .slice(at, at + PAGE)
+        .map((url) => toRecord(url, names.get(url) ?? NOBODY, known.get(url), oldest.get(url)));
+  },
+});
+
+const MAX_MAKING = 100;
+
+function toFigures({ attempts, ok, p50, p95 }: AttemptFigures): z.input<typeof figures> {
+  const rounded = (ms: number | null) => (ms === null ? null : Math.round(ms));
+  return { attempts, ok, failed: attempts - ok, p50_ms: rounded(p50), p95_ms: rounded(p95) };
+}
+
+function toDetail(record: EndpointRecord, history: EndpointHistory, making: readonly Making[]) {
+  return {
+    ...record,
+    hour: toFigures(history.hour),
+    day: toFigures(history.day),
+    strip: history.strip.map(({ at, status, ms, error }) => ({ at: toTime(at), status, ms: Math.round(ms), error })),
+    answers: history.answers.map(({ status, error, text, count, lastAt, example }) => ({
+      status,
+      error,
+      text,
+      count,
+      last_at: toTime(lastAt),
+      example_id: example,
+    })),
+    sampled: history.sampled,
+    making: making.slice(0, MAX_MAKING).map(({ id, since, waitsFor, question }) => ({
+      id,
+      since: toTime(since),
+      waits_for: waitsFor,
+      question,
+    })),
+  };
+}
+
+const info = operation({
+  path: '/endpoints/info',
+  extension: true,
+  summary: 'Shows an endpoint: figures of the last hour and day, the last 100 POSTs, and its answers by cause.',
+  notes: `Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), at most the newest 10,000. ${HOSTS}`,
+  params: { url: endpointUrl },
+  returns: endpointDetail,
+  errors: ['Unknown_Endpoint'],
+  example: {
+    params: { url: ENDPOINT.url },
+    answer: {
+      ...ENDPOINT,
+      hour: { attempts: 1, ok: 0, failed: 1, p50_ms: 12, p95_ms: 12 },
+      day: { attempts: 1, ok: 0, failed: 1, p50_ms: 12, p95_ms: 12 },
+      strip: [{ at: '2026-01-05 11:30:01', status: 500, ms: 12, error: null }],
+      answers: [
+        {
+          status: 500,
+          error: null,
+          text: 'Internal Server Error',
+          count: 1,
+          last_at: '2026-01-05 11:30:01',
+          example_id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
+        },
+      ],
+      sampled: false,
+      making: [],
+    },
+  },
+  async handle({ url }, call) {
+    const show = await findEndpoint(url, call);
+    // One at a time: it may keep the queue's reader busy for a tenth of a second.
+    const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
+    return toDetail(show(), history, await call.endpoints.making(url));
+  },
+});
+
+/** A paused endpoint stays in memory, so their number is limited. */
+const MAX_PAUSED = 1000;
+
+const pause = operation({
+  path: '/endpoints/pause',
+  extension: true,
+  summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
+  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them.`,
+  params: {
+    url: endpointUrl,
+    until: optionalTime.meta({
+      description: 'when the pause ends, UTC, YYYY-MM-DD HH:MM:SS; at most 7 days from now, which is the default',
+    }),
+  },
+  returns: endpointRecord,
+  errors: ['Unknown_Endpoint'],
+  example: {
+    params: { url: ENDPOINT.url, until: '2026-01-05 14:00:00' },
+    answer: { ...ENDPOINT, paused: true, paused_until: '2026-01-05 14:00:00' },
+  },
+  async handle({ url, until }, call) {
+    const now = call.now().getTime();
+    const end = until?.getTime() ?? now + LONGEST_HOLD;
+    if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
+    const show = await findEndpoint(url, call);
+    const paused = [...call.endpoints.all().values()].filter(({ lane }) => lane?.hold).length;
+    if (paused >= MAX_PAUSED && !show().paused)
+      throw call.invalid('url', `At most ${MAX_PAUSED} endpoints can be paused at a time`);
+    await call.endpoints.pause(url, show().kind, end);
+    return show();
+  },
+});
+
+const resume = operation({
+  path: '/endpoints/resume',
+  extension: true,
+  summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
+  notes: `Does nothing if it is not paused. ${HOSTS}`,
+  params: { url: endpointUrl },
+  returns: endpointRecord,
+  errors: ['Unknown_Endpoint'],
+  example: { params: { url: ENDPOINT.url }, answer: ENDPOINT },
+  async handle({ url }, call) {
+    const show = await findEndpoint(url, call);
+    await call.endpoints.resume(url);
+    return show();
+  },
+});
+
+const retry = operation({
+  path: '/endpoints/retry',
+  extension: true,
+  summary: 'Retries an endpoint now: all deliveries that wait for it become due.',
+  notes: `If it is down, one delivery is posted as a probe, and the others follow if it is answered with 2xx. Does not end a pause. ${HOSTS}`,
+  params: { url: endpointUrl },
+  returns: z.object({
+    waiting: z.int().meta({ description: 'deliveries that wait for it' }),
+    retried: z.int().meta({ description: 'how many of them were not due yet' }),
+  }),
+  errors: ['Unknown_Endpoint'],
+  example: { params: { url: ENDPOINT.url }, answer: { waiting: 0, retried: 0 } },
+  async handle({ url }, call) {
+    const { waiting } = (await findEndpoint(url, call))();
+    const retried = await call.inTurn('endpoints', () => call.endpoints.retry(url));
+    return { waiting, retried };
+  },
+});
+
+/** The endpoints of routes and webhooks; not part of Mandrill's API. */
+export const endpoints = [list, info, pause, resume, retry];

@@ -1,0 +1,237 @@
+import { z } from 'zod';
+import { text } from '../../base/schema.ts';
+import type { ShownMessage } from '../../webhooks/render/content.ts';
+import type { QueuedMail } from '../account-queue.ts';
+import { type Call, operation, passing } from '../operation.ts';
+import { attemptRecord, toAttemptRecord } from './deliveries.ts';
+import { endpointUrl, str } from './fields.ts';
+
+// The content of one delivery of inbound mail. Everything in it was written by a stranger.
+
+const deliveryId = text(255).meta({ description: 'id of the delivery' });
+
+/**
+ * Uses the delivery with its message. Throws Unknown_Message if it is not the account's or not kept, also when it is
+ * purged meanwhile.
+ */
+async function withMail<T>(
+  id: string,
+  call: Call<'Unknown_Message'>,
+  use: (mail: QueuedMail) => Promise<T>,
+): Promise<T> {
+  const mail = await call.queue.message(id);
+  if (!mail) throw call.refuse('Unknown_Message', id);
+  try {
+    return await use(mail);
+  } catch (error) {
+    if (!(await call.queue.message(id))) throw call.refuse('Unknown_Message', id);
+    throw error;
+  }
+}
+
+/** Of one account one message at a time is shown: the threads that show messages render mail as well. */
+function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMail) => Promise<T>): Promise<T> {
+  return call.inTurn('content', () => withMail(id, call, use));
+}
+
+const contentRecord = z
+  .object({
+    headers: z.array(z.object({ name: z.string(), value: z.string() })).meta({
+      description: 'the header in order, with the fields that Postern added first; values are unfolded and decoded',
+    }),
+    parts: z
+      .array(
+        z.object({
+          n: z.int().meta({ description: 'its number in this list, from 1' }),
+          path: str('its number in IMAP: 2.1 is the first part of the second'),
+          type: str('media type'),
+          name: z
+            .string()
+            .nullable()
+            .meta({ description: 'file name, decoded and without characters that are not safe to show; null: none' }),
+          size: z.int().meta({ description: 'bytes, decoded' }),
+          disposition: z.string().nullable().meta({ description: 'inline, attachment or what else was written' }),
+        }),
+      )
+      .meta({ description: 'its texts and files in order' }),
+    text: z.string().nullable().meta({ description: 'the text; null: it has none' }),
+    truncated: z.boolean().meta({ description: 'whether the text is longer than 5 MiB and was cut there' }),
+    has_html: z.boolean().meta({ description: 'whether it has HTML' }),
+    raw_bytes: z.int().meta({ description: 'size of the message as it arrived' }),
+    parse_error: z
+      .string()
+      .nullable()
+      .meta({ description: 'why the message cannot be parsed, and is posted raw; null: it can' }),
+  })
+  .meta({ title: 'message in the queue' });
+
+function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof contentRecord> {
+  const { headers, parts, text: shownText, cut, hasHtml, parseError } = shown;
+  return {
+    headers: headers.map(({ name, value }) => ({ name, value })),
+    parts: parts.map(({ path, type, name, size, disposition }, i) => ({
+      n: i + 1,
+      path,
+      type,
+      name: name === '' ? null : name,
+      size,
+      disposition,
+    })),
+    text: shownText,
+    truncated: cut,
+    has_html: hasHtml,
+    raw_bytes: rawBytes,
+    parse_error: parseError,
+  };
+}
+
+const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
+
+const content = operation({
+  path: '/inbound/content',
+  extension: true,
+  summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
+  notes:
+    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, text and names are as the sender wrote them: show them as text, never as HTML.',
+  params: { id: deliveryId },
+  returns: contentRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: EXAMPLE_ID },
+    answer: {
+      headers: [
+        { name: 'Received', value: 'from there' },
+        { name: 'From', value: 'Ann Example <ann@example.com>' },
+        { name: 'To', value: '<mailbox-123@inbound.example.com>' },
+        { name: 'Subject', value: 'Café' },
+        { name: 'MIME-Version', value: '1.0' },
+        { name: 'Content-Type', value: 'multipart/mixed; boundary="b"' },
+      ],
+      parts: [
+        { n: 1, path: '1', type: 'text/plain', name: null, size: 5, disposition: null },
+        { n: 2, path: '2', type: 'text/csv', name: 'numbers.csv', size: 4, disposition: 'attachment' },
+      ],
+      text: 'Hello\n',
+      truncated: false,
+      has_html: false,
+      raw_bytes: 348,
+      parse_error: null,
+    },
+  },
+  async handle({ id }, call) {
+    return view(id, call, async (mail) => {
+      const { body } = mail;
+      const rawBytes = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+      return toContentRecord(await call.views.content(mail), rawBytes);
+    });
+  },
+});
+
+const eventRecord = z
+  .object({
+    event: str('`inbound`'),
+    ts: z.int().meta({ description: 'when the message was accepted, in seconds since 1970' }),
+    _id: str('id of the delivery'),
+    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message' }),
+  })
+  .meta({ title: 'inbound event' });
+
+const payload = passing({
+  path: '/inbound/payload',
+  extension: true,
+  summary: 'Shows the event of a delivery as it is posted: an element of `mandrill_events`.',
+  notes:
+    'It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. For a message that was not attempted yet they are computed now, and kept nowhere.',
+  params: { id: deliveryId },
+  returns: eventRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: EXAMPLE_ID },
+    answer: {
+      event: 'inbound',
+      ts: 1_767_612_600,
+      _id: EXAMPLE_ID,
+      msg: {
+        raw_msg:
+          'Received: from there\nFrom: Ann Example <ann@example.com>\nTo: <mailbox-123@inbound.example.com>\nSubject: =?utf-8?Q?Caf=C3=A9?=\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n--b\n\nHello\n--b\nContent-Type: text/csv; name="numbers.csv"\nContent-Disposition: attachment; filename="numbers.csv"\nContent-Transfer-Encoding: base64\n\nMSwyCg==\n--b--\n',
+        headers: {
+          Received: 'from there',
+          From: 'Ann Example <ann@example.com>',
+          To: '<mailbox-123@inbound.example.com>',
+          Subject: '=?utf-8?Q?Caf=C3=A9?=',
+          'Mime-Version': '1.0',
+          'Content-Type': 'multipart/mixed; boundary="b"',
+        },
+        text: 'Hello\n',
+        text_flowed: false,
+        attachments: { 'numbers.csv': { name: 'numbers.csv', type: 'text/csv', content: '1,2\n', base64: false } },
+        images: {},
+        from_email: 'ann@example.com',
+        from_name: 'Ann Example',
+        to: [['mailbox-123@inbound.example.com', null]],
+        cc: [],
+        subject: 'Café',
+        spam_report: { score: 0, matched_rules: [] },
+        dkim: { signed: false, valid: false },
+        spf: { result: 'pass', detail: 'sender SPF authorized' },
+        dmarc: { result: 'pass', policy: 'none', aligned: true },
+        arc: { result: 'none' },
+        email: 'mailbox-123@inbound.example.com',
+        tags: [],
+        sender: null,
+        template: null,
+      },
+    },
+  },
+  async text({ id }, call) {
+    return view(id, call, (mail) => call.views.event(mail));
+  },
+});
+
+/** Errors that would tell which names there are in networks that webhooks may not reach. */
+const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
+
+const tryOut = operation({
+  path: '/inbound/try',
+  extension: true,
+  summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
+  notes:
+    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. It has the `_id` and webhook-id of the delivery: a receiver that remembers ids must not remember those of trials. ' +
+    'It is not retried, nothing of it is kept, and neither the delivery nor its endpoint take notice. ' +
+    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that the answer is RequestLimitExceeded.',
+  params: {
+    id: deliveryId,
+    url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
+  },
+  returns: attemptRecord
+    .omit({ batch: true })
+    .extend({
+      signing_key_url: str(
+        'the URL whose key signed: `url` if the account has a key for it, else that of the delivery',
+      ),
+    })
+    .meta({ title: 'trial' }),
+  errors: ['Unknown_Message', 'ServiceUnavailable'],
+  example: {
+    params: { id: EXAMPLE_ID, url: 'https://staging.example.com/hooks/mail' },
+    answer: {
+      time: '2026-01-05 12:00:00',
+      duration_ms: 38,
+      status: 200,
+      error: null,
+      answer: 'OK',
+      signing_key_url: 'https://app.example.com/hooks/mail',
+    },
+  },
+  async handle({ id, url }, call) {
+    const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
+    if (!tried) throw call.refuse('ServiceUnavailable');
+    if (UNREACHABLE.has(tried.attempt.error))
+      throw call.invalid('url', 'Nothing was posted: the host has no address that webhooks may reach');
+    const { batch: _, ...attempt } = toAttemptRecord(tried.attempt);
+    return { ...attempt, signing_key_url: tried.keyUrl };
+  },
+});
+
+/** What is in inbound mail, and trials with it; not part of Mandrill's API. */
+export const inboundContent = [content, payload, tryOut];

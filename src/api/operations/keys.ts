@@ -1,0 +1,129 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, text } from '../../base/schema.ts';
+import type { KeyRow } from '../../store/rows/accounts.ts';
+import { type Call, operation } from '../operation.ts';
+import { str, time, timeOrNull } from './fields.ts';
+
+const fields = {
+  id: str('unique identifier; not a part of the key'),
+  starts_with: str('the first four characters of the key'),
+  label: str('the label that it was given'),
+  created_at: time('when it was made'),
+  last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null: not yet'),
+};
+
+const keyRecord = z.object(fields).meta({ title: 'API key record' });
+
+const newKeyRecord = z
+  .object({ ...fields, key: str('the key; it is shown this once, because only its hash is stored') })
+  .meta({ title: 'new API key' });
+
+async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typeof keyRecord>> {
+  const lastUse = keys.lastUse(row);
+  return {
+    id: await keys.nameOf(row),
+    starts_with: row.hint,
+    label: row.label,
+    created_at: toTimestamp(row.createdAt),
+    last_used_at: lastUse && toTimestamp(lastUse),
+  };
+}
+
+/** Keys that an account may have at one time; the command line may make more. */
+const MOST_KEYS = 100;
+const LONGEST_LABEL = 100;
+
+const FIRST = {
+  id: 'ae3592b97d3e3fc2',
+  starts_with: 'Exam',
+  label: 'example',
+  created_at: '2026-01-01 00:00:00',
+  last_used_at: '2026-01-05 12:00:00',
+};
+const SECOND = {
+  id: 'a6355eee6291ff6e',
+  starts_with: 'Spar',
+  label: 'spare',
+  created_at: '2026-01-05 12:00:00',
+  last_used_at: null,
+};
+
+const list = operation({
+  path: '/keys/list',
+  extension: true,
+  summary: 'Lists the API keys of the account, oldest first.',
+  notes:
+    'Revoked keys are not listed. Another host of the same service may have used a key up to a minute later than `last_used_at` says.',
+  params: {},
+  returns: z.array(keyRecord),
+  errors: [],
+  example: { params: {}, answer: [FIRST, SECOND] },
+  async handle(_, call) {
+    return Promise.all((await call.keys.valid()).map((row) => toRecord(row, call)));
+  },
+});
+
+const add = operation({
+  path: '/keys/add',
+  extension: true,
+  summary: 'Makes another API key for the account, and shows it once.',
+  notes: `Every key of an account may do everything that the account may do. An account may have ${MOST_KEYS} keys.`,
+  params: {
+    label: optional(
+      text(LONGEST_LABEL).refine(
+        (value) => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(value),
+        'Please enter a label without control characters',
+      ),
+    ).meta({ description: 'what the key is for, to tell keys apart' }),
+  },
+  returns: newKeyRecord,
+  errors: [],
+  example: {
+    params: { label: 'billing' },
+    answer: {
+      id: 'cc55b6dc527696c0',
+      starts_with: 'Exam',
+      label: 'billing',
+      created_at: '2026-01-05 12:00:00',
+      last_used_at: null,
+      key: 'ExampleNewKey000000001',
+    },
+  },
+  async handle({ label = '' }, call) {
+    return call.inTurn('keys', async () => {
+      if ((await call.keys.valid()).length >= MOST_KEYS)
+        throw call.invalid('account', `The account has ${MOST_KEYS} API keys, which is its limit; revoke one first`);
+      const { row, key } = await call.keys.add(label);
+      return { ...(await toRecord(row, call)), key };
+    });
+  },
+});
+
+const revoke = operation({
+  path: '/keys/revoke',
+  extension: true,
+  summary: 'Revokes an API key.',
+  notes:
+    'Every host refuses it within seconds. A key cannot revoke itself, so that the account is not left without one; `postern key revoke` can revoke any.',
+  params: { id: text(255).meta({ description: 'id of the key' }) },
+  returns: keyRecord,
+  errors: ['Unknown_Key', 'Invalid_OwnKey'],
+  example: { params: { id: SECOND.id }, answer: SECOND },
+  async handle({ id }, call) {
+    const row = await findKey(id, call);
+    if (row.id === call.apiKey) throw call.refuse('Invalid_OwnKey');
+    const record = await toRecord(row, call);
+    await call.keys.revoke(row);
+    return record;
+  },
+});
+
+/** Throws Unknown_Key, also for a key of another account. */
+async function findKey(id: string, { keys, refuse }: Call<'Unknown_Key'>): Promise<KeyRow> {
+  for (const row of await keys.valid()) if ((await keys.nameOf(row)) === id) return row;
+  throw refuse('Unknown_Key', id);
+}
+
+/** The account's own API keys; not part of Mandrill's API. */
+export const apiKeys = [list, add, revoke];

@@ -1,0 +1,138 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Endpoint, EndpointName } from './delivery.ts';
+import type { Roads, Steps } from './road.ts';
+import type { LaneGate } from './schedule/gate.ts';
+import type { Lane, LastAttempt, Waiting } from './schedule/lane.ts';
+
+// Views of the dispatcher's memory. All times are milliseconds since 1970.
+
+/** up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one probe a day. */
+export type BreakerWord = 'up' | 'down' | 'gone';
+
+/** The states of the breaker in words. */
+export const BREAKER_WORDS = { closed: 'up', open: 'down', paused: 'gone' } as const;
+
+/** The state of a lane. */
+export interface LaneView extends Endpoint {
+  readonly breaker: BreakerWord;
+  /** When it went down; null while it is up. */
+  readonly since: number | null;
+  /** When the next probe may be sent; null while it is up or held. */
+  readonly nextProbeAt: number | null;
+  /** Set while its account holds it. */
+  readonly hold: { readonly since: number; readonly until: number } | null;
+  /** The number of deliveries waiting in memory, and of the parked ones among them. */
+  readonly waiting: number;
+  readonly parked: number;
+  /** The number of attempts that are being prepared, that wait for a place, and that are in flight. */
+  readonly preparing: number;
+  readonly ready: number;
+  readonly inFlight: number;
+  /** How many may be in flight now, and the limit that this never exceeds. */
+  readonly places: number;
+  readonly mostPlaces: number;
+  /** The last attempt that ended; null if none has since the start. */
+  readonly last: LastAttempt | null;
+}
+
+export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): LaneView {
+  const now = clock.monotonic();
+  const toWall = (steady: number) => Math.round(steady + clock.now() - now);
+  const { account, url, kind, state, making, posting, places, mostPlaces, last } = lane;
+  const { phase, since, probeAt, hold } = state;
+  const away = phase !== 'closed';
+  const held = hold && lane.isHeld(now) ? { since: toWall(hold.since), until: toWall(hold.until) } : null;
+  const waiting = lane.queue.waiting();
+  return {
+    account,
+    url,
+    kind,
+    breaker: BREAKER_WORDS[phase],
+    since: away ? toWall(since) : null,
+    nextProbeAt: away && !held ? toWall(Math.max(probeAt, now)) : null,
+    hold: held,
+    waiting: waiting.length,
+    parked: waiting.filter(({ parked }) => parked).length,
+    ...making,
+    inFlight: posting,
+    places,
+    mostPlaces,
+    last,
+  };
+}
+
+/**
+ * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
+ * verdicts: waiting for DNS answers · parsing · place: ready, but the endpoint takes no more at a time.
+ */
+export interface Making extends Endpoint {
+  readonly id: string;
+  readonly since: number;
+  readonly waitsFor: 'preparing' | 'verdicts' | 'parsing' | 'place';
+  /** The open DNS question, as `TXT example.org`. */
+  readonly question: string | null;
+}
+
+/** The attempts that are being prepared. */
+export interface Makings {
+  /** Adds an attempt. Returns a function that removes it. */
+  begin(lane: Lane, deliveries: readonly Waiting[], gate: LaneGate): () => void;
+  /** Returns the deliveries of an endpoint, or all, oldest first. */
+  list(endpoint?: EndpointName): Promise<readonly Making[]>;
+}
+
+interface Attempt {
+  readonly lane: Lane;
+  readonly deliveries: readonly Waiting[];
+  readonly gate: LaneGate;
+  /** Milliseconds of the monotonic clock. */
+  readonly since: number;
+}
+
+const NO_STEPS: Steps = new Map();
+
+export function createMakings({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }): Makings {
+  const attempts = new Set<Attempt>();
+
+  /** Asks the roads of these attempts for their progress. */
+  async function stepsOf(chosen: readonly Attempt[]): Promise<readonly Steps[]> {
+    const preparing = chosen.filter(({ gate }) => gate.waitsFor() === 'ready');
+    const asked = new Set(preparing.map(({ lane }) => roads[lane.kind]));
+    return Promise.all([...asked].map((road) => road.steps?.() ?? NO_STEPS));
+  }
+
+  function toMaking({ lane, deliveries, gate, since }: Attempt, steps: readonly Steps[]): Making[] {
+    const waitsFor = gate.waitsFor();
+    if (waitsFor === undefined) return [];
+    const { account, url } = lane;
+    const from = Math.round(since + clock.now() - clock.monotonic());
+    return deliveries.map(({ delivery: { id, kind } }) => {
+      const step = waitsFor === 'ready' ? steps.find((known) => known.has(id))?.get(id) : undefined;
+      return {
+        id,
+        account,
+        url,
+        kind,
+        since: from,
+        waitsFor: waitsFor === 'place' ? 'place' : (step?.at ?? 'preparing'),
+        question: step?.question ?? null,
+      };
+    });
+  }
+
+  return frozen({
+    begin(lane, deliveries, gate) {
+      const attempt = { lane, deliveries, gate, since: clock.monotonic() };
+      attempts.add(attempt);
+      return () => attempts.delete(attempt);
+    },
+    async list(of) {
+      const chosen = [...attempts].filter(
+        ({ lane }) => of === undefined || (lane.account === of.account && lane.url === of.url),
+      );
+      const steps = await stepsOf(chosen);
+      return chosen.flatMap((attempt) => (attempts.has(attempt) ? toMaking(attempt, steps) : []));
+    },
+  });
+}

@@ -1,0 +1,107 @@
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import { type HopDetail, mailDetailText } from '../../queue/detail.ts';
+import type { Hop } from './hops.ts';
+
+// What was said on each connection of an attempt, for the detail that the queue keeps of it.
+
+/** The connections of one attempt, in order. */
+export interface Transcript {
+  /** A connection is being opened, or one that was kept is `reused`. */
+  begin(hop: Hop, reused: boolean): HopNotes;
+  /** The text of the detail; undefined if no server was tried. */
+  text(): string | undefined;
+}
+
+/** What is noted of one connection. */
+export interface HopNotes {
+  /** Our address, and the TLS version; undefined without TLS. */
+  opened(source: string | null, tls: string | undefined): void;
+  /** A command, or what we say of one that is not shown. */
+  sent(command: string): void;
+  /** A reply of one or more lines. */
+  received(reply: string): void;
+  /** It ended, and not by a reply to the message. */
+  failed(reason: string): void;
+}
+
+/** Lines of a dialog that are noted; beyond it the middle is forgotten. A session without faults has some thirty. */
+const MOST_LINES = 120;
+/** The first lines of a reply are noted, and its last one. */
+const MOST_OF_REPLY = 15;
+/** Longer lines are cut: RFC 5321 section 4.5.3.1.5 allows 512 octets, and the first of them say it all. */
+const LINE_CHARACTERS = 250;
+
+export function createTranscript(clock: Pick<Clock, 'monotonic'>): Transcript {
+  const hops: (() => HopDetail)[] = [];
+  return frozen({
+    begin(hop, reused) {
+      const { notes, detail } = createHopNotes(hop, reused, clock);
+      hops.push(detail);
+      return notes;
+    },
+    text: () => (hops.length === 0 ? undefined : mailDetailText(hops.map((detail) => detail()))),
+  });
+}
+
+function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic'>) {
+  const { host, address, port } = hop;
+  const began = clock.monotonic();
+  const dialog: string[] = [];
+  let source: string | undefined;
+  let tls: string | undefined;
+  let error: string | undefined;
+  let last = began;
+
+  function add(mark: '>' | '<', line: string): void {
+    last = clock.monotonic();
+    if (dialog.length >= MOST_LINES) dialog.splice(MOST_LINES / 2, 1);
+    // A copy, because the start of a text keeps all of it in memory.
+    dialog.push(Buffer.from(`${mark} ${line.slice(0, LINE_CHARACTERS)}`).toString());
+  }
+
+  const notes: HopNotes = frozen({
+    opened(from, version) {
+      [source, tls] = [from ?? undefined, version];
+    },
+    sent: (command) => add('>', command),
+    received(reply) {
+      const lines = withoutPassword(hop, reply).split(/\r?\n/);
+      const left = lines.length - MOST_OF_REPLY - 1;
+      for (const line of left > 0 ? lines.slice(0, MOST_OF_REPLY) : lines) add('<', line);
+      if (left > 0) {
+        add('<', `(${left} ${left === 1 ? 'line' : 'lines'} left out)`);
+        add('<', lines.at(-1) ?? '');
+      }
+    },
+    failed(reason) {
+      last = clock.monotonic();
+      error = withoutPassword(hop, reason);
+    },
+  });
+  const detail = (): HopDetail => ({
+    host,
+    address: address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`,
+    source,
+    tls,
+    ...(reused && { reused }),
+    ms: Math.round(last - began),
+    ...(error !== undefined && { error }),
+    dialog,
+  });
+  return { notes, detail };
+}
+
+/** Shorter texts are not looked for in replies: they would be found everywhere. */
+const SHORTEST_SECRET = 4;
+
+/** A text of the relay without its password, which it may repeat: as it is, and in the forms in which it was sent. */
+export function withoutPassword({ auth }: Pick<Hop, 'auth'>, text: string): string {
+  if (!auth) return text;
+  const { user, pass } = auth;
+  return [pass, toBase64(pass), toBase64(`\0${user}\0${pass}`)]
+    .filter((secret) => secret.length >= SHORTEST_SECRET)
+    .reduce((rest, secret) => rest.replaceAll(secret, '…'), text);
+}
+
+const toBase64 = (text: string): string => Buffer.from(text).toString('base64');

@@ -1,0 +1,91 @@
+import { isIP } from 'node:net';
+import { type DetailText, type Field, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
+import type { Opened, Request } from './wire.ts';
+
+/** What is noted of an attempt while it is made, at the times of a steady clock. */
+export interface Notes {
+  readonly now: () => number;
+  lookedUp?: number;
+  /** IP addresses with their port. */
+  tried: readonly string[];
+  request?: Request;
+  /** Bytes of the body, which are gone when it was sent. */
+  size: number;
+  reused: boolean;
+  opened?: Opened | undefined;
+  sentAt?: number | undefined;
+  firstByte?: number | undefined;
+  response?: HeaderValues | undefined;
+}
+
+type HeaderValues = Readonly<Record<string, string | string[] | undefined>>;
+
+/** More addresses than this are not named. */
+const MOST_TRIED = 8;
+
+export function createNotes(now: () => number): Notes {
+  return { now, tried: [], size: 0, reused: false };
+}
+
+/** The form of an address with its port: `[2001:db8::1]:443`. */
+export function withPort(address: string, port: number | string): string {
+  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** The detail of an attempt, made when it is asked for: that of one that delivered at once has no headers. */
+export function toDetailText(notes: Notes): DetailText {
+  return (brief) => {
+    const { lookedUp, tried, reused, opened, sentAt, firstByte, response } = notes;
+    const facts: HttpDetail = {
+      address: opened?.address ?? (tried.length > 0 ? tried.slice(0, MOST_TRIED).join(', ') : undefined),
+      tls: opened?.tls,
+      reused: reused || undefined,
+      ms: {
+        dns: rounded(lookedUp),
+        // The time of an earlier request is none of this one's.
+        connect: reused ? undefined : rounded(opened?.connectMs),
+        tls: reused ? undefined : rounded(opened?.tlsMs),
+        firstByte: firstByte === undefined || sentAt === undefined ? undefined : rounded(firstByte - sentAt),
+      },
+    };
+    if (brief || sentAt === undefined) return httpDetailText(facts);
+    return httpDetailText({ ...facts, request: sentFields(notes), response: response && receivedFields(response) });
+  };
+}
+
+const rounded = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms * 10) / 10);
+
+/** The header fields as undici sends them, but for secrets. */
+function sentFields({ request, size }: Notes): readonly Field[] {
+  if (!request) return [];
+  const { method, host, headers } = request;
+  return [
+    ['host', host],
+    ['connection', method === 'HEAD' ? 'close' : 'keep-alive'],
+    ...Object.entries(headers).map(([name, value]): Field => [name, withoutSecret(name, value)]),
+    ...(method === 'HEAD' ? [] : [['content-length', String(size)] as const]),
+  ];
+}
+
+/** Characters of a signature that are shown: enough to compare, too few to use. */
+const SIGNATURE_SHOWN = 8;
+
+function withoutSecret(name: string, value: string): string {
+  if (/^authorization$/i.test(name)) return `${value.split(' ', 1)[0]} …`;
+  if (!/signature$/i.test(name)) return value;
+  // Several keys give several signatures, each behind its version: `v1,… v1,…`.
+  return value
+    .split(' ')
+    .map((one) => {
+      const start = one.lastIndexOf(',') + 1;
+      return `${one.slice(0, start + SIGNATURE_SHOWN)}…`;
+    })
+    .join(' ');
+}
+
+/** A cookie may be what its holder logs in with: only its name is shown. */
+function receivedFields(headers: HeaderValues): readonly Field[] {
+  return Object.entries(headers).flatMap(([name, values]) =>
+    [values ?? []].flat().map((value): Field => [name, name === 'set-cookie' ? value.replace(/=[^;]*/, '=…') : value]),
+  );
+}

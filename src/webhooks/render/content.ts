@@ -1,0 +1,83 @@
+import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { parseHeaderSection, withHeader } from '../../mail/header-section.ts';
+import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
+import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
+import { listParts, type PartFacts } from '../../mail/parts.ts';
+import type { RenderPart } from '../types.ts';
+import type { WithRaw } from './raw-bytes.ts';
+import { PARSER_FAILED } from './renderer.ts';
+
+/** What is in a message, for people. */
+export interface ShownMessage {
+  /** In order, those that we added first. Unfolded and decoded. */
+  readonly headers: readonly HeaderField[];
+  readonly parts: readonly PartFacts[];
+  /** Null if it has none. */
+  readonly text: string | null;
+  /** Whether the text is cut at `MOST_TEXT`. */
+  readonly cut: boolean;
+  readonly hasHtml: boolean;
+  /** Why it could not be parsed; then only its header is shown, and its parts where they were found. */
+  readonly parseError: string | null;
+}
+
+/** The input of the task on the thread. */
+export interface ContentInput {
+  readonly part: RenderPart;
+  /** If set, do not parse the message, for this reason. */
+  readonly parseError: string | null;
+}
+
+/** Bytes of text that are shown at most, in UTF-8. The caps of a message (mail/outgoing.ts) bound everything else. */
+export const MOST_TEXT = 5 * 1024 * 1024;
+
+/** Creates the task of the render thread that shows what is in a message. Throws if the disk fails. */
+export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
+  return async ({ part: { message, body }, parseError }, guarded) => {
+    const trace = parseHeaders(Buffer.from(message.trace));
+    const shown = await withRaw(body, (raw) => show(withHeader(raw), parseError, guarded));
+    return { value: { ...shown, headers: [...trace, ...shown.headers] }, transfer: [] };
+  };
+}
+
+const NOTHING = { parts: [], text: null, cut: false, hasHtml: false };
+
+async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<ShownMessage> {
+  const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
+  if (scanned.breach !== undefined) {
+    const { bodyAt } = parseHeaderSection(whole);
+    const headers = await guarded(async () => toShown(parseHeaders(whole.subarray(0, bodyAt))));
+    return { ...NOTHING, headers, parseError: scanned.breach };
+  }
+  const { root } = scanned;
+  const found = await guarded(async () => ({ headers: toShown(root.fields), parts: listParts(whole, root) }));
+  try {
+    return await guarded(async () => {
+      const { text, html } = await parseMessage(whole, root);
+      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, parseError: null };
+    });
+  } catch {
+    return { ...NOTHING, ...found, parseError: PARSER_FAILED };
+  }
+}
+
+function toShown(fields: readonly HeaderField[]): HeaderField[] {
+  return fields.map(({ name, value }) => ({ name, value: decodeWords(value).toWellFormed() }));
+}
+
+/** As much of a text as fits into so many bytes. */
+function upTo(most: number, text: Text | undefined): Pick<ShownMessage, 'text' | 'cut'> {
+  if (text === undefined) return { text: null, cut: false };
+  let shown = '';
+  let left = most;
+  for (const piece of typeof text === 'string' ? [text] : text()) {
+    const size = Buffer.byteLength(piece);
+    if (size > left) {
+      const { read } = new TextEncoder().encodeInto(piece, new Uint8Array(left));
+      return { text: (shown + piece.slice(0, read)).toWellFormed(), cut: true };
+    }
+    shown += piece;
+    left -= size;
+  }
+  return { text: shown.toWellFormed(), cut: false };
+}

@@ -1,0 +1,57 @@
+import { frozen } from '../../base/frozen.ts';
+import type { Step } from '../../queue/road.ts';
+
+/** The progress of the messages on a render thread. */
+export interface Progress {
+  /** Starts a delivery with its verdicts. Returns the set for its open DNS questions. */
+  begin(delivery: string): Set<string>;
+  /** Its verdicts are computed. Ignored after `end`: a shared POST goes without messages whose verdicts take long. */
+  parse(delivery: string): void;
+  end(delivery: string): void;
+  steps(): readonly (readonly [delivery: string, step: Step])[];
+}
+
+/** The longest DNS name, with its type. */
+const LONGEST_QUESTION = 260;
+
+export function createProgress(): Progress {
+  /** The open DNS questions of each delivery; undefined once it has its verdicts. */
+  const known = new Map<string, ReadonlySet<string> | undefined>();
+
+  return frozen({
+    begin(delivery) {
+      const open = new Set<string>();
+      known.set(delivery, open);
+      return open;
+    },
+    parse(delivery) {
+      if (known.has(delivery)) known.set(delivery, undefined);
+    },
+    end(delivery) {
+      known.delete(delivery);
+    },
+    steps: () => [...known].map(([delivery, open]) => [delivery, toStep(open)] as const),
+  });
+}
+
+function toStep(open: ReadonlySet<string> | undefined): Step {
+  if (!open) return { at: 'parsing', question: null };
+  const [oldest = null] = open;
+  return { at: 'verdicts', question: oldest?.slice(0, LONGEST_QUESTION) ?? null };
+}
+
+/** How long to wait for the threads, in milliseconds. */
+const PATIENCE = 200;
+
+/** Creates a function that collects the progress of all threads. Concurrent calls share one result. */
+export function createSteps(
+  each: (ms: number) => Promise<readonly ReturnType<Progress['steps']>[]>,
+): () => Promise<ReadonlyMap<string, Step>> {
+  let asked: Promise<ReadonlyMap<string, Step>> | undefined;
+  return () =>
+    (asked ??= each(PATIENCE)
+      .then((answers) => new Map(answers.flat()))
+      .finally(() => {
+        asked = undefined;
+      }));
+}

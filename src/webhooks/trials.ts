@@ -1,0 +1,48 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { AttemptRecord } from '../queue/delivery.ts';
+import type { AttemptResult } from '../queue/settle.ts';
+import type { Poster, Renderer, RenderPart } from './types.ts';
+
+/** Tells receivers that nothing came: somebody tries what they do with this event. */
+const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
+
+/** Posts the event of a delivery to another URL, once, to try a receiver. Nothing of it is kept, counted or retried. */
+export interface Trials {
+  /** Takes ownership of a body in memory. Throws if the disk fails. */
+  post(part: RenderPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
+}
+
+export function createTrials({
+  renderer,
+  poster,
+  clock,
+}: {
+  readonly renderer: Pick<Renderer, 'render' | 'discard'>;
+  readonly poster: Pick<Poster, 'post'>;
+  readonly clock: Clock;
+}): Trials {
+  return frozen({
+    async post({ message, body, delivery: { id, recipient } }, url, keys) {
+      const rendered = await renderer.render({
+        message,
+        body,
+        delivery: { id, recipient, url },
+        keys,
+        at: clock.now(),
+      });
+      try {
+        const at = clock.now();
+        return toRecord(at, await poster.post(url, { ...rendered.headers, ...TRIAL_HEADER }, rendered.body));
+      } finally {
+        await renderer.discard(rendered.body);
+      }
+    },
+  });
+}
+
+function toRecord(at: number, result: AttemptResult): AttemptRecord {
+  const { durationMs } = result;
+  if (result.kind === 'unanswered') return { at, durationMs, status: null, error: result.error, answer: '' };
+  return { at, durationMs, status: result.status, error: null, answer: result.answer };
+}

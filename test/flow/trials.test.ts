@@ -1,0 +1,141 @@
+import { expect } from 'chai';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { eventsOf, postsOf } from '../support/events.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { scrape } from '../support/metrics.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { until } from '../support/until.ts';
+import { startZone, type Zone } from '../support/zone.ts';
+
+describe('trials of webhooks, through the whole daemon', function () {
+  this.timeout(60_000);
+  let hook: Receiver;
+  let other: Receiver;
+  let zone: Zone;
+  let postern: TestDaemon;
+  let id: string;
+
+  before(async () => {
+    hook = await startReceiver();
+    zone = await startZone({ 'intra.test': { A: ['10.0.0.1'] }, 'mixed.test': { A: ['127.0.0.1', '10.0.0.1'] } });
+  });
+  after(() => Promise.all([hook.stop(), zone.stop()]));
+  beforeEach(async () => {
+    other = await startReceiver();
+    postern = await startDaemon({
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32',
+      POSTERN_WEBHOOKS__TIMEOUT_MS: '1000',
+    });
+    await postern.api('/inbound/add-domain', { domain: 'in.test' });
+    await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
+    await sendMail(postern.smtp, { from: 'ada@example.org', to: 'a@in.test' }, message('one'));
+    [{ id }] = await until('it is delivered', async () => {
+      const list = await postern.api('/inbound/deliveries', { state: 'delivered' });
+      return list.length > 0 && list;
+    });
+  });
+  afterEach(async () => {
+    await postern.stop();
+    await other.stop();
+  });
+
+  const tryAt = (url: string) => postern.ask('/inbound/try', { id, url });
+
+  it('are posts like any other, which receivers can tell, and of which the daemon counts none', async () => {
+    const look = async () => ({
+      deliveries: await postern.api('/inbound/deliveries'),
+      numbers: (await scrape(postern.base)).text
+        .split('\n')
+        .filter((line) =>
+          /^postern_(?:delivery|deliveries|endpoint|batched|authentication|message_parse_failures)/.test(line),
+        ),
+    });
+    const before = await look();
+    expect(before.numbers).to.have.length.above(5);
+    other.answer({ status: 503, headers: { 'Retry-After': '3600' }, body: 'not today' });
+    for (let n = 0; n < 3; n++) expect((await tryAt(other.url)).body).to.include({ status: 503, answer: 'not today' });
+    expect(await look()).to.deep.equal(before);
+    const [real] = postsOf(hook.requests).slice(-1);
+    const [trial] = postsOf(other.requests);
+    if (!real || !trial) throw new Error('nothing was posted');
+    expect(eventsOf(trial)).to.deep.equal(eventsOf(real));
+    expect(trial.headers).to.include({ 'x-postern-trial': '1', 'webhook-id': id });
+    expect(real.headers).not.to.have.property('x-postern-trial');
+    expect(other.open(), 'no connection is kept').to.equal(0);
+  });
+
+  it('go nowhere in a network that is not allowed, and do not say what is there', async () => {
+    const closed = [
+      `http://127.0.0.2:${other.port}/hook`,
+      `http://0x7f000002:${other.port}/`,
+      `http://[::1]:${other.port}/`,
+      `http://[::ffff:10.0.0.1]/`,
+      'http://169.254.169.254/latest/meta-data/',
+      `http://intra.test:${other.port}/`,
+      `http://mixed.test:${other.port}/`,
+      `http://nobody.test:${other.port}/`,
+      'http://127.0.0.1:25/',
+    ];
+    for (const url of closed) {
+      const { status, body } = await tryAt(url);
+      expect({ status, message: body.message }, url).to.deep.equal({
+        status: 422,
+        message: 'Validation error: {"url":"Nothing was posted: the host has no address that webhooks may reach"}',
+      });
+    }
+    expect(other.connections()).to.equal(0);
+    expect((await tryAt(other.url)).body, 'and this is allowed').to.include({ status: 200 });
+  });
+
+  it('follow no redirect', async () => {
+    const trap = await startReceiver();
+    other.answer({ redirect: trap.url, status: 307 });
+    expect((await tryAt(other.url)).body).to.include({ status: 307 });
+    expect(trap.connections()).to.equal(0);
+    await trap.stop();
+  });
+
+  it('have a time of their own, longer than that of posts', async () => {
+    other.answer(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      return { status: 200, body: 'slow' };
+    });
+    const { body } = await tryAt(other.url);
+    expect(body).to.include({ status: 200, answer: 'slow', error: null });
+    expect(body.duration_ms).to.be.above(1400);
+  });
+
+  it('show 512 characters of an answer, and none that does harm', async () => {
+    other.answer({ status: 500, body: `<script>\u001b[2J\u202e${'é'.repeat(100_000)}` });
+    const { body } = await tryAt(other.url);
+    expect(body.answer).to.have.length(512);
+    expect(body.answer).to.match(/^<script>\ufffd\[2J\ufffdé+$/);
+    for (const how of ['endless', 'malformed', 'reset'] as const) {
+      other.answer(how);
+      const { status, body: shown } = await tryAt(other.url);
+      expect(status, how).to.equal(200);
+      expect([shown.status, shown.error], how).to.deep.equal(
+        { endless: [200, null], malformed: [null, 'malformed answer'], reset: [null, 'connection reset'] }[how],
+      );
+    }
+  });
+
+  it('carry a message in a file, and leave none behind', async () => {
+    const line = `${'QUJD'.repeat(19)}\r\n`;
+    const large = `Subject: large\r\nContent-Type: application/pdf; name=a.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n`;
+    await sendMail(
+      postern.smtp,
+      { from: 'ada@example.org', to: 'a@in.test' },
+      large + line.repeat(Math.ceil((6 * 1024 * 1024) / line.length)),
+    );
+    const [{ id: largeId }] = await until('it is delivered', async () => {
+      const list = await postern.api('/inbound/deliveries', { state: 'delivered' });
+      return list.length > 1 && list;
+    });
+    expect((await postern.ask('/inbound/try', { id: largeId, url: other.url })).body).to.include({ status: 200 });
+    const [real] = postsOf(hook.requests).slice(-1);
+    const [trial] = postsOf(other.requests);
+    expect(trial?.body.equals(real?.body ?? Buffer.alloc(0))).to.equal(true);
+  });
+});

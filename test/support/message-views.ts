@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../../src/base/clock.ts';
+import type { Log } from '../../src/base/log.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
+import { createMessageViews, type MessageViews } from '../../src/webhooks/message-views.ts';
+import { createRenderer } from '../../src/webhooks/render/renderer.ts';
+import { createTrials } from '../../src/webhooks/trials.ts';
+import type { PostBody } from '../../src/webhooks/types.ts';
+import { afterFile } from './cleanup.ts';
+import { openThreads } from './renderer.ts';
+import { tempDir } from './temp.ts';
+
+interface Shared {
+  readonly pool: ReturnType<typeof openThreads>['pool'];
+  readonly renderer: ReturnType<typeof createRenderer>;
+}
+
+let shared: Shared | undefined;
+afterFile(async () => {
+  await shared?.pool.stop();
+  shared = undefined;
+});
+
+async function open(): Promise<Shared> {
+  const { pool, log } = openThreads();
+  return { pool, renderer: createRenderer({ tmpDir: await tempDir() }, { run: pool.task('render'), log }) };
+}
+
+/** A POST that the outside got. */
+export interface Tried {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** The real trials, but for the outside: `answer` says what it answers. */
+export async function createTestTrials(clock: Clock, answer: (tried: Tried) => AttemptResult | Promise<AttemptResult>) {
+  const { renderer } = (shared ??= await open());
+  const poster = {
+    async post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult> {
+      const bytes = body.kind === 'file' ? await readFile(body.path) : Buffer.from(body.bytes);
+      return answer({ url, headers, body: bytes.toString() });
+    },
+  };
+  return createTrials({ renderer, poster, clock });
+}
+
+/** The real views. Their thread starts with the first message that is shown, and serves all tests of a file. */
+export async function createTestViews(log: Log): Promise<MessageViews> {
+  const { pool, renderer } = (shared ??= await open());
+  return createMessageViews({ renderer, run: pool.task('content'), log });
+}

@@ -1,0 +1,176 @@
+import { expect } from 'chai';
+import { createIds } from '../../../src/base/ids.ts';
+import { createKey } from '../../../src/store/rows/accounts.ts';
+import { mandrillSignature, standardSignature } from '../../../src/webhooks/signing.ts';
+import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
+import { until } from '../../support/until.ts';
+
+const ROUTE_URL = 'https://app.example.com/hooks/mail';
+const URL = 'https://staging.example.com/hooks/mail';
+
+describe('a trial of a webhook', () => {
+  let world: ApiWorld;
+  let id: string;
+  beforeEach(async () => {
+    world = await startApi();
+    id = await putDeadDelivery(world);
+  });
+  afterEach(() => world.stop());
+
+  const tryAt = (url: string, params: object = {}) => world.call('/inbound/try', { id, url, ...params });
+  const keyOf = async (params: object) => (await world.call('/inbound/route-key', params)).body.auth_key;
+
+  it('posts the very event that the route gets, marked as a trial', async () => {
+    await tryAt(URL);
+    const [post] = world.tried;
+    const events = JSON.parse(new URLSearchParams(post?.body).get('mandrill_events') ?? '');
+    expect(events).to.deep.equal([(await world.call('/inbound/payload', { id })).body]);
+    expect(post?.headers).to.include({ 'X-Postern-Trial': '1', 'webhook-id': id });
+    expect(post?.url).to.equal(URL);
+  });
+
+  it('is signed with the key of the route for the URL that it goes to, where that has no key, and gives it none', async () => {
+    const { body } = await tryAt(URL);
+    expect(body.signing_key_url).to.equal(ROUTE_URL);
+    const key = await keyOf({ id: '1.1' });
+    const [post] = world.tried;
+    const value = new URLSearchParams(post?.body).get('mandrill_events') ?? '';
+    expect(post?.headers['X-Mandrill-Signature']).to.equal(mandrillSignature(key, URL, { mandrill_events: value }));
+    expect(post?.headers['webhook-signature']).to.equal(
+      standardSignature([key], id, Number(post?.headers['webhook-timestamp']), Buffer.from(post?.body ?? '')),
+    );
+    expect(await world.store.signingKeys.many({ account: ACCOUNT, url: URL })).to.deep.equal([]);
+  });
+
+  it('is signed with the own key of its URL where it has one, and with both while that is rotated', async () => {
+    const { body: route } = await world.call('/inbound/add-route', {
+      domain: 'inbound.example.com',
+      pattern: 'staging',
+      url: URL,
+    });
+    const old = await keyOf({ id: route.id });
+    const fresh = await keyOf({ id: route.id, rotate: true });
+    expect((await tryAt(URL)).body.signing_key_url).to.equal(URL);
+    const [post] = world.tried;
+    expect(post?.headers['webhook-signature']).to.equal(
+      standardSignature([fresh, old], id, Number(post?.headers['webhook-timestamp']), Buffer.from(post?.body ?? '')),
+    );
+  });
+
+  it('does not use the key that another account has for the URL', async () => {
+    await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
+    const route = { key: OTHER_KEY, domain: 'other.example.com', pattern: '*', url: URL };
+    const { body } = await world.call('/inbound/add-route', route);
+    await keyOf({ key: OTHER_KEY, id: body.id });
+    expect(await world.store.signingKeys.many({ account: OTHER_ACCOUNT })).to.have.length(1);
+    expect((await tryAt(URL)).body.signing_key_url).to.equal(ROUTE_URL);
+  });
+
+  it('leaves no trace: not in the delivery, its attempts, the numbers or the keys', async () => {
+    const look = async () => ({
+      deliveries: (await world.call('/inbound/deliveries')).body,
+      endpoints: await world.spool.endpoints(),
+      counters: await world.store.counters.many({ account: ACCOUNT }),
+    });
+    const before = await look();
+    for (const status of [200, 410, 500]) {
+      world.outside.answer = () => ({ kind: 'answered', status, retryAfter: '3600', answer: 'x', durationMs: 1 });
+      expect((await tryAt(URL)).body).to.include({ status, error: null });
+    }
+    expect(await look()).to.deep.equal(before);
+  });
+
+  it('says why there was no answer', async () => {
+    world.outside.answer = () => ({ kind: 'unanswered', error: 'timeout', connected: true, durationMs: 30_000 });
+    const { status, body } = await tryAt(URL);
+    expect(status).to.equal(200);
+    expect(body).to.include({ status: null, error: 'timeout', answer: '', duration_ms: 30_000 });
+  });
+
+  it('sounds alike for a name that is nowhere and one in a network that webhooks may not reach', async () => {
+    const words = [];
+    for (const error of ['host not found', 'forbidden address'] as const) {
+      world.outside.answer = () => ({ kind: 'unanswered', error, connected: false, durationMs: 0 });
+      words.push((await tryAt('http://intranet.example.com/')).body);
+    }
+    expect(words[0]).to.include({ name: 'ValidationError' });
+    expect(words[0].message).to.contain('the host has no address that webhooks may reach');
+    expect(words[1]).to.deep.equal(words[0]);
+  });
+
+  it('goes to no URL that a route could not have', async () => {
+    for (const url of [
+      'ftp://example.com/',
+      'smtp://example.com',
+      'file:///etc/passwd',
+      '/hooks',
+      'http://a/#b',
+      'http://a b/',
+    ])
+      expect((await tryAt(url)).body, url).to.include({ name: 'ValidationError' });
+    expect(world.tried).to.deep.equal([]);
+  });
+
+  it('answers ServiceUnavailable while no key can be had', async () => {
+    await world.stop();
+    world = await startApi({
+      deps: {
+        signingKeys: {
+          keysFor: async () => undefined,
+          keysIfAny: async () => undefined,
+          rotate: () => Promise.reject(new Error('unused')),
+          carryOver: () => Promise.reject(new Error('unused')),
+        },
+      },
+    });
+    await putDeadDelivery(world);
+    expect((await tryAt(URL)).status).to.equal(503);
+    expect(world.tried).to.deep.equal([]);
+  });
+
+  it('may be made ten times in a minute by an account, and then says when again', async () => {
+    for (let n = 0; n < 10; n++) expect((await tryAt(URL)).status).to.equal(200);
+    await world.clock.advance(20_000);
+    const { status, body, headers } = await tryAt(URL);
+    expect({ status, name: body.name }).to.deep.equal({ status: 429, name: 'RequestLimitExceeded' });
+    expect(headers.get('retry-after')).to.equal('40');
+    const theirs = await putDeadDelivery(world, OTHER_ACCOUNT, '01kcexamplemessage00000001');
+    expect((await tryAt(URL, { key: OTHER_KEY, id: theirs })).status, 'another account').to.equal(200);
+    await world.clock.advance(40_000);
+    expect((await tryAt(URL)).status).to.equal(200);
+    expect(world.tried).to.have.length(12);
+  });
+
+  it('is one of two at a time for an account, so that a slow receiver leaves room for others, and of four for the host', async () => {
+    const held: (() => void)[] = [];
+    const answered = { kind: 'answered', status: 200, retryAfter: null, answer: '', durationMs: 1 } as const;
+    world.outside.answer = () => new Promise((resolve) => held.push(() => resolve(answered)));
+    const waiting = [tryAt(URL), tryAt(URL)];
+    await until('both were posted', () => held.length === 2);
+    expect((await tryAt(URL)).body).to.include({ name: 'RequestLimitExceeded' });
+    const theirs = await putDeadDelivery(world, OTHER_ACCOUNT, '01kcexamplemessage00000001');
+    waiting.push(...[0, 1].map(() => tryAt(URL, { key: OTHER_KEY, id: theirs })));
+    await until('four were posted', () => held.length === 4);
+    const third = 'ThirdAccountId00000003';
+    await world.store.accounts.insert({ id: third, name: 'third', number: 3, createdAt: new Date(0) });
+    const key = 'ThirdKey00000000000003';
+    await createKey(world.store, third, 'third', { clock: world.clock, ids: createIds(world.clock) }, key);
+    const another = await putDeadDelivery(world, third, '01kcexamplemessage00000002');
+    expect((await tryAt(URL, { key, id: another })).body).to.include({ name: 'RequestLimitExceeded' });
+    for (const release of held.splice(0)) release();
+    expect((await Promise.all(waiting)).map(({ status }) => status)).to.deep.equal([200, 200, 200, 200]);
+    world.outside.answer = () => answered;
+    expect((await tryAt(URL, { key, id: another })).status, 'there is room again').to.equal(200);
+  });
+
+  it('gives its place back when the message cannot be rendered', async () => {
+    const { message } = world.spool;
+    world.spool.message = async (...args) => {
+      const found = await message(...args);
+      return found && { ...found, body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } };
+    };
+    for (let n = 0; n < 3; n++) expect((await tryAt(URL)).status).to.equal(500);
+    world.spool.message = message;
+    expect((await tryAt(URL)).status).to.equal(200);
+  });
+});

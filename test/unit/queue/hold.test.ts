@@ -1,0 +1,239 @@
+import { expect } from 'chai';
+import type { Endpoint } from '../../../src/queue/delivery.ts';
+import { createBacklog } from '../../../src/queue/schedule/backlog.ts';
+import { aDelivery, answered, refused } from '../../support/delivery.ts';
+import { type Bench, createBench, settleDown } from '../../support/dispatcher-bench.ts';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const A: Endpoint = { account: 'acc', url: 'https://a.example/hook', kind: 'inbound' };
+const B: Endpoint = { ...A, url: 'https://b.example/hook' };
+
+describe('an endpoint that its account holds', () => {
+  let bench: Bench;
+  const open = async (...args: Parameters<typeof createBench>): Promise<Bench> => {
+    bench = await createBench(...args);
+    await bench.dispatcher.start();
+    return bench;
+  };
+  const put = async (count: number, { url } = A) => {
+    const all = Array.from({ length: count }, () => aDelivery(url));
+    await bench.put(all);
+    await settleDown(bench);
+    return all;
+  };
+  const hold = (ms: number, endpoint = A) => bench.dispatcher.hold(endpoint, bench.clock.now() + ms);
+  const counts = () => bench.spool.count({});
+  const view = ({ url } = A) => bench.dispatcher.lanes((lane) => lane.url === url)[0];
+  afterEach(async () => {
+    const stopped = bench.dispatcher.stop();
+    await bench.clock.advance(10 * SECOND);
+    await stopped;
+  });
+
+  it('gets nothing until the hold ends by itself, and then everything', async () => {
+    const backlog = createBacklog(1000);
+    await open({}, { backlog });
+    await hold(HOUR);
+    await put(300);
+    expect(backlog.total(), 'nobody is slowed down for it').to.equal(0);
+    await put(3, B);
+    await bench.clock.advance(HOUR - SECOND);
+    expect(bench.postsTo(A.url)).to.deep.equal([]);
+    expect(bench.postsTo(B.url)).to.have.length(3);
+    expect(view()?.hold).to.deep.equal({ since: bench.clock.now() - HOUR + SECOND, until: bench.clock.now() + SECOND });
+    await bench.clock.advance(2 * SECOND);
+    expect(await counts()).to.include({ waiting: 0, delivered: 303 });
+    expect(view()?.hold).to.equal(null);
+    expect(await bench.spool.endpoints()).to.deep.equal([]);
+  });
+
+  it('gets what waits as soon as it is released, and what failed before when it is due', async () => {
+    await open();
+    bench.endpoint(() => answered(500));
+    await put(1);
+    await hold(DAY);
+    bench.endpoint(() => answered(200));
+    await put(2);
+    await bench.clock.advance(2 * SECOND);
+    await bench.dispatcher.release(A);
+    await settleDown(bench);
+    expect(bench.posts).to.have.length(3);
+    await bench.clock.advance(3 * SECOND);
+    expect(await counts()).to.include({ waiting: 0, delivered: 3 });
+  });
+
+  it('gets the end of what was on its way, and nothing of what was being made ready', async () => {
+    await open();
+    let answer = () => {};
+    bench.endpoint(
+      () =>
+        new Promise((resolve) => {
+          answer = () => resolve(answered(200));
+        }),
+    );
+    const [first] = await put(1);
+    bench.slow(() => true);
+    await put(1);
+    await hold(DAY);
+    answer();
+    await bench.clock.advance(MINUTE);
+    expect(bench.posts.map(({ id }) => id)).to.deep.equal([first?.id]);
+    expect(await counts()).to.include({ waiting: 1, delivered: 1 });
+    bench.slow(() => false);
+    bench.endpoint(() => answered(200));
+    await bench.dispatcher.release(A);
+    await settleDown(bench);
+    expect(await counts()).to.include({ waiting: 0, delivered: 2 });
+  });
+
+  it('is not probed while it is down, and at once when it is released', async () => {
+    await open();
+    bench.endpoint(() => refused);
+    await put(20);
+    expect(view()).to.include({ breaker: 'down', since: bench.clock.now() });
+    await hold(DAY);
+    expect(view()).to.include({ breaker: 'down', nextProbeAt: null });
+    const before = bench.posts.length;
+    await bench.clock.advance(HOUR);
+    expect(bench.posts).to.have.length(before);
+    bench.endpoint(() => answered(200));
+    await bench.dispatcher.release(A);
+    await settleDown(bench);
+    expect(await counts()).to.include({ waiting: 0, delivered: 20 });
+  });
+
+  it('uses up the time of what waits for it', async () => {
+    await open({ retryHours: 2 });
+    await hold(DAY);
+    await put(3);
+    await bench.clock.advance(HOUR);
+    expect(await counts()).to.include({ waiting: 3 });
+    await bench.clock.advance(2 * HOUR);
+    expect(await counts()).to.include({ waiting: 0, dead: 3 });
+    expect(bench.posts).to.deep.equal([]);
+    expect(bench.log.of('delivery.failed')[0]?.fields).to.include({ error: 'held by its account' });
+  });
+
+  it('is held over a restart, and no longer than was said', async () => {
+    await open();
+    await hold(HOUR);
+    await hold(2 * HOUR, B);
+    await put(1);
+    await put(1, B);
+    await bench.dispatcher.stop();
+    await bench.clock.advance(HOUR + SECOND);
+    const next = await bench.restart();
+    await settleDown(bench);
+    expect(bench.posts.map(({ url }) => url)).to.deep.equal([A.url]);
+    expect(next.lanes(({ url }) => url === B.url)[0]?.hold).to.deep.equal({
+      since: bench.clock.now() - HOUR - SECOND,
+      until: bench.clock.now() + HOUR - SECOND,
+    });
+    await bench.clock.advance(HOUR);
+    expect(bench.postsTo(B.url)).to.have.length(1);
+    await next.stop();
+  });
+
+  it('is held for seven days at most, whoever asks and whatever the clock said then', async () => {
+    await open();
+    await hold(400 * DAY);
+    expect(view()?.hold?.until).to.equal(bench.clock.now() + 7 * DAY);
+    await bench.dispatcher.stop();
+    bench.clock.jump(-400 * DAY);
+    const next = await bench.restart();
+    expect(next.lanes()[0]?.hold?.until).to.equal(bench.clock.now() + 7 * DAY);
+    await next.stop();
+  });
+
+  it('keeps the beginning when the end is moved', async () => {
+    await open();
+    await hold(HOUR);
+    const since = bench.clock.now();
+    await bench.clock.advance(MINUTE);
+    await hold(DAY);
+    expect(view()?.hold).to.deep.equal({ since, until: since + MINUTE + DAY });
+  });
+});
+
+describe('what the dispatcher shows', () => {
+  let bench: Bench;
+  afterEach(async () => {
+    const stopped = bench.dispatcher.stop();
+    await bench.clock.advance(10 * SECOND);
+    await stopped;
+  });
+  const view = ({ url } = A) => bench.dispatcher.lanes((lane) => lane.url === url)[0];
+
+  it('is how each lane is: places, what is on its way, what waits, and what is parked', async () => {
+    bench = await createBench({ concurrencyPerEndpoint: 8, concurrencyAtStart: 2 });
+    await bench.dispatcher.start();
+    const [poison, ...others] = Array.from({ length: 8 }, () => aDelivery(A.url));
+    bench.endpoint(({ id }) => answered(id === poison?.id ? 500 : 200));
+    if (poison) await bench.put([poison]);
+    for (const one of others.slice(0, 4)) {
+      await bench.clock.advance(7 * MINUTE);
+      await bench.put([one]);
+    }
+    await settleDown(bench);
+    expect(view()).to.include({ breaker: 'up', since: null, nextProbeAt: null, waiting: 1, parked: 1, inFlight: 0 });
+    expect(view()?.last).to.deep.equal({ result: answered(200), at: bench.clock.now() });
+
+    let answer = () => {};
+    bench.endpoint(
+      () =>
+        new Promise((resolve) => {
+          answer = () => resolve(answered(200));
+        }),
+    );
+    await bench.put(others.slice(4, 5));
+    await settleDown(bench);
+    expect(view()).to.include({ inFlight: 1, preparing: 0, ready: 0, waiting: 1, mostPlaces: 8 });
+    expect(view()?.places).to.be.within(1, 8);
+    answer();
+  });
+
+  it('is which deliveries are made ready, and how far each is, as its road tells', async () => {
+    const steps = new Map<string, { at: 'verdicts' | 'parsing'; question: string | null }>();
+    bench = await createBench({}, { steps: async () => steps });
+    await bench.dispatcher.start();
+    bench.slow(() => true);
+    const [first, second, other] = [aDelivery(A.url), aDelivery(A.url), aDelivery(B.url)];
+    await bench.put([first, second, other]);
+    await settleDown(bench);
+    steps.set(first.id, { at: 'verdicts', question: 'TXT example.org' });
+    await bench.clock.advance(6 * SECOND);
+    const since = bench.clock.now() - 6 * SECOND;
+    const place = { account: 'acc', url: A.url, kind: 'inbound', since };
+    expect(await bench.dispatcher.making(A)).to.deep.equal([
+      { id: first.id, ...place, waitsFor: 'verdicts', question: 'TXT example.org' },
+      { id: second.id, ...place, waitsFor: 'preparing', question: null },
+    ]);
+    expect((await bench.dispatcher.making()).map(({ id }) => id)).to.have.members([first.id, second.id, other.id]);
+    await bench.clock.advance(20 * SECOND);
+    expect(await bench.dispatcher.making()).to.deep.equal([]);
+  });
+
+  it('can be tried again one by one: a retry of one endpoint is no probe of another', async () => {
+    bench = await createBench();
+    await bench.dispatcher.start();
+    bench.endpoint(() => refused);
+    await bench.put(Array.from({ length: 20 }, (_, n) => aDelivery(n % 2 ? A.url : B.url)));
+    await settleDown(bench);
+    expect([view(A)?.breaker, view(B)?.breaker]).to.deep.equal(['down', 'down']);
+    await bench.clock.advance(SECOND);
+    const before = { a: bench.postsTo(A.url).length, b: bench.postsTo(B.url).length };
+    expect(await bench.dispatcher.retry(A)).to.equal(before.a);
+    await settleDown(bench);
+    expect(bench.postsTo(A.url)).to.have.length(before.a + 1);
+    expect(bench.postsTo(B.url)).to.have.length(before.b);
+    bench.endpoint(() => answered(200));
+    await bench.dispatcher.retry(A);
+    await settleDown(bench);
+    expect(await bench.spool.count({ url: A.url })).to.include({ waiting: 0, delivered: 10 });
+    expect(await bench.spool.count({ url: B.url })).to.include({ waiting: 10 });
+    expect(await bench.dispatcher.retry({ account: 'nobody', url: A.url })).to.equal(0);
+  });
+});
