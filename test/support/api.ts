@@ -16,8 +16,18 @@ import { createJournal } from '../../src/journal/journal.ts';
 import { watch } from '../../src/journal/watch.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+
+<<<<<<< HEAD
+
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
+
+=======
+
+import type { HttpDetail } from '../../src/queue/detail.ts';
+
+>>>>>>> w-detail
+
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -414,6 +424,7 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
+<<<<<<< HEAD
 const DEAD_MESSAGE = [
   'From: Ann Example <ann@example.com>',
   'To: <mailbox-123@inbound.example.com>',
@@ -440,6 +451,21 @@ const DEAD_VERDICTS: Verdicts = {
   dmarc: { result: 'pass', policy: 'none', aligned: true },
   arc: { result: 'none' },
 };
+=======
+/** How the one attempt at a message went. */
+const detailOf = (delivery: string) =>
+  JSON.stringify({
+    address: '192.0.2.10:443',
+    tls: 'TLSv1.3',
+    ms: { dns: 0.8, connect: 1.5, tls: 4.2, firstByte: 5.1 },
+    request: [
+      ['host', 'app.example.com'],
+      ['webhook-id', delivery],
+      ['webhook-signature', 'v1,K5oZfzN9…'],
+    ],
+    response: [['server', 'nginx']],
+  } satisfies HttpDetail);
+>>>>>>> w-detail
 
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
@@ -455,10 +481,19 @@ export async function putDeadDelivery(
     recipients: ['mailbox-123@inbound.example.com'],
     body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
   });
+<<<<<<< HEAD
   const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
   await spool.settle(
     settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
     DEAD_VERDICTS,
   );
+=======
+  const failed = {
+    ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),
+    answer: 'Internal Server Error',
+    detail: detailOf(delivery.id),
+  };
+  await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
+>>>>>>> w-detail
   return delivery.id;
 }

@@ -166,8 +166,14 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
   });
   const seen = { ip: '192.0.2.44', user_agent: 'Example Mail/1.0' };
   const click = { ip: '192.0.2.44', user_agent: 'Example Browser/1.0', url: 'https://www.example.com/' };
+  const taken = {
+    diag: '250 2.0.0 Ok: queued',
+    source_ip: '192.0.2.1',
+    destination_ip: '198.51.100.7',
+    destination: 'mx.example.com',
+  };
   for (const [kind, second, detail] of [
-    ['send', 2, {}],
+    ['send', 2, taken],
     ['open', 100, seen],
     ['click', 110, click],
   ] as const) {

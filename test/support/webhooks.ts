@@ -1,3 +1,4 @@
+import type { HttpDetail } from '../../src/queue/detail.ts';
 import type { Store } from '../../src/store/store.ts';
 import { clockAt } from './clock.ts';
 import type { TestSpool } from './shared-spool.ts';
@@ -45,6 +46,12 @@ export async function putBatch(spool: TestSpool, account: string): Promise<strin
   const made = Date.UTC(2026, 0, 5, 11, 30);
   const batch = await spool.events.send({ hook: { id: '4', account, url: URL }, events }, BATCH, made);
   const clock = clockAt(made + 1000);
-  await spool.settle(settled(clock, batch, { attempt: { ...attempt(clock), answer: 'OK' } }));
+  const detail = JSON.stringify({
+    address: '192.0.2.10:443',
+    tls: 'TLSv1.3',
+    reused: true,
+    ms: { dns: 0.1, firstByte: 11.4 },
+  } satisfies HttpDetail);
+  await spool.settle(settled(clock, batch, { attempt: { ...attempt(clock), answer: 'OK', detail } }));
   return batch.id;
 }

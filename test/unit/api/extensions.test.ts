@@ -150,7 +150,22 @@ describe('beyond the documented interface', () => {
           error: null,
           answer: 'Internal Server Error',
           batch: null,
-          detail: null,
+          detail: {
+            address: '192.0.2.10:443',
+            tls: 'TLSv1.3',
+            reused: false,
+            dns_ms: 0.8,
+            connect_ms: 1.5,
+            tls_ms: 4.2,
+            first_byte_ms: 5.1,
+            request_headers: [
+              { name: 'host', value: 'app.example.com' },
+              { name: 'webhook-id', value: dead },
+              { name: 'webhook-signature', value: 'v1,K5oZfzN9…' },
+            ],
+            response_headers: [{ name: 'server', value: 'nginx' }],
+            headers_left_out: 0,
+          },
         },
       ]);
     });
