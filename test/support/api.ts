@@ -16,18 +16,9 @@ import { createJournal } from '../../src/journal/journal.ts';
 import { watch } from '../../src/journal/watch.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
-
-<<<<<<< HEAD
-
+import type { HttpDetail } from '../../src/queue/detail.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
-
-=======
-
-import type { HttpDetail } from '../../src/queue/detail.ts';
-
->>>>>>> w-detail
-
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import { createKeyUses } from '../../src/store/key-uses.ts';
@@ -424,7 +415,6 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
-<<<<<<< HEAD
 const DEAD_MESSAGE = [
   'From: Ann Example <ann@example.com>',
   'To: <mailbox-123@inbound.example.com>',
@@ -451,7 +441,7 @@ const DEAD_VERDICTS: Verdicts = {
   dmarc: { result: 'pass', policy: 'none', aligned: true },
   arc: { result: 'none' },
 };
-=======
+
 /** How the one attempt at a message went. */
 const detailOf = (delivery: string) =>
   JSON.stringify({
@@ -465,7 +455,6 @@ const detailOf = (delivery: string) =>
     ],
     response: [['server', 'nginx']],
   } satisfies HttpDetail);
->>>>>>> w-detail
 
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
@@ -481,19 +470,14 @@ export async function putDeadDelivery(
     recipients: ['mailbox-123@inbound.example.com'],
     body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
   });
-<<<<<<< HEAD
-  const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
-  await spool.settle(
-    settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
-    DEAD_VERDICTS,
-  );
-=======
   const failed = {
     ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),
     answer: 'Internal Server Error',
     detail: detailOf(delivery.id),
   };
-  await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
->>>>>>> w-detail
+  await spool.settle(
+    settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
+    DEAD_VERDICTS,
+  );
   return delivery.id;
 }
