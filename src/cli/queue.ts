@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { journalSettings } from '../composition/slices.ts';
-import { noteBeside } from '../journal/beside.ts';
 import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
 import {
@@ -18,6 +17,7 @@ import {
   type Spool,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
+import { countByAccount, noteActions, toWords } from './actions.ts';
 import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
 
@@ -347,45 +347,6 @@ async function countAll(spool: Spool, selections: readonly Selection[]): Promise
   }
   return sum;
 }
-
-/** How many of the selected deliveries each account has. */
-async function countByAccount(spool: Spool, selections: readonly Selection[]): Promise<ReadonlyMap<string, number>> {
-  const counts = new Map<string, number>();
-  for (const selection of selections) {
-    const pages = selection.ids ? [await spool.list(selection, selection.ids.length)] : spool.scan(selection);
-    for await (const page of pages) for (const { account } of page) counts.set(account, (counts.get(account) ?? 0) + 1);
-  }
-  return counts;
-}
-
-/** Puts into the history of each account what was done to its mail. */
-function noteActions(
-  io: Io,
-  file: string,
-  whose: ReadonlyMap<string, number>,
-  { what, detail }: { readonly what: string; readonly detail: string },
-): void {
-  const at = systemClock.now();
-  const actions = [...whose].map(([account, count]) => ({ at, by: 'command line', account, what, count, detail }));
-  try {
-    noteBeside(file, actions);
-  } catch (error) {
-    io.err(`It is not noted in the history: ${error instanceof Error ? error.message : String(error)}\n`);
-  }
-}
-
-/** The selection as the list of actions shows it. */
-function toWords({ ids, ...rest }: Selection): string {
-  const named = ids === undefined ? [] : [ids.length === 1 ? `id ${ids[0]}` : `${ids.length} ids`];
-  const given = Object.entries(rest).flatMap(([name, value]) =>
-    value === undefined
-      ? []
-      : [`${WORDS[name] ?? name} ${typeof value === 'number' ? toTimestamp(new Date(value)) : value}`],
-  );
-  return [...named, ...given].join(', ') || 'all';
-}
-
-const WORDS: Readonly<Record<string, string>> = { routeIds: 'route', kinds: 'kind' };
 
 /** Reports progress on standard error; prints nothing if the change completes in one step. */
 function createProgress(io: Io, name: string, total: number): Progress {

@@ -121,7 +121,7 @@ export async function startApi(
       keepRefusalsDays: 7,
       maxBytes: 1e9,
       subjects: true,
-      room: { minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 0 },
+      room: NO_FLOOR,
     },
     { clock, deadlines: systemClock, log, metrics: NO_METRICS },
   );

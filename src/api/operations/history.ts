@@ -12,7 +12,7 @@ import {
 import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
 import type { Mail, Refusal } from '../../journal/types.ts';
 import { operation } from '../operation.ts';
-import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
+import { deliveryRecord, EXAMPLE, toDeliveryRecord } from './deliveries.ts';
 import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';
 
 // What this host remembers of inbound mail and of refusals, longer than the queue has the mail.
@@ -106,7 +106,7 @@ const MAIL: z.input<typeof mailRecord> = {
   from: null,
   to: 'mailbox-123@inbound.example.com',
   subject: null,
-  size: 1500,
+  size: 348,
   route: '1.1',
   pattern: 'mailbox-*',
   url: 'https://app.example.com/hooks/mail',
@@ -165,7 +165,7 @@ const timelineEntry = z
     after_ms: z.int().meta({ description: 'milliseconds since it was accepted; negative before' }),
     kind: z.enum(TIMELINE_KINDS).meta({
       description:
-        'session: the SMTP session began; refused: something was refused in the session; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
+        'session: the SMTP session began; refused: something was refused in the session; making: it is being made ready now; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
     }),
     text: str('what happened, for people'),
     detail: textOrNull('more of it: the start of an answer, what to do about a refusal'),
@@ -205,7 +205,7 @@ const info = operation({
           at: '2026-01-05 11:30:00',
           after_ms: 0,
           kind: 'accepted',
-          text: 'Accepted from sam@sender.example for mailbox-123@inbound.example.com, 1500 bytes',
+          text: 'Accepted from sam@sender.example for mailbox-123@inbound.example.com, 348 bytes',
           detail: 'route mailbox-* (1.1)',
         },
         {
@@ -223,39 +223,18 @@ const info = operation({
           detail: null,
         },
       ],
-      deliveries: [
-        {
-          id: MAIL.id,
-          message_id: MAIL.message_id,
-          route: '1.1',
-          pattern: 'mailbox-*',
-          url: 'https://app.example.com/hooks/mail',
-          email: 'mailbox-123@inbound.example.com',
-          state: 'dead',
-          created_at: '2026-01-05 11:30:00',
-          next_attempt_at: null,
-          ended_at: '2026-01-05 11:45:00',
-          last_status: 500,
-          last_error: null,
-          attempts: [
-            {
-              time: '2026-01-05 11:30:01',
-              duration_ms: 12,
-              status: 500,
-              error: null,
-              answer: 'Internal Server Error',
-              batch: null,
-            },
-          ],
-        },
-      ],
+      deliveries: [EXAMPLE],
     },
   },
-  async handle({ id }, { history, queue, refusals, refuse }) {
+  async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
     const story = await history.one(id);
     if (!story) throw refuse('Unknown_Message', id);
     const [delivery] = await queue.deliveries({ ids: [id] }, 1);
-    const queued = delivery && { delivery, attempts: await queue.attempts(delivery) };
+    const queued = delivery && {
+      delivery,
+      attempts: await queue.attempts(delivery),
+      making: (await endpoints.making(delivery.url)).find((one) => one.id === id),
+    };
     const entries = toTimeline(story, queued, refusals.adviceOf);
     return {
       ...toMailRecord(story.mail, queued !== undefined),
