@@ -82,9 +82,9 @@ export interface AccountParts {
   // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
+  readonly refusals: RefusalTexts;
   /** Shows messages of its queue. */
   readonly views: MessageViews;
-  readonly refusals: RefusalTexts;
   /** Domains that no account can have. */
   readonly names: ReservedNames;
   now(): Date;
@@ -188,8 +188,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
     settings,
     resolver,
-    views,
     refusals,
+    views,
     names,
     now: () => new Date(clock.now()),
     newToken: () => ids.key(),

@@ -121,6 +121,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     },
     async stop() {
       stopConsole();
+      // First, so that jobs end while calls do; and again for one that such a call has started.
+      void jobs.stop();
       await stop(server);
       await jobs.stop();
     },

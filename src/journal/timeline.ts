@@ -1,4 +1,5 @@
 import type { AttemptRecord, QueuedDelivery } from '../queue/delivery.ts';
+import type { Making } from '../queue/insight.ts';
 import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
 
 // All that is known of one delivery, in the order in which it happened, in sentences for people.
@@ -7,6 +8,7 @@ export const TIMELINE_KINDS = [
   'session',
   'refused',
   'accepted',
+  'making',
   'verdicts',
   'attempt',
   'delivered',
@@ -29,6 +31,8 @@ export interface TimelineEntry {
 interface InQueue {
   readonly delivery: QueuedDelivery;
   readonly attempts: readonly AttemptRecord[];
+  /** Undefined if it is not being made ready now. */
+  readonly making: Making | undefined;
 }
 
 /** An attempt, as the journal or the queue remembers it. */
@@ -122,11 +126,25 @@ function change(entry: StoryEntry): TimelineEntry[] {
   return [{ at: entry.at, kind: entry.what, text: CHANGES[entry.what], detail: null }];
 }
 
+const WAITS_FOR = {
+  preparing: 'the message is read and the POST is written',
+  verdicts: 'SPF, DKIM and DMARC are checked',
+  parsing: 'the message is parsed',
+  place: 'as many attempts are on their way as the endpoint takes',
+} as const;
+
+/** What comes next: the attempt that is being made ready, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
   if (queued?.delivery.state !== 'waiting') return [];
-  const { dueAt, attempts, parked } = queued.delivery;
-  const text = attempts === 0 ? 'First attempt' : 'Next attempt';
-  return [{ at: dueAt, kind: 'next_attempt', text, detail: parked ? 'retried at long intervals' : null }];
+  const { delivery, making } = queued;
+  if (making) {
+    const { since, waitsFor, question } = making;
+    const detail = question === null ? null : `waits for the DNS: ${question}`;
+    return [{ at: since, kind: 'making', text: `Being made ready: ${WAITS_FOR[waitsFor]}`, detail }];
+  }
+  const text = delivery.attempts === 0 ? 'First attempt' : 'Next attempt';
+  const detail = delivery.parked ? 'retried at long intervals' : null;
+  return [{ at: delivery.dueAt, kind: 'next_attempt', text, detail }];
 }
 
 /** A webhook URL may contain secrets. */

@@ -114,7 +114,14 @@ export async function startApi(
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const journal = createJournal(
-    { file: join(await tempDir(), 'journal.db'), keepDays: 30, keepRefusalsDays: 7, maxBytes: 1e9, subjects: true },
+    {
+      file: join(await tempDir(), 'journal.db'),
+      keepDays: 30,
+      keepRefusalsDays: 7,
+      maxBytes: 1e9,
+      subjects: true,
+      room: NO_FLOOR,
+    },
     { clock, log, metrics: NO_METRICS },
   );
   if (options.journal) await journal.start();
@@ -215,15 +222,15 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      history: journal.history,
+      notes: journal,
+      refusals: { reasons: REFUSAL_REASONS, adviceOf },
       dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
         return outside.answer(post);
       }),
-      history: journal.history,
-      notes: journal,
-      refusals: { reasons: REFUSAL_REASONS, adviceOf },
       feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
@@ -279,9 +286,9 @@ export async function startApi(
       await feedback.queue.stop();
       await routing.stop();
       await senders.notices.stop();
-      await keyUses.stop();
       await watched.stop();
       await journal.stop();
+      await keyUses.stop();
       await real.close();
       await spool.close();
     },

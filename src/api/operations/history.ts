@@ -165,7 +165,7 @@ const timelineEntry = z
     after_ms: z.int().meta({ description: 'milliseconds since it was accepted; negative before' }),
     kind: z.enum(TIMELINE_KINDS).meta({
       description:
-        'session: the SMTP session began; refused: something was refused in the session; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
+        'session: the SMTP session began; refused: something was refused in the session; making: it is being made ready now; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
     }),
     text: str('what happened, for people'),
     detail: textOrNull('more of it: the start of an answer, what to do about a refusal'),
@@ -245,17 +245,22 @@ const info = operation({
               error: null,
               answer: 'Internal Server Error',
               batch: null,
+              detail: null,
             },
           ],
         },
       ],
     },
   },
-  async handle({ id }, { history, queue, refusals, refuse }) {
+  async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
     const story = await history.one(id);
     if (!story) throw refuse('Unknown_Message', id);
     const [delivery] = await queue.deliveries({ ids: [id] }, 1);
-    const queued = delivery && { delivery, attempts: await queue.attempts(delivery) };
+    const queued = delivery && {
+      delivery,
+      attempts: await queue.attempts(delivery),
+      making: (await endpoints.making(delivery.url)).find((one) => one.id === id),
+    };
     const entries = toTimeline(story, queued, refusals.adviceOf);
     return {
       ...toMailRecord(story.mail, queued !== undefined),

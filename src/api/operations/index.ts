@@ -55,10 +55,10 @@ export const OPERATIONS: readonly Operation[] = [
   ...webhooks,
   ...webhookTools,
   ...deliveries,
-  ...endpoints,
-  ...inboundContent,
   ...replay,
   ...inboundHistory,
   ...jobs,
   ...actions,
+  ...endpoints,
+  ...inboundContent,
 ];
