@@ -1,4 +1,5 @@
 import { type Api, createApi } from './api/server.ts';
+import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
 import { createHealth, showBuild, withCountedLog } from './composition/health.ts';
@@ -77,7 +78,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
 
   // The base: queue, store, DNS.
   const opened = await openStorage(settings, deps);
-  const journal = createJournal(journalSettings(settings), deps);
+  const journal = createJournal(journalSettings(settings), { ...deps, deadlines: systemClock });
   const watched = watch(opened.spool, { journal, clock, log });
   const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
@@ -247,8 +248,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         inbound.returnAddresses.stop(),
         storage.keyUses.stop(),
       ]);
-      await watched.stop();
-      await Promise.all([journal.stop(), spool.close(), store.close()]);
+      await Promise.all([watched.stop(), journal.stop()]);
+      await Promise.all([spool.close(), store.close()]);
     },
   });
 }

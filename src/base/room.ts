@@ -35,6 +35,11 @@ export async function lookAtDisk(folder: string): Promise<Disk> {
   return { total: blocks * bsize, free: bavail * bsize };
 }
 
+/** Returns the minimum free space of a disk of this size. */
+export function floorOf({ minFreePercent, minFreeBytes, maxMessageBytes }: RoomSettings, total: number): number {
+  return Math.max((total * minFreePercent) / 100, minFreeBytes, 3 * maxMessageBytes);
+}
+
 /** Watches the free disk space of the spool or the store. Each change is logged once, as an event of `name`. */
 export function createRoom(
   name: 'spool' | 'store',
@@ -47,13 +52,10 @@ export function createRoom(
   let stopped = false;
   let cancel = () => {};
 
-  const floorOf = (total: number) =>
-    Math.max((total * settings.minFreePercent) / 100, settings.minFreeBytes, 3 * settings.maxMessageBytes);
-
   const judge = (disk: Disk) => {
     seen = disk;
     const { total, free } = disk;
-    const floor = floorOf(total);
+    const floor = floorOf(settings, total);
     if (free >= floor === room) return;
     room = free >= floor;
     if (room) log.info(`${name}.room`, { free, floor });

@@ -85,13 +85,15 @@ export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, s
 }
 
 /** The history of this host. */
-export function journalSettings({ data_dir: dir, journal }: Settings) {
+export function journalSettings(settings: Settings) {
+  const { data_dir: dir, journal } = settings;
   return {
     file: join(resolve(dir), 'journal.db'),
     keepDays: journal.keep_days,
     keepRefusalsDays: journal.keep_refusals_days,
     maxBytes: journal.max_bytes,
     subjects: journal.subjects,
+    room: roomSettings(settings),
   };
 }
 

@@ -1,32 +1,84 @@
-import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { Action, MailState, Refusal, Session } from './types.ts';
+import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
+import { namesOf } from '../base/tables.ts';
+import { MAX_STORY } from './gathering.ts';
 
-// What is written to the journal. Rows travel as flat arrays of values, which cross threads at a fifth of the cost of
-// objects.
+// What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
+// a fifth of the cost of objects.
 
-/** The columns of a new row in `mail`, in the order in which its values travel. */
-export const MAIL_COLUMNS = [
+/** The columns of each table, in the order in which the values of a new row travel. */
+const COLUMNS = {
+  mail: [
+    'id',
+    'at',
+    'session',
+    'kind',
+    'account',
+    'sender',
+    'recipient',
+    'header_from',
+    'subject',
+    'header_id',
+    'route',
+    'pattern',
+    'url',
+    'size',
+    'client',
+    'helo',
+    'tls',
+    'spf',
+    'dkim',
+    'dmarc',
+    'state',
+    'attempts',
+    'last_status',
+    'last_error',
+    'ended_at',
+    'story',
+  ],
+  refusals: [
+    'at',
+    'session',
+    'listener',
+    'stage',
+    'reply',
+    'reason',
+    'client',
+    'helo',
+    'tls',
+    'sender',
+    'recipient',
+    'account',
+    'times',
+  ],
+  sessions: [
+    'id',
+    'at',
+    'listener',
+    'client',
+    'helo',
+    'tls',
+    'messages',
+    'recipients',
+    'refusals',
+    'reason',
+    'duration',
+  ],
+  actions: ['at', 'by', 'account', 'what', 'count', 'detail'],
+} as const;
+
+/** The values of a change of mail whose row has been written: null means no change. */
+const PATCH = [
   'id',
-  'at',
-  'session',
-  'kind',
-  'account',
   'sender',
-  'recipient',
   'header_from',
   'subject',
   'header_id',
-  'route',
-  'pattern',
-  'url',
-  'size',
-  'client',
-  'helo',
-  'tls',
   'spf',
   'dkim',
   'dmarc',
   'state',
+  'firm',
+  'url',
   'attempts',
   'last_status',
   'last_error',
@@ -34,34 +86,18 @@ export const MAIL_COLUMNS = [
   'story',
 ] as const;
 
-/** What became of mail whose row has been written: null means no change. Travels as an array, too. */
-export type Patch = readonly [
-  id: string,
-  sender: string | null,
-  from: string | null,
-  subject: string | null,
-  headerId: string | null,
-  spf: string | null,
-  dkim: string | null,
-  dmarc: string | null,
-  state: MailState | null,
-  attempts: number,
-  lastStatus: number | null,
-  lastError: string | null,
-  endedAt: number | null,
-  /** JSON texts of entries for the story. */
-  story: readonly string[],
-];
-
 /** Everything that was noted in one moment. */
-export interface Batch {
-  /** The values of new rows, one row after the other. */
-  readonly mail: readonly SQLInputValue[];
-  readonly patches: readonly Patch[];
-  readonly arrivals: readonly (readonly [messageId: string, session: string])[];
-  readonly refusals: readonly Omit<Refusal, 'n'>[];
-  readonly sessions: readonly Session[];
-  readonly actions: readonly Omit<Action, 'n'>[];
+export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQLInputValue[]>> {
+  readonly patches: readonly SQLInputValue[];
+  /** Message id and session. */
+  readonly arrivals: readonly string[];
+}
+
+/** The deliveries that a batch is about. */
+export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): string[] {
+  const first = (values: readonly SQLInputValue[], width: number) =>
+    values.filter((_, at) => at % width === 0).map(String);
+  return [...first(mail, COLUMNS.mail.length), ...first(patches, PATCH.length)];
 }
 
 /** Up to when rows are deleted, and above how many bytes the oldest ones. */
@@ -72,89 +108,90 @@ export interface Limits {
   readonly maxBytes: number;
 }
 
-/** A story beyond this many characters gets no further entries; attempts are still counted. */
-const MAX_STORY = 64 * 1024;
 /** Rows deleted in one step, so that none takes long. */
 const PURGE_STEP = 2000;
-/** Rows of the tables that are not mail are few bytes, but a harvester makes many. */
+/** A harvester makes many, and they are not to push out the mail. */
 const MAX_REFUSALS = 1_000_000;
 
 /** The changes that the journal file takes, each a transaction of its own. */
 export function createChanges(db: DatabaseSync) {
-  const insert = createInserts(db);
+  const inserts = namesOf(COLUMNS).map((table) => {
+    const columns = COLUMNS[table];
+    // A delivery that is noted as new twice was filled in from the queue meanwhile: the later one knows its state.
+    const again =
+      table === 'mail'
+        ? `ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended_at = excluded.ended_at,
+      attempts = max(attempts, excluded.attempts)`
+        : '';
+    const sql = `INSERT ${again === '' ? 'OR IGNORE ' : ''}INTO ${table} (${columns.join(', ')})
+      VALUES (${columns.map(() => '?').join(', ')}) ${again}`;
+    return { table, width: columns.length, insert: db.prepare(sql) };
+  });
   const indexing = createIndexing(db);
-  const update = db.prepare(`UPDATE mail SET
-    sender = coalesce(?2, sender), header_from = coalesce(?3, header_from), subject = coalesce(?4, subject),
-    header_id = coalesce(?5, header_id), spf = coalesce(?6, spf), dkim = coalesce(?7, dkim), dmarc = coalesce(?8, dmarc),
-    state = coalesce(?9, state), attempts = attempts + ?10,
-    last_status = CASE WHEN ?10 > 0 THEN ?11 ELSE last_status END,
-    last_error = CASE WHEN ?10 > 0 THEN ?12 ELSE last_error END,
-    ended_at = CASE WHEN ?9 IS NULL THEN ended_at ELSE ?13 END
-    WHERE id = ?1 RETURNING n`);
-  const tell = db.prepare(
-    `UPDATE mail SET story = json_insert(story, '$[#]', json(?)) WHERE n = ? AND length(story) < ${MAX_STORY}`,
-  );
+  const patch = createPatching(db, indexing);
   const arrive = db.prepare('UPDATE mail SET session = ? WHERE id > ? AND id < ?');
-
-  function patch(one: Patch): void {
-    const [id, sender, from, subject, headerId] = one;
-    const reworded = sender !== null || from !== null || subject !== null || headerId !== null;
-    const taken = reworded ? indexing.takeOut(id) : undefined;
-    const row = update.get(...one.slice(0, -1).map(toValue));
-    if (row) for (const entry of one[13]) tell.run(entry, Number(row['n']));
-    if (taken !== undefined) indexing.putIn(taken);
-  }
+  const filled = db.prepare(`UPDATE meta SET value = 1 WHERE name = 'filled'`);
 
   return {
     /** Writes what was noted. */
-    write({ mail, patches, arrivals, refusals, sessions, actions }: Batch): void {
+    write(batch: Batch): void {
       within(db, () => {
-        insert.mail(mail);
-        for (const one of patches) patch(one);
-        for (const [messageId, session] of arrivals) arrive.run(session, `${messageId}-`, `${messageId}.`);
-        for (const one of refusals) insert.refusal(one);
-        for (const one of sessions) insert.session(one);
-        for (const one of actions) insert.action(one);
+        for (const { table, width, insert } of inserts) each(batch[table], width, (values) => insert.run(...values));
+        each(batch.patches, PATCH.length, patch);
+        each(batch.arrivals, 2, ([id, session = null]) => arrive.run(session, `${id}-`, `${id}.`));
       });
     },
+    /** Everything that the queue had when this file was begun is in it. */
+    filled: (): void => void filled.run(),
     /** Indexes the words of up to `most` rows, the oldest first. Answers how many rows are still without. */
     index: (most: number): number => within(db, () => indexing.goOn(most)),
     /** Deletes what is too old or too much, some of it. Answers whether there is more. */
-    purge: createPurge(db),
+    purge: createPurge(db, indexing),
   };
 }
 
 export type Changes = ReturnType<typeof createChanges>;
 
-function createInserts(db: DatabaseSync) {
-  const width = MAIL_COLUMNS.length;
-  const mail = db.prepare(
-    `INSERT OR IGNORE INTO mail (${MAIL_COLUMNS.join(', ')}) VALUES (${MAIL_COLUMNS.map(() => '?').join(', ')})`,
-  );
-  const refusal = db.prepare(`INSERT INTO refusals
-    (at, session, listener, stage, reply, reason, client, helo, tls, sender, recipient, account, times)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`);
-  const session = db.prepare(`INSERT OR IGNORE INTO sessions
-    (id, at, listener, client, helo, tls, messages, recipients, refusals, reason, duration)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`);
-  const action = db.prepare('INSERT INTO actions (at, by, account, what, count, detail) VALUES (?, ?, ?, ?, ?, ?)');
-  return {
-    mail(values: readonly SQLInputValue[]) {
-      for (let at = 0; at < values.length; at += width) mail.run(...values.slice(at, at + width));
-    },
-    refusal(one: Omit<Refusal, 'n'>) {
-      const { at, session, listener, stage, reply, reason, client, helo, tls, sender, recipient, account, times } = one;
-      refusal.run(at, session, listener, stage, reply, reason, client, helo, tls, sender, recipient, account, times);
-    },
-    session(one: Session) {
-      const { id, at, listener, client, helo, tls, messages, recipients, refusals, reason, durationMs } = one;
-      session.run(id, at, listener, client, helo, tls, messages, recipients, refusals, reason, Math.round(durationMs));
-    },
-    action({ at, by, account, what, count, detail }: Omit<Action, 'n'>) {
-      action.run(at, by, account, what, count, detail);
-    },
+function each<T>(values: readonly T[], width: number, use: (row: readonly T[]) => void): void {
+  for (let at = 0; at < values.length; at += width) use(values.slice(at, at + width));
+}
+
+/** Changes rows of mail by the values of `PATCH`. */
+function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly SQLInputValue[]) => void {
+  const find = db.prepare('SELECT n, state FROM mail WHERE id = ?');
+  const update = db.prepare(`UPDATE mail SET
+    sender = coalesce(?2, sender), header_from = coalesce(?3, header_from), subject = coalesce(?4, subject),
+    header_id = coalesce(?5, header_id), spf = coalesce(?6, spf), dkim = coalesce(?7, dkim), dmarc = coalesce(?8, dmarc),
+    state = coalesce(?9, state), url = coalesce(?10, url), attempts = attempts + ?11,
+    last_status = CASE WHEN ?11 > 0 THEN ?12 ELSE last_status END,
+    last_error = CASE WHEN ?11 > 0 THEN ?13 ELSE last_error END,
+    ended_at = CASE WHEN ?9 IS NULL THEN ended_at ELSE ?14 END
+    WHERE n = ?1`);
+  const tell = db.prepare(`UPDATE mail
+    SET story = substr(story, 1, length(story) - 1) || iif(story = '[]', '', ',') || ?1 || ']'
+    WHERE n = ?2 AND length(story) + length(?1) < ${MAX_STORY}`);
+
+  return (values) => {
+    const [id = null, sender, from, subject, headerId, spf, dkim, dmarc, state, firm, url, ...tried] = values;
+    const [attempts, status, error, endedAt, story] = tried;
+    const row = find.get(id);
+    if (!row) return;
+    const n = Number(row['n']);
+    // As in the queue: an attempt that was under way does not change a delivery that has ended meanwhile.
+    const late = firm === 0 && ['delivered', 'dead', 'dropped'].includes(String(row['state']));
+    const reworded = [sender, from, subject, headerId].some((text) => text !== null);
+    const wasIn = reworded && indexing.takeOut(n);
+    const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];
+    update.run(...[n, ...changed, attempts, status, error, endedAt].map((value) => value ?? null));
+    if (typeof story === 'string' && story !== '') tell.run(late ? attemptsOf(story) : story, n);
+    if (wasIn) indexing.putIn(n);
   };
 }
+
+/** Without the end that the queue did not take. */
+const attemptsOf = (story: string): string => story.replace(/,\["(?:delivered|given_up)",\d+\]$/, '');
+
+type Indexing = ReturnType<typeof createIndexing>;
 
 /** The index of words follows the rows when there is time for it. */
 function createIndexing(db: DatabaseSync) {
@@ -166,7 +203,6 @@ function createIndexing(db: DatabaseSync) {
   const addAll = db.prepare(`INSERT INTO words (rowid, ${WORDS}) SELECT n, ${WORDS} FROM mail WHERE n > ? AND n <= ?`);
   const add = db.prepare(`INSERT INTO words (rowid, ${WORDS}) SELECT n, ${WORDS} FROM mail WHERE n = ?`);
   const remove = db.prepare('DELETE FROM words WHERE rowid = ?');
-  const numberOf = db.prepare('SELECT n FROM mail WHERE id = ?');
   const done = () => Number(indexed.get()?.['value'] ?? 0);
   return {
     goOn(most: number): number {
@@ -178,57 +214,61 @@ function createIndexing(db: DatabaseSync) {
       }
       return Number(last.get()?.['n'] ?? 0) - to;
     },
-    /** Takes a row out of the index whose words are about to change; answers its number if it was in. */
-    takeOut(id: string): number | undefined {
-      const n = Number(numberOf.get(id)?.['n'] ?? Number.POSITIVE_INFINITY);
-      if (n > done()) return undefined;
+    /** Takes a row out of the index whose words are about to change; answers whether it was in. */
+    takeOut(n: number): boolean {
+      if (n > done()) return false;
       remove.run(n);
-      return n;
+      return true;
     },
     putIn: (n: number) => void add.run(n),
   };
 }
 
-function createPurge(db: DatabaseSync): (limits: Limits) => boolean {
-  const oldMail = db.prepare('SELECT n FROM mail WHERE n <= ? AND at < ? ORDER BY n LIMIT ?');
-  const oldest = db.prepare('SELECT n FROM mail ORDER BY n LIMIT ?');
-  const firstMail = db.prepare('SELECT min(n) AS n FROM mail');
-  const forget = db.prepare('DELETE FROM mail WHERE n = ?');
-  const forgetWords = db.prepare('DELETE FROM words WHERE rowid = ?');
-  const others = [
-    { table: 'refusals', before: (limits: Limits) => limits.refusalsBefore },
-    { table: 'actions', before: (limits: Limits) => limits.actionsBefore },
-  ].map(({ table, before }) => ({
-    before,
-    // Rows are in the order of their numbers, nearly that of their times: the oldest are looked at, not all.
-    run: db.prepare(`DELETE FROM ${table} WHERE n IN (SELECT n FROM (
-      SELECT n, at FROM ${table} ORDER BY n LIMIT ${PURGE_STEP}) WHERE at < ?)`),
+function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => boolean {
+  const tables = (['mail', 'refusals', 'sessions', 'actions'] as const).map((table) => ({
+    table,
+    /** When the newest of the oldest rows of one step was noted. */
+    reach: db.prepare(`SELECT max(at) AS at FROM (SELECT at FROM ${table} ORDER BY at LIMIT ${PURGE_STEP})`),
+    remove: db.prepare(`DELETE FROM ${table} WHERE at < ?1 AND ${table === 'sessions' ? 'id' : 'n'} IN
+      (SELECT ${table === 'sessions' ? 'id' : 'n'} FROM ${table} WHERE at < ?1 ORDER BY at LIMIT ${PURGE_STEP})
+      RETURNING ${table === 'mail' ? 'n' : '0 AS n'}`),
   }));
-  const oldSessions = db.prepare(
-    `DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE at < ? ORDER BY at LIMIT ${PURGE_STEP})`,
-  );
   const tooMany = db.prepare(`DELETE FROM refusals WHERE n <= (SELECT max(n) FROM refusals) - ${MAX_REFUSALS}`);
-  const pages = ['page_count', 'freelist_count', 'page_size'].map((name) => db.prepare(`PRAGMA ${name}`));
   const bytes = () => {
-    const [all = 0, free = 0, size = 0] = pages.map((pragma) => Number(Object.values(pragma.get() ?? {})[0]));
-    return (all - free) * size;
+    const [all, free, size] = ['page_count', 'freelist_count', 'page_size'].map((name) => pragma(db, name));
+    return (Number(all) - Number(free)) * Number(size);
   };
-  return (limits) =>
+  /** When the file is too large, the oldest rows go, of whatever they are: up to this time. */
+  const cutoff = () =>
+    tables.reduce((least, { table, reach }) => {
+      const at = table === 'actions' ? null : (reach.get()?.['at'] ?? null);
+      return at === null ? least : Math.min(least, Number(at) + 1);
+    }, Number.POSITIVE_INFINITY);
+
+  return ({ mailBefore, refusalsBefore, actionsBefore, maxBytes }) =>
     within(db, () => {
-      const first = Number(firstMail.get()?.['n'] ?? 0);
-      const full = bytes() > limits.maxBytes;
-      const rows = full ? oldest.all(PURGE_STEP) : oldMail.all(first + PURGE_STEP, limits.mailBefore, PURGE_STEP);
-      for (const row of rows) {
-        forgetWords.run(Number(row['n']));
-        forget.run(Number(row['n']));
+      const full = bytes() > maxBytes;
+      const least = full ? cutoff() : 0;
+      const before = {
+        mail: Math.max(mailBefore, least),
+        refusals: Math.max(refusalsBefore, least),
+        sessions: Math.max(refusalsBefore, least),
+        actions: actionsBefore,
+      };
+      let most = 0;
+      for (const { table, remove } of tables) {
+        const gone = remove.all(before[table]);
+        if (table === 'mail') for (const { n } of gone) indexing.takeOut(Number(n));
+        most = Math.max(most, gone.length);
       }
-      let most = rows.length;
-      for (const { before, run } of others) most = Math.max(most, Number(run.run(before(limits)).changes));
-      most = Math.max(most, Number(oldSessions.run(limits.refusalsBefore).changes));
-      tooMany.run();
+      most = Math.max(most, Number(tooMany.run().changes));
       db.exec(`PRAGMA incremental_vacuum(${PURGE_STEP})`);
-      return most >= PURGE_STEP;
+      return most >= PURGE_STEP || (full && most > 0);
     });
+}
+
+function pragma(db: DatabaseSync, name: string): SQLOutputValue | undefined {
+  return Object.values(db.prepare(`PRAGMA ${name}`).get() ?? {})[0];
 }
 
 /** One transaction. */
@@ -243,6 +283,3 @@ function within<T>(db: DatabaseSync, work: () => T): T {
     throw error;
   }
 }
-
-const toValue = (value: unknown): SQLInputValue =>
-  typeof value === 'string' || typeof value === 'number' ? value : null;

@@ -1,4 +1,4 @@
-import { renameSync, rmSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 
 // The file of the journal. Whatever is wrong with it, a new one takes its place: history is lost, never mail.
@@ -8,11 +8,12 @@ const VERSION = 1;
 
 /**
  * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words` indexes
- * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet.
+ * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet. `meta.filled` is 1
+ * when everything that the queue had at first is in the file.
  */
 const TABLES = `
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-INSERT INTO meta (name, value) VALUES ('indexed', 0);
+INSERT INTO meta (name, value) VALUES ('indexed', 0), ('filled', 0);
 CREATE TABLE mail (
   n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at INTEGER NOT NULL, session TEXT,
   kind TEXT NOT NULL, account TEXT NOT NULL, sender TEXT, recipient TEXT NOT NULL,
@@ -22,17 +23,19 @@ CREATE TABLE mail (
   state TEXT NOT NULL, attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT, ended_at INTEGER,
   story TEXT NOT NULL
 ) STRICT;
+CREATE INDEX mail_at ON mail (at);
 CREATE INDEX mail_account ON mail (account);
-CREATE INDEX mail_waiting ON mail (n) WHERE state = 'waiting';
+CREATE INDEX mail_state ON mail (state) WHERE state <> 'delivered';
 CREATE VIRTUAL TABLE words USING fts5 (
   sender, header_from, recipient, subject, header_id,
-  tokenize = 'trigram', content = '', contentless_delete = 1, detail = full
+  tokenize = 'trigram', content = '', contentless_delete = 1, detail = none
 );
 CREATE TABLE refusals (
   n INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT, listener TEXT NOT NULL, stage TEXT NOT NULL,
   reply TEXT NOT NULL, reason TEXT NOT NULL, client TEXT NOT NULL, helo TEXT, tls TEXT, sender TEXT, recipient TEXT,
   account TEXT, times INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX refusals_at ON refusals (at);
 CREATE INDEX refusals_account ON refusals (account) WHERE account IS NOT NULL;
 CREATE INDEX refusals_session ON refusals (session) WHERE session IS NOT NULL;
 CREATE TABLE sessions (
@@ -45,12 +48,15 @@ CREATE TABLE actions (
   n INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, by TEXT NOT NULL, account TEXT NOT NULL,
   what TEXT NOT NULL, count INTEGER NOT NULL, detail TEXT NOT NULL
 ) STRICT;
+CREATE INDEX actions_at ON actions (at);
 CREATE INDEX actions_account ON actions (account);
 `;
 
 const CACHE_KB = 4096;
+/** How long another process may keep the file. */
+const BUSY_MS = 2000;
 
-/** An open journal, and whether what stood in its place was put aside. */
+/** An open journal, and why what stood in its place was put aside, if so. */
 export interface OpenFile {
   readonly db: DatabaseSync;
   readonly replaced: string | undefined;
@@ -58,14 +64,30 @@ export interface OpenFile {
 
 /** Opens the journal for writing, making it if needed. What cannot be used is kept once, as `journal.db.damaged`. */
 export function openFile(path: string): OpenFile {
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
-    return { db: open(path), replaced: undefined };
+    if (!isFolder) return { db: open(path), replaced: undefined };
   } catch (error) {
     if (!isUnusable(error)) throw error;
-    putAside(path);
-    return { db: open(path), replaced: error instanceof Error ? error.message : String(error) };
+    return { db: begin(path), replaced: error instanceof Error ? error.message : String(error) };
   }
+  return { db: begin(path), replaced: 'a folder was in its place' };
 }
+
+/** Puts what is there aside, and begins a new file. */
+export function begin(path: string): DatabaseSync {
+  if (existsSync(path)) renameSync(path, path + ASIDE);
+  for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+  return open(path);
+}
+
+/** Deletes what was put aside before that time: it holds what the journal was to forget by then. */
+export function forgetAside(path: string, before: number): void {
+  const aside = statSync(path + ASIDE, { throwIfNoEntry: false });
+  if (aside && aside.ctimeMs < before) rmSync(path + ASIDE, { recursive: true, force: true });
+}
+
+const ASIDE = '.damaged';
 
 /** Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's. */
 export function openForReading(path: string): DatabaseSync {
@@ -96,13 +118,13 @@ const SQLITE_CORRUPT = 11;
 const SQLITE_NOTADB = 26;
 
 function open(path: string): DatabaseSync {
-  const db = new DatabaseSync(path, { timeout: 5000 });
+  const db = new DatabaseSync(path, { timeout: BUSY_MS });
   try {
-    db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KB};
-      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 8388608`);
+    // The first one has no effect once there is anything in the file.
+    db.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+      PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 8388608`);
     const version = versionOf(db);
-    if (version === 0)
-      db.exec(`PRAGMA auto_vacuum = INCREMENTAL; BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
+    if (version === 0) db.exec(`BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
     else if (version !== VERSION) throw new WrongVersion();
     db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
     return db;
@@ -114,9 +136,4 @@ function open(path: string): DatabaseSync {
 
 function versionOf(db: DatabaseSync): number {
   return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
-}
-
-function putAside(path: string): void {
-  renameSync(path, `${path}.damaged`);
-  for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
 }

@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
-import type { AttemptRecord, Delivery, DeliveryState } from '../queue/delivery.ts';
-import type { Batch, Patch } from './changes.ts';
+import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
+import type { Batch } from './changes.ts';
 import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
@@ -13,8 +13,10 @@ export interface DeliveryNotes {
   settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void;
   /** A person replayed or dropped it. */
   changed(id: string, what: 'replayed' | 'dropped', at: number): void;
-  /** Its state in the queue is another than the journal knew. */
-  found(id: string, state: MailState, endedAt: number | null): void;
+  /** The queue has it, and the journal does not know it. */
+  missed(one: QueuedDelivery, message: Pick<NewMail, 'envelope' | 'size'> | undefined): void;
+  /** The queue says otherwise than the journal. */
+  corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
 }
 
 /** What was noted and is not written yet. */
@@ -25,28 +27,33 @@ export interface Gathering {
   size(): number;
   /** Drops the oldest entries beyond so many; answers how many. */
   keep(most: number): number;
-  /** Takes everything. */
-  take(): { readonly batch: Batch; readonly entries: number };
+  /** Takes what is ready, or everything, and its number of entries. */
+  take(now: number, all: boolean): { readonly batch: Batch; readonly entries: number };
 }
 
 /** What is noted of one delivery: its new row, or changes of one that is written. */
 interface Draft {
   /** Undefined if the row is written. */
   row: NewMail | undefined;
-  session: string | null;
+  /** How often it was left for the next batch. */
+  left: number;
   sender: string | null;
   summary: MailSummary | null;
   verdicts: Verdicts | null;
   state: MailState | null;
+  /** Whether the state also holds for a delivery that has ended. */
+  firm: boolean;
+  url: string | null;
   attempts: number;
   lastStatus: number | null;
   lastError: string | null;
   endedAt: number | null;
-  story: string[];
+  /** JSON texts with commas between them. */
+  story: string;
 }
 
 /** A delivery that the journal has no row of. */
-export interface NewMail {
+interface NewMail {
   readonly delivery: Delivery;
   readonly receivedAt: number;
   readonly size: number;
@@ -55,42 +62,46 @@ export interface NewMail {
 }
 
 /** Of an answer the start is kept; the queue has more of it for as long as it has the delivery. */
-const MAX_ANSWER = 200;
 const MAX_TEXT = 200;
-/** Refusals of a network within a minute that get rows of their own; the others are counted. */
-const OWN_ROWS = 60;
-/** Networks told apart within a minute. */
-const MAX_NETWORKS = 10_000;
-const MINUTE_MS = 60_000;
+/** A story beyond this many characters gets no further entries; attempts are still counted. */
+export const MAX_STORY = 64 * 1024;
+/** A row waits for so many batches, a second, for its delivery to end: it is then written once and not changed. */
+const LEAVES = 3;
 
 /** Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note. */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
-  const byMessage = new Map<string, Draft[]>();
-  const refused = createRefusals();
-  let arrivals: (readonly [messageId: string, session: string])[] = [];
+  /** The session that each message arrived in. */
+  const arrivals = new Map<string, string>();
+  const refusals = createRefusals();
+  const idle = createMinute();
   let sessions: Session[] = [];
   let actions: Omit<Action, 'n'>[] = [];
-  const size = () => drafts.size + refused.size() + arrivals.length + sessions.length + actions.length;
+  /** An arrival belongs to a delivery that waits here too, if it came in time. */
+  const size = () => Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length;
 
   function draftOf(id: string): Draft {
     const known = drafts.get(id);
     if (known) return known;
-    const draft: Draft = { ...NOTHING, story: [] };
+    const draft = { ...NOTHING };
     drafts.set(id, draft);
     return draft;
   }
 
+  function dropDraft(): void {
+    const [oldest] = drafts;
+    if (!oldest) return;
+    const [id, { row }] = oldest;
+    drafts.delete(id);
+    if (row) arrivals.delete(row.delivery.messageId);
+  }
+
   const deliveries: DeliveryNotes = {
     accepted(mail) {
-      const { id, messageId } = mail.delivery;
-      const draft = draftOf(id);
+      const draft = draftOf(mail.delivery.id);
       draft.row = mail;
-      if (settings.subjects) draft.summary = toSummary(mail.envelope?.outgoing);
-      draft.state = 'waiting';
-      const siblings = byMessage.get(messageId);
-      if (siblings) siblings.push(draft);
-      else byMessage.set(messageId, [draft]);
+      if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
+      draft.state ??= 'waiting';
       added();
     },
     settled(id, state, at, attempt) {
@@ -98,23 +109,41 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       if (attempt) {
         draft.attempts++;
         draft.lastStatus = attempt.status;
-        draft.lastError = attempt.error;
-        draft.story.push(toStoryText(attempt));
+        draft.lastError = attempt.error?.slice(0, MAX_TEXT) ?? null;
+        tell(draft, toStoryText(attempt));
       }
-      draft.state = state;
-      draft.endedAt = state === 'waiting' ? null : at;
-      if (state !== 'waiting') draft.story.push(JSON.stringify([ENDINGS[state], at]));
+      // As in the queue: an attempt that was under way does not change a delivery that was dropped meanwhile.
+      if (draft.state === null || draft.state === 'waiting') {
+        draft.state = state;
+        draft.endedAt = state === 'waiting' ? null : at;
+        if (state !== 'waiting') tell(draft, JSON.stringify([ENDINGS[state], at]));
+      }
       added();
     },
     changed(id, what, at) {
       const draft = draftOf(id);
       draft.state = what === 'replayed' ? 'waiting' : 'dropped';
+      draft.firm = true;
       draft.endedAt = what === 'replayed' ? null : at;
-      draft.story.push(JSON.stringify([what, at]));
+      tell(draft, JSON.stringify([what, at]));
       added();
     },
-    found(id, state, endedAt) {
-      Object.assign(draftOf(id), { state, endedAt });
+    missed(one, { envelope, size } = { envelope: undefined, size: 0 }) {
+      const draft = draftOf(one.id);
+      if (draft.row) return;
+      draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
+      if (settings.subjects) draft.summary ??= toSummary(envelope?.outgoing);
+      if (draft.state === null) {
+        draft.state = one.state;
+        draft.endedAt = one.state === 'waiting' ? null : one.endedAt;
+        draft.lastStatus = one.lastStatus;
+        draft.lastError = one.lastError?.slice(0, MAX_TEXT) ?? null;
+      }
+      draft.attempts = Math.max(draft.attempts, one.attempts);
+      added();
+    },
+    corrected(id, state, endedAt, url) {
+      Object.assign(draftOf(id), { state, endedAt, url, firm: true });
       added();
     },
   };
@@ -122,42 +151,75 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   return frozen({
     deliveries: frozen(deliveries),
     note(entry) {
-      if (entry.what === 'refused') refused.add(entry);
-      else if (entry.what === 'session') sessions.push(entry);
-      else if (entry.what === 'action') actions.push(entry.action);
+      if (entry.what === 'refused') refusals.add(entry);
+      else if (entry.what === 'session') {
+        // Who did nothing is of no interest, and who only got refusals only so often.
+        idle.turn(entry.at);
+        if (entry.messages === 0 && (entry.refusals === 0 || !idle.hasRow(entry.client))) return;
+        sessions.push(entry);
+      } else if (entry.what === 'action') actions.push(entry.action);
       else if (entry.what === 'parsed') {
-        const { sender, summary, verdicts } = entry;
-        Object.assign(draftOf(entry.id), { sender, summary: settings.subjects ? summary : null, verdicts });
-      } else {
-        const fresh = byMessage.get(entry.messageId);
-        if (!fresh) arrivals.push([entry.messageId, entry.session]);
-        else for (const draft of fresh) draft.session = entry.session;
-      }
+        const draft = draftOf(entry.id);
+        draft.sender = entry.sender;
+        draft.summary = settings.subjects ? entry.summary : null;
+        draft.verdicts = entry.verdicts;
+      } else arrivals.set(entry.messageId, entry.session);
       added();
     },
     size,
     keep(most) {
       let dropped = 0;
-      for (const id of drafts.keys()) {
-        if (size() <= most) break;
-        drafts.delete(id);
-        dropped++;
+      // Of whatever there is most of, so that a flood of one thing does not push out the others.
+      for (; size() > most; dropped++) {
+        const largest = Math.max(arrivals.size, drafts.size, refusals.size(), sessions.length, actions.length);
+        if (drafts.size === largest) dropDraft();
+        else if (arrivals.size === largest)
+          for (const [id] of arrivals)
+            if (arrivals.delete(id)) break;
+            else if (refusals.size() === largest) refusals.drop();
+            else if (sessions.length === largest) sessions.shift();
+            else actions.shift();
       }
-      while (size() > most && (refused.drop() || sessions.shift() || actions.shift() || arrivals.shift())) dropped++;
       return dropped;
     },
-    take() {
-      const entries = size();
+    take(now, all) {
       const mail: SQLInputValue[] = [];
-      const patches: Patch[] = [];
+      const patches: SQLInputValue[] = [];
+      const written = new Set<string>();
+      const left = new Set<string>();
+      let entries = 0;
       for (const [id, draft] of drafts) {
-        if (draft.row) mail.push(...toRow(draft.row, draft));
-        else patches.push(toPatch(id, draft));
+        const { row } = draft;
+        if (row && draft.state === 'waiting' && !all && draft.left++ < LEAVES) {
+          left.add(row.delivery.messageId);
+          continue;
+        }
+        drafts.delete(id);
+        entries++;
+        if (row) {
+          written.add(row.delivery.messageId);
+          mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId) ?? null));
+        } else patches.push(...toPatch(id, draft));
       }
-      const batch = { mail, patches, arrivals, refusals: refused.take(), sessions, actions };
-      drafts.clear();
-      byMessage.clear();
-      [arrivals, sessions, actions] = [[], [], []];
+      const late: string[] = [];
+      for (const [messageId, session] of arrivals) {
+        if (left.has(messageId)) continue;
+        arrivals.delete(messageId);
+        if (written.has(messageId)) continue;
+        late.push(messageId, session);
+        entries++;
+      }
+      const refused = refusals.take(now);
+      entries += refused.length + sessions.length + actions.length;
+      const batch = {
+        mail,
+        patches,
+        arrivals: late,
+        refusals: refused.flatMap(toRefusalRow),
+        sessions: sessions.flatMap(toSessionRow),
+        actions: actions.flatMap(toActionRow),
+      };
+      [sessions, actions] = [[], []];
       return { batch, entries };
     },
   });
@@ -165,29 +227,46 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
 
 const NOTHING: Draft = {
   row: undefined,
-  session: null,
+  left: 0,
   sender: null,
   summary: null,
   verdicts: null,
   state: null,
+  firm: false,
+  url: null,
   attempts: 0,
   lastStatus: null,
   lastError: null,
   endedAt: null,
-  story: [],
+  story: '',
 };
 
 const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped' } as const;
 
-const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): string =>
-  JSON.stringify(['attempt', at, Math.round(durationMs), status, error, answer.slice(0, MAX_ANSWER)]);
+function tell(draft: Draft, entry: string): void {
+  if (draft.story.length < MAX_STORY) draft.story += draft.story === '' ? entry : `,${entry}`;
+}
 
-/** The values of a new row, in the order of `MAIL_COLUMNS`. */
-function toRow({ delivery, receivedAt, size, envelope }: NewMail, draft: Draft): SQLInputValue[] {
+const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): string =>
+  JSON.stringify([
+    'attempt',
+    at,
+    Math.round(durationMs),
+    status,
+    error?.slice(0, MAX_TEXT) ?? null,
+    answer.slice(0, MAX_TEXT),
+  ]);
+
+/** The values of a new row, in the order of `COLUMNS.mail`. */
+function toRow(
+  { delivery, receivedAt, size, envelope }: NewMail,
+  draft: Draft,
+  session: string | null,
+): SQLInputValue[] {
   return [
     delivery.id,
     receivedAt,
-    draft.session,
+    session,
     delivery.kind,
     delivery.account,
     envelope?.mailFrom ?? draft.sender,
@@ -195,7 +274,7 @@ function toRow({ delivery, receivedAt, size, envelope }: NewMail, draft: Draft):
     ...toTexts(draft.summary),
     delivery.routeId,
     delivery.pattern,
-    delivery.url,
+    draft.url ?? delivery.url,
     size,
     envelope?.client.address ?? null,
     envelope?.client.helo ?? null,
@@ -206,24 +285,25 @@ function toRow({ delivery, receivedAt, size, envelope }: NewMail, draft: Draft):
     draft.lastStatus,
     draft.lastError,
     draft.endedAt,
-    `[${draft.story.join(',')}]`,
+    `[${draft.story}]`,
   ];
 }
 
-function toPatch(id: string, draft: Draft): Patch {
-  return [
-    id,
-    draft.sender,
-    ...toTexts(draft.summary),
-    ...toResults(draft.verdicts),
-    draft.state,
-    draft.attempts,
-    draft.lastStatus,
-    draft.lastError,
-    draft.endedAt,
-    draft.story,
-  ];
-}
+/** The values of a change of a row, in the order of `PATCH`. */
+const toPatch = (id: string, draft: Draft): SQLInputValue[] => [
+  id,
+  draft.sender,
+  ...toTexts(draft.summary),
+  ...toResults(draft.verdicts),
+  draft.state,
+  draft.firm ? 1 : 0,
+  draft.url,
+  draft.attempts,
+  draft.lastStatus,
+  draft.lastError,
+  draft.endedAt,
+  draft.story,
+];
 
 /** What an account said about a message that it sends. */
 function toSummary(outgoing: Outgoing | undefined): MailSummary | null {
@@ -245,42 +325,112 @@ function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Te
   return [spf.result, dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none', dmarc.result];
 }
 
-/** Refusals that wait. A harvester must not fill the journal: what one network gets too much of is counted. */
-function createRefusals() {
-  let rows: Omit<Refusal, 'n'>[] = [];
+/** In the order of `COLUMNS.refusals`. */
+const toRefusalRow = (one: Omit<Refusal, 'n'>): SQLInputValue[] => [
+  one.at,
+  one.session,
+  one.listener,
+  one.stage,
+  one.reply,
+  one.reason,
+  one.client,
+  one.helo,
+  one.tls,
+  one.sender,
+  one.recipient,
+  one.account,
+  one.times,
+];
+
+/** In the order of `COLUMNS.sessions`. */
+const toSessionRow = (one: Session): SQLInputValue[] => [
+  one.id,
+  one.at,
+  one.listener,
+  one.client,
+  one.helo,
+  one.tls,
+  one.messages,
+  one.recipients,
+  one.refusals,
+  one.reason,
+  Math.round(one.durationMs),
+];
+
+/** In the order of `COLUMNS.actions`. */
+const toActionRow = ({ at, by, account, what, count, detail }: Omit<Action, 'n'>): SQLInputValue[] => [
+  at,
+  by,
+  account,
+  what,
+  count,
+  detail,
+];
+
+/** Rows of a network within a minute; a harvester must not fill the journal. */
+const OWN_ROWS = 60;
+/** Networks told apart within a minute; the others share one limit. */
+const MAX_NETWORKS = 10_000;
+const MINUTE_MS = 60_000;
+
+/** Counts what comes from each network within a minute. */
+function createMinute() {
   let minute = 0;
   const counts = new Map<string, number>();
-  const overflowing = new Map<string, number>();
   return {
-    add(refusal: Omit<Refusal, 'n' | 'times'>): void {
-      const now = Math.floor(refusal.at / MINUTE_MS);
-      if (now !== minute) {
-        minute = now;
-        counts.clear();
-      }
-      const network = networkOf(refusal.client);
+    /** Whether another minute has begun. */
+    turn(at: number): boolean {
+      const now = Math.floor(at / MINUTE_MS);
+      if (now === minute) return false;
+      minute = now;
+      counts.clear();
+      return true;
+    },
+    /** Counts one; answers whether it gets a row. */
+    hasRow(client: string): boolean {
+      const network = networkOf(client);
       const key = counts.has(network) || counts.size < MAX_NETWORKS ? network : '';
       const count = (counts.get(key) ?? 0) + 1;
       counts.set(key, count);
-      if (count <= OWN_ROWS) {
+      return count <= OWN_ROWS;
+    },
+  };
+}
+
+/** Refusals that wait. What one network gets too many of within a minute is counted, and written when it is over. */
+function createRefusals() {
+  const minute = createMinute();
+  let rows: Omit<Refusal, 'n'>[] = [];
+  const counted = new Map<string, Omit<Refusal, 'n'>>();
+
+  function turn(at: number): void {
+    if (!minute.turn(at)) return;
+    rows.push(...counted.values());
+    counted.clear();
+  }
+
+  return {
+    add(refusal: Omit<Refusal, 'n' | 'times'>): void {
+      turn(refusal.at);
+      if (minute.hasRow(refusal.client)) {
         rows.push({ ...refusal, times: 1 });
         return;
       }
-      const same = `${key} ${refusal.reason} ${refusal.account}`;
-      const at = overflowing.get(same);
-      const row = at === undefined ? undefined : rows[at];
-      if (at !== undefined && row) rows[at] = { ...row, times: row.times + 1 };
-      else overflowing.set(same, rows.push({ ...refusal, times: 1 }) - 1);
+      const { client, reason, account } = refusal;
+      const own = `${networkOf(client)} ${reason} ${account}`;
+      const key = counted.has(own) || counted.size < MAX_NETWORKS ? own : reason;
+      const { times } = counted.get(key) ?? { times: 0 };
+      counted.set(key, { ...refusal, times: times + 1 });
     },
-    size: () => rows.length,
-    drop(): boolean {
-      overflowing.clear();
-      return rows.shift() !== undefined;
+    size: () => rows.length + counted.size,
+    drop(): void {
+      if (rows.shift()) return;
+      for (const [key] of counted) if (counted.delete(key)) return;
     },
-    take(): readonly Omit<Refusal, 'n'>[] {
+    take(now: number): readonly Omit<Refusal, 'n'>[] {
+      turn(now);
       const taken = rows;
       rows = [];
-      overflowing.clear();
       return taken;
     },
   };

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Queries, Window } from './queries.ts';
-import type { History, Page } from './types.ts';
+import { isLookedUp, type Queries, type Window } from './queries.ts';
+import type { History, MailFilter, Page } from './types.ts';
 
 /** Asks the file of the journal; rejects when it cannot answer. */
 export type Ask = <K extends string>(
@@ -9,41 +9,46 @@ export type Ask = <K extends string>(
   ...args: readonly unknown[]
 ) => Promise<K extends keyof Queries ? ReturnType<Queries[K]> : unknown>;
 
-/** Rows looked at in one step. */
+/** Rows looked at in one step, and those of which the index says which to look at. */
 const STEP = 20_000;
+const LOOKED_UP_STEP = 200_000;
 /** How long a search looks before it returns what it has. */
-const LONGEST_MS = 250;
+const LONGEST_MS = 80;
 
 /** The history behind `ask`, which is asked in steps, so that no search keeps others waiting. */
 export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): History {
-  /** Goes back from a row in steps, until there are enough rows or it has taken long enough. */
+  /** Goes back in steps, until there are enough rows or it has taken long enough. */
   async function back<T extends { readonly n: number }>(
-    bounds: 'mailBounds' | 'refusalBounds' | 'actionBounds',
+    bounds: Promise<Window>,
+    step: number,
     find: (window: Window, limit: number) => Promise<readonly T[]>,
     limit: number,
-    cursor: number | undefined,
+    cursor = Number.POSITIVE_INFINITY,
   ): Promise<Page<T>> {
     const until = clock.monotonic() + LONGEST_MS;
-    const [first, last] = await ask(bounds);
+    const [first, last] = await bounds;
     const rows: T[] = [];
-    let to = Math.min(last, (cursor ?? Number.POSITIVE_INFINITY) - 1);
-    while (to >= first) {
-      const from = Math.max(first, to - STEP + 1);
+    for (const [from, to] of windows([first, Math.min(last, cursor - 1)], step)) {
       rows.push(...(await find([from, to], limit - rows.length)));
-      const newest = rows.at(-1);
-      if (rows.length >= limit && newest) return { rows, next: newest.n > first ? newest.n : null };
-      to = from - 1;
-      if (to >= first && clock.monotonic() >= until) return { rows, next: from };
+      const oldest = rows.at(-1);
+      if (oldest && rows.length >= limit) return { rows, next: oldest.n > first ? oldest.n : null };
+      if (from > first && clock.monotonic() >= until) return { rows, next: from };
     }
     return { rows, next: null };
   }
 
   return frozen({
-    mail: (filter, limit, cursor) => back('mailBounds', (...step) => ask('mail', filter, ...step), limit, cursor),
+    mail: (filter, limit, cursor) =>
+      back(
+        ask('mailBounds', timesOf(filter)),
+        stepOf(filter),
+        (...step) => ask('mail', filter, ...step),
+        limit,
+        cursor,
+      ),
     async *ids(filter) {
-      const [first, last] = await ask('mailBounds');
-      for (let to = last; to >= first; to -= STEP) {
-        const found = await ask('ids', filter, [Math.max(first, to - STEP + 1), to]);
+      for (const window of windows(await ask('mailBounds', timesOf(filter)), stepOf(filter))) {
+        const found = await ask('ids', filter, window);
         if (found.length > 0) yield found;
       }
     },
@@ -52,16 +57,25 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
       return account === undefined || found?.mail.account === account ? found : undefined;
     },
     refusals: (filter, limit, cursor) =>
-      back('refusalBounds', (...step) => ask('refusals', filter, ...step), limit, cursor),
+      back(ask('refusalBounds', timesOf(filter)), STEP, (...step) => ask('refusals', filter, ...step), limit, cursor),
     async refusalsByReason(filter) {
       const counts = new Map<string, number>();
-      const [first, last] = await ask('refusalBounds');
-      for (let to = last; to >= first; to -= STEP)
-        for (const [reason, count] of await ask('reasons', filter, [Math.max(first, to - STEP + 1), to]))
+      for (const window of windows(await ask('refusalBounds', timesOf(filter)), STEP))
+        for (const [reason, count] of await ask('reasons', filter, window))
           counts.set(reason, (counts.get(reason) ?? 0) + count);
       return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
     },
     actions: (account, limit, cursor) =>
-      back('actionBounds', (...step) => ask('actions', account, ...step), limit, cursor),
+      back(ask('actionBounds'), STEP, (...step) => ask('actions', account, ...step), limit, cursor),
   });
 }
+
+/** The rows from the last to the first, some at a time. */
+function* windows([first, last]: Window, step: number): Iterable<Window> {
+  for (let to = last; to >= first; to -= step) yield [Math.max(first, to - step + 1), to];
+}
+
+const timesOf = ({ since, before }: Pick<MailFilter, 'since' | 'before'>) => ({ since, before });
+
+const stepOf = ({ words, from, to, subject }: MailFilter): number =>
+  [words, from, to, subject].some((texts) => texts?.some(isLookedUp)) ? LOOKED_UP_STEP : STEP;

@@ -1,17 +1,20 @@
+import { statfsSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { floorOf, type RoomSettings } from '../base/room.ts';
 import { type Call, callByName, type Protocol, type Reply, serveThread } from '../base/worker.ts';
-import { createChanges } from './changes.ts';
-import { isUnusable, openFile } from './file.ts';
+import { type Batch, createChanges } from './changes.ts';
+import { begin, forgetAside, isUnusable, openFile } from './file.ts';
 import { createQueries } from './queries.ts';
 
 // The thread that owns the file of the journal. Writes and questions take turns; nobody waits for a write.
 
-/** How a call ended: replaced means that the file was unusable, and a new one has taken its place. */
+/** How a call ended: replaced means that the file was unusable or gone, and a new one has taken its place. */
 type AnswerKind = 'done' | 'failed' | 'replaced';
 
 /** What the journal's thread goes by. */
 export interface JournalProtocol extends Protocol {
-  readonly data: { readonly file: string };
+  readonly data: { readonly file: string; readonly room: RoomSettings };
   readonly call: Call;
   readonly kind: AnswerKind;
   /** Why a file that stood there was replaced; null if it was not. */
@@ -19,33 +22,59 @@ export interface JournalProtocol extends Protocol {
   readonly news: undefined;
 }
 
-serveThread<JournalProtocol>(({ file }, line) => {
+serveThread<JournalProtocol>(({ file, room }, line) => {
   let db: DatabaseSync;
   let table: object;
+  let inode: number | undefined;
 
-  function open(): string | undefined {
-    const opened = openFile(file);
-    db = opened.db;
-    table = { ...createQueries(db), ...createChanges(db) };
-    return opened.replaced;
+  function use(opened: DatabaseSync): void {
+    db = opened;
+    inode = inodeOf(file);
+    const changes = createChanges(db);
+    table = {
+      ...createQueries(db),
+      ...changes,
+      write(batch: Batch) {
+        if (!hasRoom(file, room)) throw new Error('the disk is nearly full');
+        changes.write(batch);
+      },
+      forgetAside: (before: number) => forgetAside(file, before),
+    };
   }
 
   function answer(call: Call): Reply<AnswerKind> {
     const [n] = call;
     try {
+      if (inodeOf(file) !== inode) return [n, 'replaced', replace('it was deleted')];
       return [n, 'done', callByName(table, call)];
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      if (!isUnusable(error)) return [n, 'failed', reason];
-      db.close();
-      return [n, 'replaced', open() ?? reason];
+      return isUnusable(error) ? [n, 'replaced', replace(reason)] : [n, 'failed', reason];
     }
   }
 
-  const replaced = open();
+  /** A failure here ends the thread; a new one opens what is there then. */
+  function replace(reason: string): string {
+    db.close();
+    use(begin(file));
+    return reason;
+  }
+
+  const { db: opened, replaced = null } = openFile(file);
+  use(opened);
   return {
-    ready: replaced ?? null,
+    ready: replaced,
     take: (calls) => line.reply(calls.map(answer)),
     end: () => db.close(),
   };
 });
+
+function inodeOf(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.ino;
+}
+
+/** The journal leaves half of what the queue leaves free, so that it can still say why mail is refused. */
+function hasRoom(file: string, room: RoomSettings): boolean {
+  const { blocks, bavail, bsize } = statfsSync(dirname(file));
+  return bavail * bsize >= floorOf(room, blocks * bsize) / 2;
+}

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import type { RoomSettings } from '../base/room.ts';
 import type { Service } from '../base/service.ts';
 import { startThread, type Thread } from '../base/worker.ts';
 import { createFeed, type Feed } from './feed.ts';
@@ -18,6 +19,16 @@ export interface JournalSettings {
   readonly maxBytes: number;
   /** Whether Subject, From and Message-ID are kept. */
   readonly subjects: boolean;
+  /** What the queue leaves free; the journal leaves half of it. */
+  readonly room: RoomSettings;
+}
+
+export interface JournalDeps {
+  readonly clock: Clock;
+  /** The clock by which the thread must answer, even if the rest uses another one. */
+  readonly deadlines: Clock;
+  readonly log: Log;
+  readonly metrics: Metrics;
 }
 
 /** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
@@ -27,10 +38,12 @@ export interface Journal extends Notes, Service {
   readonly feed: Pick<Feed, 'watch'>;
   /** What is noted of deliveries; see watch.ts. */
   readonly deliveries: Gathering['deliveries'];
-  /** Everything that was noted before is written, or lost and counted. */
+  /** Everything that was noted before is written, or lost and counted, or waits for a thread to come back. */
   flush(): Promise<void>;
   /** Asks the file itself. Rejects with `JournalAway`. */
   readonly ask: Ask;
+  /** The listener is called when the journal writes again after it lost something. */
+  onGap(listener: () => void): void;
 }
 
 /** The file of the journal cannot be asked now: the disk is full, or its thread died. */
@@ -40,61 +53,81 @@ export class JournalAway extends Error {
 
 const THREAD = new URL('./journal-thread.ts', import.meta.url);
 const YOUNG_MB = 4;
-/** Entries that wait to be written, and how long they gather. */
+/** Entries that wait to be written. */
 const MAX_WAITING = 10_000;
-const MAX_BATCH = 1000;
+/** What was noted is written after so many notes, or so long. */
+const MAX_NOTES = 4000;
 const GATHER_MS = 250;
 /** How often the index of words is brought up, and old rows are deleted. */
 const TEND_MS = 1000;
 const PURGE_MS = 60_000;
-/** With fewer new entries in a second there is time for the index, and with so many rows outside it there must be. */
+/** With fewer notes in a second there is time for the index, and with so many rows outside it there must be. */
 const QUIET = 400;
 const INDEX_STEP = 2000;
 const MAX_UNINDEXED = 50_000;
-/** How long a thread that died is left alone. */
+/** Steps of index and purge in a second, if there is much to do. */
+const MAX_STEPS = 5;
+/** A thread that does not answer is ended, and one that ended is left alone for a while. */
+const ANSWER_MS = 15_000;
+/** How long a stop waits for it. */
+const STOP_MS = 5000;
 const RESTART_MS = 10_000;
 const DAY_MS = 86_400_000;
 const KEEP_ACTIONS_DAYS = 365;
 
 /** The journal in `settings.file`. It takes notes from now on, and writes them from its start. */
-export function createJournal(
-  settings: JournalSettings,
-  { clock, log, metrics }: { readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
-): Journal {
+export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps): Journal {
   const lost = metrics.counter('postern_journal_lost_total');
   const gathering = createGathering(settings, added);
+  const listeners = new Set<() => void>();
   let thread: Thread<JournalProtocol> | undefined;
   let phase: 'new' | 'running' | 'stopped' = 'new';
-  let writing = Promise.resolve();
+  let writing: Promise<void> | undefined;
+  let next: Promise<void> | undefined;
   let underway = 0;
+  /** Notes since the last batch, and since the file was last tended. */
   let noted = 0;
+  let busy = 0;
   let unindexed = 0;
-  let cancelFlush: (() => void) | undefined;
-  let cancelTend: (() => void) | undefined;
   let purgedAt = -Infinity;
   let failing = false;
+  let gap = false;
+  let cancelFlush: (() => void) | undefined;
+  let cancelTend: (() => void) | undefined;
+  let cancelRestart: (() => void) | undefined;
 
   function open(): void {
+    const { file, room } = settings;
     const one = startThread<JournalProtocol>(
-      { script: THREAD, data: { file: settings.file }, youngMb: YOUNG_MB, gather: 'turn' },
+      { script: THREAD, data: { file, room }, youngMb: YOUNG_MB, gather: 'turn' },
       { log },
       {
         ended({ reason }) {
-          thread = undefined;
+          if (thread === one) thread = undefined;
           failed(reason);
-          clock.after(RESTART_MS, () => {
-            if (phase === 'running' && !thread) open();
-          });
+          if (phase !== 'running') return;
+          cancelRestart = clock.after(RESTART_MS, open);
         },
       },
     );
     thread = one;
     one.ready.then(
-      (replaced) => {
-        if (replaced !== null) log.error('journal.fault', { reason: `a new file was begun: ${replaced}` });
+      (reason) => {
+        if (reason !== null) replaced(reason);
+        void flush();
       },
       () => undefined, // `ended` has heard of it
     );
+  }
+
+  function replaced(reason: string): void {
+    log.error('journal.fault', { reason: `a new file was begun: ${reason}` });
+    gap = true;
+  }
+
+  function lose(entries: number): void {
+    lost.add(entries);
+    gap = true;
   }
 
   /** Says once that the journal cannot be written, and once that it can be again. */
@@ -105,65 +138,109 @@ export function createJournal(
 
   function worked(): void {
     if (failing) log.info('journal.resumed');
+    if (gap) for (const listener of listeners) listener();
     failing = false;
+    gap = false;
+  }
+
+  /** What the thread answers; it is ended if it takes too long, and another takes its place when it has ended. */
+  async function answerOf(name: string, args: readonly unknown[]) {
+    const one = thread;
+    if (!one) return { kind: 'died', value: 'it is not running' } as const;
+    const late = Promise.withResolvers<{ readonly kind: 'died'; readonly value: string }>();
+    const cancel = deadlines.after(ANSWER_MS, () => {
+      if (thread === one) thread = undefined;
+      one.kill('it does not answer');
+      late.resolve({ kind: 'died', value: 'it does not answer' });
+    });
+    const reply = await Promise.race([one.ask(name, args), late.promise]);
+    cancel();
+    return reply;
   }
 
   const ask: Ask = async (name, ...args) => {
-    const reply = (await thread?.ask(name, args)) ?? { kind: 'died' as const, value: 'it is not running' };
+    let reply = await answerOf(name, args);
+    if (reply.kind === 'replaced') {
+      replaced(String(reply.value));
+      reply = await answerOf(name, args);
+    }
     if (reply.kind === 'done') return reply.value;
-    if (reply.kind === 'replaced') log.error('journal.fault', { reason: `a new file was begun: ${reply.value}` });
     throw new JournalAway(String(reply.value));
   };
 
   const feed = createFeed(ask, clock);
 
-  async function write(): Promise<void> {
-    const { batch, entries } = gathering.take();
+  async function write(all: boolean): Promise<void> {
+    noted = 0;
+    if (!thread) return;
+    const { batch, entries } = gathering.take(clock.now(), all);
     if (entries === 0) return;
-    underway += entries;
+    underway = entries;
     try {
       await ask('write', batch);
       feed.wrote(batch);
+      unindexed += entries;
       worked();
     } catch (error) {
-      lost.add(entries);
+      lose(entries);
       failed(error instanceof Error ? error.message : String(error));
     }
-    underway -= entries;
+    underway = 0;
   }
 
-  function flush(): Promise<void> {
+  /** One batch at a time. */
+  function flush(all = true): Promise<void> {
     cancelFlush?.();
     cancelFlush = undefined;
-    writing = writing.then(write);
+    if (writing) {
+      next ??= writing.then(() => {
+        next = undefined;
+        return flush();
+      });
+      return next;
+    }
+    writing = write(all).then(() => {
+      writing = undefined;
+      if (phase === 'running' && gathering.size() > 0) flushSoon();
+    });
     return writing;
+  }
+
+  function flushSoon(): void {
+    cancelFlush ??= clock.after(GATHER_MS, () => void flush(false));
   }
 
   /** After each note. */
   function added(): void {
     noted++;
+    busy++;
     const dropped = gathering.keep(MAX_WAITING - underway);
-    if (dropped > 0) lost.add(dropped);
+    if (dropped > 0) lose(dropped);
     if (phase !== 'running') return;
-    if (gathering.size() >= MAX_BATCH && underway === 0) void flush();
-    else cancelFlush ??= clock.after(GATHER_MS, () => void flush());
+    if (noted >= MAX_NOTES && !writing) void flush(false);
+    else flushSoon();
   }
 
   async function tend(): Promise<void> {
-    const quiet = noted < QUIET;
-    noted = 0;
-    if (quiet || unindexed > MAX_UNINDEXED) unindexed = Number(await ask('index', INDEX_STEP));
-    else unindexed += INDEX_STEP;
+    const quiet = busy < QUIET;
+    busy = 0;
+    for (let step = 0; step < MAX_STEPS && (quiet ? step === 0 : unindexed > MAX_UNINDEXED); step++)
+      unindexed = Number(await ask('index', INDEX_STEP));
     const now = clock.monotonic();
     if (now - purgedAt < PURGE_MS) return;
     const before = (days: number) => clock.now() - days * DAY_MS;
-    const more = await ask('purge', {
+    const limits = {
       mailBefore: before(settings.keepDays),
       refusalsBefore: before(settings.keepRefusalsDays),
       actionsBefore: before(KEEP_ACTIONS_DAYS),
       maxBytes: settings.maxBytes,
-    });
-    if (!more) purgedAt = now;
+    };
+    await ask('forgetAside', limits.mailBefore);
+    for (let step = 0; step < MAX_STEPS; step++) {
+      if (await ask('purge', limits)) continue;
+      purgedAt = now;
+      return;
+    }
   }
 
   function tendLater(): void {
@@ -181,22 +258,27 @@ export function createJournal(
     feed,
     deliveries: gathering.deliveries,
     note: gathering.note,
-    flush,
+    flush: () => flush(),
     ask,
+    onGap: (listener) => void listeners.add(listener),
     async start() {
       phase = 'running';
+      // Mail does not wait for it, and what cannot be opened is tried again.
       open();
-      // What cannot be opened is tried again later: mail does not wait for it.
-      await thread?.ready.catch(() => undefined);
       tendLater();
     },
     async stop() {
       if (phase !== 'running') return;
       phase = 'stopped';
       cancelTend?.();
+      cancelRestart?.();
+      const one = thread;
+      const cancel = deadlines.after(STOP_MS, () => one?.kill('the daemon stops'));
       await flush();
-      await thread?.end();
+      cancelFlush?.();
       thread = undefined;
+      await one?.end();
+      cancel();
     },
   });
 }

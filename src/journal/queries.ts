@@ -26,21 +26,46 @@ const MAX_REFUSALS_SHOWN = 100;
 
 /** The questions that a journal file answers, over one connection. */
 export function createQueries(db: DatabaseSync) {
-  const bounds = (table: string) => {
-    const found = db.prepare(`SELECT min(n) AS first, max(n) AS last FROM ${table}`);
-    return (): [first: number, last: number] => {
-      const { first = null, last = null } = found.get() ?? {};
-      return [Number(first ?? 0), Number(last ?? -1)];
-    };
-  };
   const indexed = db.prepare(`SELECT value FROM meta WHERE name = 'indexed'`);
+  const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
   const one = db.prepare('SELECT * FROM mail WHERE id = ?');
   const session = db.prepare('SELECT * FROM sessions WHERE id = ?');
   const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS_SHOWN}`);
-  const waiting = db.prepare(
-    `SELECT n, id FROM mail INDEXED BY mail_waiting WHERE state = 'waiting' AND n > ? ORDER BY n LIMIT ?`,
+  const inState = db.prepare(
+    `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
-  const stateOf = db.prepare('SELECT state FROM mail WHERE id = ?');
+  const toMatch = createMatching(db);
+  const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
+  db.function(CONTAINS, { deterministic: true }, (where, what) =>
+    Number(typeof where === 'string' && where.toLowerCase().includes(String(what))),
+  );
+
+  /** The first and last row in a table that a filter can match; it can match none if the first is above the last. */
+  function bounds(table: string, times: Times = {}): Window {
+    const { sql, values } = all(between('at', times));
+    const scan = values.length > 0 ? `${table} INDEXED BY ${table}_at` : table;
+    const ends = values.length > 0 ? 'min(n) AS first, max(n) AS last' : BOTH_ENDS(table);
+    const { first = null, last = null } = db.prepare(`SELECT ${ends} FROM ${scan} WHERE ${sql}`).get(...values) ?? {};
+    return [Number(first ?? 0), Number(last ?? -1)];
+  }
+
+  /** Matching mail in a window, newest first. The index of words says which rows to look at, where it has them. */
+  function findMail(columns: string, filter: MailFilter, [from, to]: Window, limit: number): SqlRow[] {
+    const { texts, condition } = toMailCondition(filter);
+    const mark = Number(indexed.get()?.['value'] ?? 0);
+    const match = toMatch(texts);
+    const found = db
+      .prepare(`SELECT ${columns} FROM mail WHERE n BETWEEN ? AND ? AND ${condition.sql} ORDER BY n DESC LIMIT ?`)
+      .all(match === undefined ? from : Math.max(from, mark + 1), to, ...condition.values, limit);
+    if (match === undefined || from > mark || found.length === limit) return found;
+    const older = db
+      .prepare(
+        `SELECT ${columns} FROM (SELECT rowid AS hit FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?)
+          CROSS JOIN mail ON n = hit WHERE ${condition.sql} ORDER BY hit DESC LIMIT ?`,
+      )
+      .all(match, from, Math.min(to, mark), ...condition.values, limit === -1 ? -1 : limit - found.length);
+    return [...found, ...older];
+  }
 
   const rowsOf = (table: string, { sql, values }: Condition, [from, to]: Window, limit: number): SqlRow[] =>
     db
@@ -48,20 +73,15 @@ export function createQueries(db: DatabaseSync) {
       .all(from, to, ...values, limit);
 
   return {
-    mailBounds: bounds('mail'),
-    refusalBounds: bounds('refusals'),
-    actionBounds: bounds('actions'),
+    mailBounds: (times?: Times) => bounds('mail', times),
+    refusalBounds: (times?: Times) => bounds('refusals', times),
+    actionBounds: () => bounds('actions'),
     /** Matching mail in a window, newest first. */
     mail: (filter: MailFilter, window: Window, limit: number): Mail[] =>
-      rowsOf('mail', toMailCondition(filter, Number(indexed.get()?.['value'] ?? 0)), window, limit).map(toMail),
+      findMail('mail.*', filter, window, limit).map(toMail),
     /** The ids of matching mail in a window, newest first. */
-    ids(filter: MailFilter, [from, to]: Window): string[] {
-      const { sql, values } = toMailCondition(filter, Number(indexed.get()?.['value'] ?? 0));
-      return db
-        .prepare(`SELECT id FROM mail WHERE n BETWEEN ? AND ? AND ${sql} ORDER BY n DESC`)
-        .all(from, to, ...values)
-        .map((row) => String(row['id']));
-    },
+    ids: (filter: MailFilter, window: Window): string[] =>
+      findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
     one(id: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
@@ -86,86 +106,143 @@ export function createQueries(db: DatabaseSync) {
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
-      rowsOf(
-        'actions',
-        all(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-        window,
-        limit,
-      ).map(toAction),
-    /** Rows that say they wait, after row `n`. */
-    waiting: (n: number, limit: number): [n: number, id: string][] =>
-      waiting.all(n, limit).map((row) => [Number(row['n']), String(row['id'])]),
+      rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
+    /** Rows of mail in a state, after row `n`. */
+    inState: (state: 'waiting' | 'dead', n: number, limit: number): [n: number, id: string][] =>
+      inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
     /** What the journal says of each: null where it does not know it. */
-    states: (ids: readonly string[]): (string | null)[] => ids.map((id) => text(stateOf.get(id) ?? {}, 'state')),
+    known: (ids: readonly string[]): ({ readonly state: MailState; readonly url: string } | null)[] =>
+      ids.map((id) => {
+        const row = known.get(id);
+        return row ? { state: toState(row['state']), url: String(row['url']) } : null;
+      }),
+    /** Whether everything is in it that the queue had when this file was begun. */
+    isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
 }
+
+/** Each is found at its end of the index; together SQLite would read all of it. */
+const BOTH_ENDS = (table: string) => `(SELECT min(n) FROM ${table}) AS first, (SELECT max(n) FROM ${table}) AS last`;
+
+/** Accepted at or after, before. */
+type Times = Pick<MailFilter, 'since' | 'before'>;
 
 export type Queries = ReturnType<typeof createQueries>;
 
 /** The first and last row number of a scan. */
 export type Window = readonly [from: number, to: number];
 
-function toMailCondition(filter: MailFilter, indexed: number): Condition {
-  const { account, kinds, words, from, to, subject, client, route, url, states, status, unanswered, ids } = filter;
-  const conditions: Condition[] = [
-    ...(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-    ...among('kind', kinds),
-    ...containing(EVERYWHERE, words, indexed),
-    ...containing(['sender', 'header_from'], from, indexed),
-    ...containing(['recipient'], to, indexed),
-    ...containing(['subject'], subject, indexed),
-    ...(client ?? []).map((text) => like(['client', 'helo'], text)),
-    ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
-    ...(url === undefined ? [] : [{ sql: 'url = ?', values: [url] }]),
-    ...among('state', states),
-    ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
-    ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
-    ...(ids === undefined ? [] : [anyId(ids)]),
-    ...between('at', filter),
-  ];
-  return all(conditions);
+function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
+  const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
+  const { route, url, status, unanswered, ids } = filter;
+  // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
+  const failed = unanswered || (status !== undefined && status.from >= 300);
+  const states = filter.states ?? (failed ? UNDELIVERED : undefined);
+  return {
+    texts: [...words, ...from, ...to, ...subject],
+    condition: all([
+      ...equal('account', account),
+      ...among('kind', kinds),
+      ...among('state', states),
+      ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
+      ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
+      ...equal('url', url),
+      ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
+      ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
+      ...(ids === undefined ? [] : [anyId(ids)]),
+      ...between('at', filter),
+      ...words.map((text) => containing(['sender', 'header_from', 'recipient', 'subject', 'header_id'], text)),
+      ...from.map((text) => containing(['sender', 'header_from'], text)),
+      ...to.map((text) => containing(['recipient'], text)),
+      ...subject.map((text) => containing(['subject'], text)),
+      ...client.map((text) => containing(['client', 'helo'], text)),
+    ]),
+  };
 }
 
 function toRefusalCondition(filter: RefusalFilter): Condition {
-  const { account, words, from, to, client, reason, domain, ...times } = filter;
+  const { account, words = [], from = [], to = [], client = [], reason, domain, ...times } = filter;
   return all([
-    ...(account === undefined ? [] : [{ sql: 'account = ?', values: [account] }]),
-    ...(words ?? []).map((text) => like(['sender', 'recipient', 'client', 'helo'], text)),
-    ...(from ?? []).map((text) => like(['sender'], text)),
-    ...(to ?? []).map((text) => like(['recipient'], text)),
-    ...(client ?? []).map((text) => like(['client', 'helo'], text)),
-    ...(reason === undefined ? [] : [{ sql: 'reason = ?', values: [reason] }]),
+    ...equal('account', account),
+    ...words.map((text) => containing(['sender', 'recipient', 'client', 'helo'], text)),
+    ...from.map((text) => containing(['sender'], text)),
+    ...to.map((text) => containing(['recipient'], text)),
+    ...client.map((text) => containing(['client', 'helo'], text)),
+    ...equal('reason', reason),
     ...(domain === undefined ? [] : [{ sql: `recipient LIKE ? ESCAPE '\\'`, values: [`%@${escaped(domain)}`] }]),
     ...between('at', times),
   ]);
 }
 
-const EVERYWHERE = ['sender', 'header_from', 'recipient', 'subject', 'header_id'];
+/** The rarest of a text's threes are looked up, and the rows that have them are looked at. */
+const LOOKED_UP = 3;
+const MAX_THREES = 60;
+/** How far back this many rows with it reach says how rare a three is. */
+const SAMPLE = 20;
+const MAX_REMEMBERED = 100;
 
-/** Shorter texts have no three characters to look up. */
-const SHORTEST_INDEXED = 3;
-
-/** Each text in one of the columns: by the index of words where rows are in it, else by looking at the rows. */
-function containing(columns: readonly string[], texts: readonly string[] = [], indexed: number): Condition[] {
-  return texts.map((text) => {
-    const slow = like(columns, text);
-    if ([...text].length < SHORTEST_INDEXED) return slow;
-    const match = `{${columns.join(' ')}} : "${text.replaceAll('"', '""')}"`;
-    return {
-      sql: `(n > ? AND ${slow.sql} OR n <= ? AND n IN (SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ?1 AND ?2))`,
-      values: [indexed, ...slow.values, indexed, match],
-    };
-  });
+/**
+ * Makes the question to the index of words, whose tokens are three characters each; undefined if no text is that long.
+ * Looking up a token takes as long as there are rows that have it.
+ */
+function createMatching(db: DatabaseSync): (texts: readonly string[]) => string | undefined {
+  const reach = db.prepare(
+    `SELECT rowid AS n FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ${SAMPLE}`,
+  );
+  const remembered = new Map<string, string>();
+  return (texts) => {
+    const tokens = texts.flatMap(toTokens).slice(0, MAX_THREES);
+    if (tokens.length === 0) return undefined;
+    const key = tokens.join('');
+    const known = remembered.get(key);
+    if (known !== undefined) return known;
+    const match = [...new Set(tokens)]
+      .map((token) => ({ token, n: Number(reach.get(token)?.['n'] ?? 0) }))
+      .sort((a, b) => a.n - b.n)
+      .slice(0, LOOKED_UP)
+      .map(({ token }) => token)
+      .join(' AND ');
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+    remembered.set(key, match);
+    return match;
+  };
 }
 
-function like(columns: readonly string[], text: string): Condition {
+/** Whether a text is in the index of words, if it is anywhere. */
+export const isLookedUp = (text: string): boolean => [...text].length >= 3 && !text.includes('\0');
+
+/** Every three characters of a text, quoted. */
+function toTokens(text: string): string[] {
+  if (!isLookedUp(text)) return [];
+  const letters = [...text];
+  return letters.slice(2).map(
+    (_, i) =>
+      `"${letters
+        .slice(i, i + 3)
+        .join('')
+        .replaceAll('"', '""')}"`,
+  );
+}
+
+const CONTAINS = 'contains_folded';
+
+/** A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
+function containing(columns: readonly string[], text: string): Condition {
+  const plain = /^[\0-\x7f]*$/.test(text);
+  const pattern = `%${escaped(text).replaceAll(/[^\0-\x7f]/gu, '%')}%`;
+  const sqls = columns.map((column) =>
+    plain ? `${column} LIKE ? ESCAPE '\\'` : `(${column} LIKE ? ESCAPE '\\' AND ${CONTAINS}(${column}, ?))`,
+  );
   return {
-    sql: `(${columns.map((column) => `${column} LIKE ? ESCAPE '\\'`).join(' OR ')})`,
-    values: columns.map(() => `%${escaped(text)}%`),
+    sql: `(${sqls.join(' OR ')})`,
+    values: columns.flatMap(() => (plain ? [pattern] : [pattern, text.toLowerCase()])),
   };
 }
 
 const escaped = (text: string): string => text.replace(/[\\%_]/g, '\\$&');
+
+const equal = (column: string, value: string | undefined): Condition[] =>
+  value === undefined ? [] : [{ sql: `${column} = ?`, values: [value] }];
 
 function among(column: string, values: readonly string[] | undefined): Condition[] {
   if (values === undefined) return [];
@@ -174,13 +251,14 @@ function among(column: string, values: readonly string[] | undefined): Condition
 
 /** Delivery ids, or message ids, which those of their deliveries begin with. */
 function anyId(ids: readonly string[]): Condition {
+  const one = 'SELECT n FROM mail WHERE id = ? UNION ALL SELECT n FROM mail WHERE id > ? AND id < ?';
   return {
-    sql: `(${['0', ...ids.map(() => `id = ? OR (id > ? AND id < ?)`)].join(' OR ')})`,
+    sql: `n IN (${['SELECT 0', ...ids.map(() => one)].join(' UNION ALL ')})`,
     values: ids.flatMap((id) => [id, `${id}-`, `${id}.`]),
   };
 }
 
-function between(column: string, { since, before }: { since?: number | undefined; before?: number | undefined }) {
+function between(column: string, { since, before }: Times): Condition[] {
   return [
     ...(since === undefined ? [] : [{ sql: `${column} >= ?`, values: [since] }]),
     ...(before === undefined ? [] : [{ sql: `${column} < ?`, values: [before] }]),
@@ -273,7 +351,8 @@ function toAction(row: SqlRow): Action {
 
 const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
 
-const STATES: readonly MailState[] = ['waiting', 'delivered', 'dead', 'dropped', 'unknown'];
+const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'unknown'];
+const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
 
 const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
 

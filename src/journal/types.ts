@@ -190,7 +190,7 @@ export interface Page<T> {
 
 /** What can be asked of the history. */
 export interface History {
-  /** Newest first, those before `cursor`. After a quarter of a second it returns what it has, with a cursor to go on. */
+  /** Newest first, those before `cursor`. After a tenth of a second it returns what it has, with a cursor to go on. */
   mail(filter: MailFilter, limit: number, cursor?: number): Promise<Page<Mail>>;
   /** The ids of all matching deliveries, newest first, in pages. */
   ids(filter: MailFilter): AsyncIterable<readonly string[]>;

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Delivery, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import type { Delivery, DeliveryState, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */
@@ -10,12 +10,17 @@ const STEP = 500;
 const GATHER_MS = 5000;
 /** With much that waits a comparison is work: it rests so many times as long. */
 const REST = 10;
+/** Whatever else made them differ is put right within this time. */
+const EVERY_MS = 3_600_000;
 
 /** The queue of this host, watched by the journal. */
 export interface Watched {
   /** The same queue; what happens to its mail is noted. */
   readonly spool: Spool;
-  /** Compares the journal with the queue: after a start, and when something outside this process changed the queue. */
+  /**
+   * Compares the journal with the queue: after a start, every hour, when something outside this process changed the
+   * queue, and when the journal has lost something.
+   */
   start(): void;
   stop(): Promise<void>;
 }
@@ -27,24 +32,37 @@ export function watch(
 ): Watched {
   const { deliveries: notes } = journal;
   let cancel: (() => void) | undefined;
-  let stopped = false;
+  let cancelHourly: (() => void) | undefined;
+  let phase: 'new' | 'running' | 'stopped' = 'new';
   let comparing = Promise.resolve();
   let took = 0;
 
-  /** After a change of named deliveries the journal notes those; after another one it compares. */
+  /** Of named deliveries the journal notes what a person did; others it finds changed when it compares. */
   async function changed(selection: Selection, what: 'replayed' | 'dropped', at: number): Promise<void> {
     const { ids, account } = selection;
-    if (!ids) return compareSoon();
-    const state = what === 'replayed' ? 'waiting' : 'dropped';
-    for (const one of await spool.list({ ids, account }, ids.length))
-      if (one.state === state) notes.changed(one.id, what, at);
+    if (!ids) return;
+    for (const one of await spool.list({ ids, account }, ids.length)) {
+      const isIt = what === 'replayed' ? one.budgetFrom === at : one.state === 'dropped' && one.endedAt === at;
+      if (isIt && MAIL.includes(one.kind)) notes.changed(one.id, what, at);
+    }
+  }
+
+  function failed(error: unknown): void {
+    if (!(error instanceof JournalAway) && phase === 'running') log.error('journal.fault', { error });
   }
 
   function compareSoon(): void {
-    if (stopped) return;
+    if (phase !== 'running') return;
     cancel ??= clock.after(Math.max(GATHER_MS, took * REST), () => {
       cancel = undefined;
       comparing = comparing.then(compare);
+    });
+  }
+
+  function compareHourly(): void {
+    cancelHourly = clock.after(EVERY_MS, () => {
+      compareSoon();
+      compareHourly();
     });
   }
 
@@ -52,40 +70,45 @@ export function watch(
     const began = clock.monotonic();
     try {
       await journal.flush();
-      await addMissing();
-      await correctStates();
+      // The history of a new file begins with all that the queue still has.
+      const filled = await journal.ask('isFilled');
+      await addMissing(filled ? UNFINISHED : undefined);
+      for (const state of UNFINISHED) await correct(state);
+      if (!filled && phase === 'running') await journal.ask('filled');
     } catch (error) {
-      if (!(error instanceof JournalAway) && !stopped) log.error('journal.fault', { error });
+      failed(error);
     }
     took = clock.monotonic() - began;
   }
 
-  /** Deliveries that wait in the queue, and that the journal does not know or takes for ended. */
-  async function addMissing(): Promise<void> {
-    for await (const page of spool.scan({ states: ['waiting'], kinds: MAIL })) {
-      if (stopped) return;
-      const ids = page.map(({ id }) => id);
-      const states = await journal.ask('states', ids);
+  /** Deliveries in the queue that the journal does not know, or of which it says something else. */
+  async function addMissing(states: readonly DeliveryState[] | undefined): Promise<void> {
+    for await (const page of spool.scan({ states, kinds: MAIL })) {
+      if (phase !== 'running') return;
+      const known = await journal.ask(
+        'known',
+        page.map(({ id }) => id),
+      );
+      const missing = page.filter((_, i) => known[i] === null);
+      const envelopes = await spool.envelopes(missing.map(({ messageId }) => messageId));
+      for (const one of missing) notes.missed(one, envelopes.get(one.messageId));
       for (const [i, one] of page.entries()) {
-        if (states[i] === null) add(one);
-        else if (states[i] !== 'waiting') notes.found(one.id, 'waiting', null);
+        const { state, url } = known[i] ?? one;
+        if (state !== one.state || url !== one.url) notes.corrected(one.id, one.state, endOf(one), one.url);
       }
       await journal.flush();
     }
   }
 
-  function add(one: QueuedDelivery): void {
-    notes.accepted({ delivery: one, receivedAt: one.createdAt, size: one.size ?? 0, envelope: undefined });
-  }
-
-  /** Rows that say they wait, and do not. */
-  async function correctStates(): Promise<void> {
-    for (let from = 0; !stopped; ) {
-      const page = await journal.ask('waiting', from, STEP);
+  /** Rows that say they are in a state, and are not. What the queue has purged stays dead, but does not wait. */
+  async function correct(state: (typeof UNFINISHED)[number]): Promise<void> {
+    for (let from = 0; phase === 'running'; ) {
+      const page = await journal.ask('inState', state, from, STEP);
       const queued = new Map((await spool.list({ ids: page.map(([, id]) => id) }, STEP)).map((one) => [one.id, one]));
       for (const [, id] of page) {
-        const { state = 'unknown', endedAt = null } = queued.get(id) ?? {};
-        if (state !== 'waiting') notes.found(id, state, endedAt);
+        const one = queued.get(id);
+        if (one && one.state !== state) notes.corrected(id, one.state, endOf(one), one.url);
+        else if (!one && state === 'waiting') notes.corrected(id, 'unknown', null, null);
       }
       await journal.flush();
       const last = page.at(-1);
@@ -97,6 +120,7 @@ export function watch(
   spool.onChange((fresh) => {
     if (fresh.length === 0) compareSoon();
   });
+  journal.onGap(compareSoon);
 
   return frozen({
     spool: frozen({
@@ -117,22 +141,31 @@ export function watch(
       },
       async replay(selection, now, progress) {
         const count = await spool.replay(selection, now, progress);
-        if (count > 0) await changed(selection, 'replayed', now);
+        if (count > 0) await changed(selection, 'replayed', now).catch(failed);
         return count;
       },
       async drop(selection, now, progress) {
         const count = await spool.drop(selection, now, progress);
-        if (count > 0) await changed(selection, 'dropped', now);
+        if (count > 0) await changed(selection, 'dropped', now).catch(failed);
         return count;
       },
     } satisfies Spool),
-    start: compareSoon,
+    start() {
+      phase = 'running';
+      compareSoon();
+      compareHourly();
+    },
     async stop() {
-      stopped = true;
+      phase = 'stopped';
       cancel?.();
+      cancelHourly?.();
       await comparing;
     },
   });
 }
 
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
+const UNFINISHED = ['waiting', 'dead'] as const;
+
+/** When it ended, if it has and the queue remembers. */
+const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

@@ -154,6 +154,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory) => file.write('keepTime', memory),
+    envelopes: async (messageIds) => new Map(await reading.read('envelopes', messageIds)),
     delivery: (id) => reading.read('delivery', id),
     async due(account, url, now, limit, except) {
       const read = () => reading.read('due', account, url, now, limit, except);

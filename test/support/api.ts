@@ -114,7 +114,14 @@ export async function startApi(
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const journal = createJournal(
-    { file: join(await tempDir(), 'journal.db'), keepDays: 30, keepRefusalsDays: 7, maxBytes: 1e9, subjects: true },
+    {
+      file: join(await tempDir(), 'journal.db'),
+      keepDays: 30,
+      keepRefusalsDays: 7,
+      maxBytes: 1e9,
+      subjects: true,
+      room: NO_FLOOR,
+    },
     { clock, log, metrics: NO_METRICS },
   );
   if (options.journal) await journal.start();

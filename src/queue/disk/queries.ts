@@ -230,6 +230,8 @@ type Found =
 /** The queries about messages. */
 interface MessageQueries {
   message(id: string): Found | undefined;
+  /** Returns the envelopes and sizes of those that are there and intact. */
+  envelopes(ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][];
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
@@ -240,12 +242,20 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
     'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
   );
+  const envelopes = db.prepare(
+    'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
+  );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {
     message(id: string) {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
+    envelopes: (ids: readonly string[]) =>
+      envelopes
+        .all(JSON.stringify(ids))
+        .filter(isWhole)
+        .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
     blobNames: () =>
       db
         .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')
