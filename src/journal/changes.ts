@@ -93,6 +93,13 @@ export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQ
   readonly arrivals: readonly string[];
 }
 
+/** The deliveries that a batch is about. */
+export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): string[] {
+  const first = (values: readonly SQLInputValue[], width: number) =>
+    values.filter((_, at) => at % width === 0).map(String);
+  return [...first(mail, COLUMNS.mail.length), ...first(patches, PATCH.length)];
+}
+
 /** Up to when rows are deleted, and above how many bytes the oldest ones. */
 export interface Limits {
   readonly mailBefore: number;

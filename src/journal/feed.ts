@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { type Batch, MAIL_COLUMNS } from './changes.ts';
+import { type Batch, idsOf } from './changes.ts';
 import type { Ask } from './history.ts';
 import type { Mail, Refusal } from './types.ts';
 
@@ -139,10 +139,9 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
         },
       };
     },
-    wrote({ mail, patches, refusals }) {
+    wrote(batch) {
       if (!running) return;
-      const ids = [...firstOfEach(mail), ...patches.map(([id]) => id)];
-      for (const id of ids) {
+      for (const id of idsOf(batch)) {
         changed.delete(id);
         changed.add(id);
       }
@@ -151,7 +150,7 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
         changed.delete(id);
         missed = true;
       }
-      refused ||= refusals.length > 0;
+      refused ||= batch.refusals.length > 0;
       if (changed.size > 0 || refused) readSoon();
     },
   });
@@ -161,10 +160,3 @@ type Found =
   | { readonly topic: 'mail'; readonly row: Mail }
   | { readonly topic: 'refused'; readonly row: Refusal }
   | { readonly topic: 'missed' };
-
-/** The ids of new rows, whose values follow one another. */
-function firstOfEach(values: Batch['mail']): string[] {
-  const ids: string[] = [];
-  for (let at = 0; at < values.length; at += MAIL_COLUMNS.length) ids.push(String(values[at]));
-  return ids;
-}

@@ -3,6 +3,7 @@ import { type AttachmentStream, MailParser, type MessageText } from 'mailparser'
 import { decoderOfText } from './charset.ts';
 import { decodeWords } from './headers.ts';
 import { type Body, bodyOf, type FilePart } from './message.ts';
+import { isMediaType } from './structure.ts';
 import { decodeTransfer, type TransferEncoding, toTransferEncoding } from './transfer.ts';
 
 /** A part in mailparser 3.9.31 (pinned); its type declarations lack these fields. */
@@ -106,8 +107,13 @@ export async function readWithLibrary(bytes: Buffer): Promise<Body> {
     html: html.map(textOf),
     flowed: texts[0]?.flowed ?? false,
     // mailparser guesses the type of application/octet-stream from the name; the payload has the declared type.
-    files: files.map((file, i) => ({ ...file, type: types[i] || file.type })),
+    files: files.map((file, i) => ({ ...file, type: knownType(types[i] || file.type) })),
   });
+}
+
+/** mailparser has `false` for a type that it cannot read, or whatever stands there. */
+function knownType(type: string | false): string {
+  return type !== false && isMediaType(type) ? type : 'application/octet-stream';
 }
 
 /** libmime joins the pieces of RFC 2231; encoded words are decoded with our own decoder. */

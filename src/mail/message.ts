@@ -9,7 +9,7 @@ import {
   parseStructured,
 } from './headers.ts';
 import { readWithLibrary } from './library.ts';
-import { mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
+import { isMediaType, mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
 
 export type { Scan as Scanned } from './structure.ts';
@@ -89,7 +89,6 @@ interface Parts {
   declined: boolean;
 }
 
-const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
 /**
@@ -149,7 +148,7 @@ function walkPart(bytes: Buffer, part: Part, found: Parts): void {
 export function typeOf(part: Part, disposition: ParameterizedValue): string {
   const type = mediaTypeOf(part);
   const declared = part.type.value !== '' || type !== 'text/plain';
-  if (declared && MEDIA_TYPE.test(type) && !type.startsWith('multipart/')) return type;
+  if (declared && isMediaType(type) && !type.startsWith('multipart/')) return type;
   return disposition.value === '' || disposition.value === 'inline' ? 'text/plain' : 'application/octet-stream';
 }
 

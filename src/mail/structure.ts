@@ -37,6 +37,13 @@ export function mediaTypeOf({ type, parent }: Part): string {
   return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
 }
 
+const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
+
+/** Whether a type as declared is one: senders write anything. */
+export function isMediaType(type: string): boolean {
+  return MEDIA_TYPE.test(type);
+}
+
 interface Open {
   readonly part: Part;
   readonly boundary: string;

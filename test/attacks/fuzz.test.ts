@@ -15,6 +15,14 @@ const MESSAGES = size(200_000, 3000);
 const DIALOGS = size(60_000, 1000);
 const LIMIT_MS = 800_000;
 
+/** Deliveries that did not end, or ended badly, with their attempts. */
+async function unfinished({ api }: Victim): Promise<unknown[]> {
+  const states = await Promise.all(
+    ['waiting', 'dead'].map((state) => api('/inbound/deliveries', { state, limit: 10 })),
+  );
+  return states.flat();
+}
+
 describe(`bytes of chance (seed ${SEED})`, () => {
   const running: { stop(): Promise<void> }[] = [];
   const keep = <T extends { stop(): Promise<void> }>(part: T): T => {
@@ -114,6 +122,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     });
     expect([...sent.failures, ...came.failures]).to.deep.equal([]);
     expect(sent.accepted + sent.refused).to.equal(MESSAGES);
+    expect(await unfinished(world.victim), 'what was accepted and not delivered').to.deep.equal([]);
     expect(came.delivered).to.equal(sent.accepted);
     expect(world.victim.faults()).to.deep.equal([]);
   });

@@ -29,6 +29,13 @@ parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [
   }
 });
 
+const { stringify } = JSON;
+/** A message whose subject no payload can hold. */
+JSON.stringify = (value: unknown, ...rest: any[]) => {
+  if (value === 'unwritable') throw new TypeError('broken by a test');
+  return stringify(value, ...rest);
+};
+
 /** In small bites: one large one past the limit would end the process and not the thread. */
 function useMemory(): void {
   let kept: Kept | undefined;

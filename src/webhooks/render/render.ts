@@ -109,7 +109,16 @@ export function createRenderTask({
 
   async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
     const one = await authenticate(part);
-    return withRaw(part.body, async (raw) => post(job, [await toEvent(one, job.parseError, guarded, raw)]));
+    return withRaw(part.body, async (raw) => {
+      const event = await toEvent(one, job.parseError, guarded, raw);
+      try {
+        return await post(job, [event]);
+      } catch (error) {
+        if ('parseError' in event.content || isOfSystem(error)) throw error;
+        log.warn('message.parse_failed', { message: part.message.id, reason: PARSER_FAILED, error });
+        return post(job, [{ ...event, content: { parseError: PARSER_FAILED } }]);
+      }
+    });
   }
 
   async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
@@ -150,6 +159,9 @@ export function createRenderTask({
     }
   };
 }
+
+/** Whether the disk failed, and not what a sender wrote. */
+const isOfSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
 
 function toFindings(event: Inbound | undefined): Findings | undefined {
   if (!event) return undefined;

@@ -46,6 +46,21 @@ describe('what is rare in mail', () => {
     });
   }
 
+  it('a part whose type makes no sense is a file of unknown type, in a message that mailparser reads', async () => {
+    const { files } = await parse(
+      multipart(
+        'mixed',
+        [FROM],
+        ["Content-Type: text/plain; charset*=us-ascii''utf-8", '', 'a'],
+        ['Content-Type: .', 'Content-Disposition: attachment', '', 'b'],
+        ['Content-Type:', '.', 'Content-Disposition: attachment', '', 'c'],
+        ['Content-Type: /;', '', 'd'],
+      ),
+    );
+    expect(files.map(({ type }) => type)).to.satisfy((types: unknown[]) => types.length > 0);
+    for (const { type } of files) expect(type).to.match(/^[\w-]+\/[\w.-]+$/);
+  });
+
   it('a uuencoded file is decoded whose lines lost the blanks at their ends, or that was cut', async () => {
     const file = async (...lines: string[]) =>
       bytesOf(

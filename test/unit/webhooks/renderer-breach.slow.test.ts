@@ -98,6 +98,16 @@ describe('a message that breaks its render thread', function () {
     expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
   });
 
+  it('is delivered raw when its payload cannot be written, and its neighbours are parsed', async () => {
+    const { renderer, log } = await openBreakable();
+    const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'Subject: unwritable', '', 'x'));
+    await renderer.stop();
+    expect(bad.parseError).to.equal('the parser failed');
+    expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
+    expect(log.of('message.parse_failed')[0]?.fields).to.include({ message: 'm1', reason: 'the parser failed' });
+    expect(log.of('worker.ended')).to.deep.equal([]);
+  });
+
   it('fails, and only it, when not even its raw bytes can be rendered', async () => {
     const { renderer } = await openBreakable();
     const failed = renderer.render(renderJob(crlf('X-Test: die', '', 'x'))).then(
