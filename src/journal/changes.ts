@@ -93,8 +93,8 @@ export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQ
   readonly arrivals: readonly string[];
 }
 
-/** The ids of the deliveries that are new or have changed in a batch. */
-export function idsOf({ mail, patches }: Batch): readonly string[] {
+/** The deliveries that a batch is about. */
+export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): string[] {
   const first = (values: readonly SQLInputValue[], width: number) =>
     values.filter((_, at) => at % width === 0).map(String);
   return [...first(mail, COLUMNS.mail.length), ...first(patches, PATCH.length)];

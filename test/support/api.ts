@@ -230,15 +230,15 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      history: journal.history,
+      notes: journal,
+      refusals: { reasons: REFUSAL_REASONS, adviceOf },
       dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
         return outside.answer(post);
       }),
-      history: journal.history,
-      notes: journal,
-      refusals: { reasons: REFUSAL_REASONS, adviceOf },
       feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },

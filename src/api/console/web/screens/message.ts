@@ -200,6 +200,7 @@ const MARKS: Readonly<Record<string, { readonly icon: IconName; readonly tone: s
   given_up: { icon: 'cross', tone: 'bad' },
   dropped: { icon: 'refused', tone: 'off' },
   replayed: { icon: 'replay', tone: 'wait' },
+  making: { icon: 'clock', tone: 'wait' },
   next_attempt: { icon: 'clock', tone: 'wait' },
 };
 
