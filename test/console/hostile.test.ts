@@ -51,6 +51,7 @@ if (program !== undefined)
       listener = createServer((socket) => {
         connections++;
         socket.on('error', () => undefined);
+        socket.resume();
         socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
       });
       await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
