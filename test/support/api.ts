@@ -122,7 +122,7 @@ export async function startApi(
       subjects: true,
       room: NO_FLOOR,
     },
-    { clock, log, metrics: NO_METRICS },
+    { clock, deadlines: systemClock, log, metrics: NO_METRICS },
   );
   if (options.journal) await journal.start();
   const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
