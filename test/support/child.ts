@@ -3,6 +3,9 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { KEY } from './daemon.ts';
 
+/** The options of Node that `npm start` and the installed command have. */
+export const AS_STARTED = ['--max-semi-space-size=8', '--disable-warning=ExperimentalWarning'];
+
 export interface ChildDaemon {
   readonly pid: number;
   readonly smtp: { readonly host: string; readonly port: number };
@@ -31,7 +34,7 @@ export async function spawnDaemon(
   env: Readonly<Record<string, string>> = {},
   prefix: readonly string[] = [],
 ): Promise<ChildDaemon> {
-  const [program = process.execPath, ...args] = [...prefix, process.execPath, 'src/main.ts', 'serve'];
+  const [program = process.execPath, ...args] = [...prefix, process.execPath, ...AS_STARTED, 'src/main.ts', 'serve'];
   const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {

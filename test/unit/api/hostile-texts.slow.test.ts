@@ -117,7 +117,7 @@ describe('the API, attacked with bodies', () => {
 describe('the API, attacked', () => {
   let world: ApiWorld;
   beforeEach(async () => {
-    world = await startApi();
+    world = await startApi({ journal: true });
   });
   afterEach(() => world.stop());
 
