@@ -454,7 +454,7 @@ describe('the Debian package', function () {
           .tuple([z.looseObject({ id: z.string() })], z.unknown())
           .parse(JSON.parse(await here().must('postern', 'queue', 'list', '--url', here().hook, '--json')));
         const block = stepAt(STEPS, 'Inspecting the queue', 'postern queue list')
-          .replace('show ID', `show ${id}`)
+          .replaceAll(/(show (?:-v )?)ID/g, `$1${id}`)
           .replace('--url URL', `--url ${here().hook}`);
         const { code, out, err } = await here().run('bash', '--norc', '-euc', block);
         expect(code, err).to.equal(0);
