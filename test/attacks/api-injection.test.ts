@@ -20,7 +20,11 @@ import { putBatch } from '../support/webhooks.ts';
 const SETTINGS = { maxBadKeysPerMinute: 1_000_000, maxMessageBytes: 2_000_000 };
 
 async function open(driver = drivers[0]): Promise<ApiWorld> {
-  const world = await startApi({ journal: true, settings: SETTINGS, ...(driver && { database: (log) => driver.open({ log }) }) });
+  const world = await startApi({
+    journal: true,
+    settings: SETTINGS,
+    ...(driver && { database: (log) => driver.open({ log }) }),
+  });
   await putDeadDelivery(world);
   await putBatch(world.spool, ACCOUNT);
   await putMessages(world, ACCOUNT);
