@@ -1,4 +1,3 @@
-import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
 import { systemClock } from '../../src/base/clock.ts';
@@ -42,6 +41,7 @@ import { createTestMessages } from './messages.ts';
 import { createIdleDispatcher } from './roads.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
+import { borrowDatabase } from './shared-database.ts';
 import { borrowSpool } from './shared-spool.ts';
 import { attempt, put, settled } from './spool.ts';
 import { tempDir } from './temp.ts';
@@ -106,11 +106,7 @@ export async function startApi(
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), key: newKeys(), signingKey: signingKeys(), message: messageIds() };
-  const embedded = async () => {
-    const file = join(await tempDir(), 'store.db');
-    await copyFile(await seededFile(), file);
-    return openFile(file, log);
-  };
+  const embedded = async () => borrowDatabase(log, await seededFile());
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;

@@ -1,16 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { MongoClient } from 'mongodb';
 import { systemClock } from '../../src/base/clock.ts';
 import type { Log } from '../../src/base/log.ts';
-import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { openMongo } from '../../src/store/driver/mongo.ts';
 import type { CollectionSpec, Database, Row } from '../../src/store/driver/port.ts';
 import { afterFile } from './cleanup.ts';
 import { createTestLog } from './log.ts';
 import { lacks, type MongoKind, type MongoServer, mongoKind, startMongo } from './mongo-server.ts';
-import { NO_FLOOR } from './room.ts';
-import { tempDir } from './temp.ts';
+import { borrowDatabase } from './shared-database.ts';
 import { PATIENCE } from './until.ts';
 
 /** A driver of the store and a way to an empty database of its own. */
@@ -34,11 +31,7 @@ export interface OpenOptions {
 const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
-  open: async ({ log = createTestLog() } = {}) =>
-    openEmbedded(
-      { file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR },
-      { log, clock: systemClock },
-    ),
+  open: ({ log = createTestLog() } = {}) => borrowDatabase(log),
 };
 
 const kind = mongoKind();

@@ -172,16 +172,24 @@ function durability(database: DatabaseSync, compacting: string | undefined): Dur
   };
 }
 
+/** The columns and indexes of a plan that its table lacks. */
+function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan): TablePlan['columns'] {
+  const there = database
+    .prepare(
+      `SELECT "name" FROM pragma_table_xinfo(?1) UNION ALL SELECT "name" FROM "sqlite_schema" WHERE "type" = 'index' AND "tbl_name" = ?1`,
+    )
+    .all(table)
+    .map(({ name }) => name);
+  return [...columns, ...indexes].filter(({ name }) => !there.includes(name));
+}
+
+/** Nothing is written, and no other process is waited for, if the table is complete. */
 function apply(database: DatabaseSync, plan: TablePlan): void {
+  if (plan.columns.length + plan.indexes.length > 0 && missing(database, plan).length === 0) return;
   database.exec('BEGIN IMMEDIATE');
   try {
     database.exec(plan.create);
-    const there = database
-      .prepare(`SELECT "name" FROM pragma_table_xinfo(?)`)
-      .all(plan.table)
-      .map(({ name }) => name);
-    for (const { name, add } of plan.columns) if (!there.includes(name)) database.exec(add);
-    for (const index of plan.indexes) database.exec(index);
+    for (const { add } of missing(database, plan)) database.exec(add);
     database.exec('COMMIT');
   } catch (error) {
     if (database.isTransaction) database.exec('ROLLBACK');

@@ -18,7 +18,7 @@ export interface TablePlan {
   readonly table: string;
   readonly create: string;
   readonly columns: readonly { readonly name: string; readonly add: string }[];
-  readonly indexes: readonly string[];
+  readonly indexes: readonly { readonly name: string; readonly add: string }[];
 }
 
 const TRUE = Uint8Array.of(1);
@@ -49,11 +49,17 @@ export function toPlan(
     name: `f_${field}`,
     add: `ALTER TABLE "${table}" ADD COLUMN "f_${field}" GENERATED ALWAYS AS (${expression(field)}) VIRTUAL`,
   }));
-  const index = (fields: readonly string[]) =>
-    `CREATE INDEX IF NOT EXISTS "${table}_by_${fields.join('_')}" ON "${table}" (${[...fields.map((f) => `"f_${f}"`), '"id"'].join(', ')})`;
+  const index = (fields: readonly string[]) => {
+    const name = `${table}_by_${fields.join('_')}`;
+    const parts = [...fields.map((f) => `"f_${f}"`), '"id"'];
+    return { name, add: `CREATE INDEX IF NOT EXISTS "${name}" ON "${table}" (${parts.join(', ')})` };
+  };
   // In a unique index of SQLite nulls are distinct; in MongoDB they are equal, and so they are here.
-  const uniqueIndex = (fields: readonly string[]) =>
-    `CREATE UNIQUE INDEX IF NOT EXISTS "${table}_one_${fields.join('_')}" ON "${table}" (${fields.map((f) => `ifnull("f_${f}", x'')`).join(', ')})`;
+  const uniqueIndex = (fields: readonly string[]) => {
+    const name = `${table}_one_${fields.join('_')}`;
+    const parts = fields.map((f) => `ifnull("f_${f}", x'')`);
+    return { name, add: `CREATE UNIQUE INDEX IF NOT EXISTS "${name}" ON "${table}" (${parts.join(', ')})` };
+  };
   return {
     table,
     create: `CREATE TABLE IF NOT EXISTS "${table}" ("id" TEXT PRIMARY KEY NOT NULL, "row" TEXT NOT NULL)`,
