@@ -20,6 +20,7 @@ import {
   taskSettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
+import type { LoadedSettings } from './config.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createJournal } from './journal/journal.ts';
 import { watch } from './journal/watch.ts';
@@ -56,7 +57,7 @@ export interface Daemon {
   /** A link that opens the console once; undefined if it is off, or the store is away. */
   enterLink(): Promise<string | undefined>;
   /** Applies what can change while running: certificates. Throws if they are unusable; the old ones stay. */
-  reload(settings: Settings): Promise<void>;
+  reload(loaded: LoadedSettings): Promise<void>;
   /** Runs an API operation for an account without a key, before or after `start`; see `Api.run`. */
   run: Api['run'];
   /** Throws unless the event loop runs, the spool syncs and the listeners listen. */
@@ -165,6 +166,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     log,
     metrics,
   });
+  let shown = deps.shown;
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
   const api = createApi(apiSettings(settings, deps), {
     ...storage,
@@ -183,6 +185,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     feed: journal.feed,
     smtpAddresses: listener.addresses,
+    host: { tasks: scheduler.tasks, settings: () => shown },
     health,
   });
 
@@ -215,9 +218,12 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       return token && enterUrl(settings, token);
     },
     async reload(next) {
-      const { tls } = listenerSettings(next, deps);
+      const { tls } = listenerSettings(next.settings, deps);
       await listener.reload(tls);
       await submission.reload(tls);
+      // The others apply after a restart.
+      const certificates = next.shown.filter(({ path }) => path.startsWith('smtp.tls.'));
+      shown = shown.map((one) => certificates.find(({ path }) => path === one.path) ?? one);
     },
     run: api.run,
     check: health.check,

@@ -11,12 +11,12 @@ import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
-import type { AccountParts, PartsOf } from './account.ts';
+import type { PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
-import type { RunCall } from './console/calls.ts';
+import type { RunCall, RunHostCall } from './console/calls.ts';
 import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
-import type { Operation } from './operation.ts';
+import type { Answer, Operation, Path } from './operation.ts';
 import type { Params } from './parameters.ts';
 import { answerPages } from './whole-lists.ts';
 
@@ -24,6 +24,8 @@ import { answerPages } from './whole-lists.ts';
 
 interface AppDeps {
   readonly operations: readonly Operation[];
+  /** What only the console runs; counted with the others. */
+  readonly hostOperations: readonly Pick<Operation, 'path'>[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
@@ -41,6 +43,7 @@ interface AppDeps {
 /** What the console needs to run operations as a call with a key does. */
 export interface SessionCalls {
   readonly run: RunCall;
+  readonly runHost: RunHostCall;
   readonly params: (ctx: Context, address: string) => Promise<Params>;
 }
 
@@ -55,7 +58,7 @@ const CORS = {
 
 export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
   const { operations, log } = deps;
-  const meters = createCallMeters(operations, deps.metrics);
+  const meters = createCallMeters([...operations, ...deps.hostOperations], deps.metrics);
   const caller = createCaller(settings, meters, deps);
   const call = callByKey(settings, caller.answer, deps);
   const router = new Router();
@@ -100,18 +103,18 @@ function routeOf({ path }: Operation): RegExp {
   return new RegExp(String.raw`^(?:/api)?/1\.[0-4]${path}(?:\.json)?$`);
 }
 
-/** Finds who calls: the account, and what its parts need to know of the caller. */
+/** Finds who calls: the account, if the call is for one, and how the operation then runs. */
 type Identify = (
   params: Params,
   address: string,
-) => Promise<{ readonly account: AccountRow; readonly parts: AccountParts }>;
+) => Promise<{ readonly account: AccountRow | undefined; run(): Promise<Answer> }>;
 
 /** Handles calls: reads the body, finds the account, runs the operation, answers; counts and logs each. */
 function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps) {
   const { clock, log } = deps;
   const body = createBodyReader(settings, deps);
 
-  async function answer(ctx: Context, operation: Operation, identify: Identify): Promise<void> {
+  async function answer(ctx: Context, operation: Pick<Operation, 'path' | 'large'>, identify: Identify): Promise<void> {
     const began = clock.monotonic();
     const address = deps.clientAddress(ctx.req);
     let account: AccountRow | undefined;
@@ -120,8 +123,8 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
       const params = await body.read(ctx, operation.large, address);
       const caller = await identify(params, address);
       account = caller.account;
-      deps.limits.call(account.id);
-      const answer = await operation.run(params, caller.parts);
+      if (account) deps.limits.call(account.id);
+      const answer = await caller.run();
       if ('pages' in answer) await answerPages(ctx, answer.pages, clock);
       else if ('text' in answer) answerText(ctx, answer.text);
       else json(ctx, answer.record);
@@ -147,7 +150,15 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
     answer,
     params: (ctx: Context, address: string) => body.read(ctx, false, address),
     run: (ctx: Context, operation: Operation, account: AccountRow, person: string) =>
-      answer(ctx, operation, async () => ({ account, parts: deps.partsOf(account, undefined, person) })),
+      answer(ctx, operation, async (params) => ({
+        account,
+        run: () => operation.run(params, deps.partsOf(account, undefined, person)),
+      })),
+    runHost: (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) =>
+      answer(ctx, { path, large: false }, async (params) => ({
+        account: undefined,
+        run: async () => ({ record: await work(params) }),
+      })),
   };
 }
 
@@ -172,7 +183,7 @@ function callByKey(
   return (ctx, operation) =>
     answer(ctx, operation, async (params, address) => {
       const { account, id } = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
-      return { account, parts: deps.partsOf(account, id) };
+      return { account, run: () => operation.run(params, deps.partsOf(account, id)) };
     });
 }
 
@@ -231,7 +242,7 @@ interface CallMeters {
 }
 
 /** Label values are the paths of `operations`, besides `unknown`. */
-function createCallMeters(operations: readonly Operation[], metrics: Metrics): CallMeters {
+function createCallMeters(operations: readonly Pick<Operation, 'path'>[], metrics: Metrics): CallMeters {
   const groupOf = (path: string) => path.split('/')[1] ?? '';
   const groups = new Set(operations.map(({ path }) => groupOf(path)));
   const seconds = new Map(

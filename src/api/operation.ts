@@ -61,7 +61,7 @@ interface TextDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extend
 }
 
 /** The result of a call: a record, the records of a list that is answered whole, or a record that is JSON text already. */
-type Answer = { readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText };
+export type Answer = { readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {
@@ -118,12 +118,21 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     returns,
     errors,
     example,
-    async run(given, parts) {
-      const read = parseMeant(shape, given.of(Object.keys(params)), given.textOnly);
-      if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
-      return answer(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });
-    },
+    run: async (given, parts) =>
+      answer(readParams(shape, given), {
+        ...parts,
+        refuse: refusal,
+        invalid: (field, text) => invalid({ [field]: text }),
+      }),
   });
+}
+
+/** Validates parameters. Throws a refusal that reports all faults together. */
+export function readParams<S extends z.ZodObject>(shape: S, given: Params): z.output<S> {
+  const names = Object.keys(shape.shape);
+  const read = parseMeant(shape, given.of(names), given.textOnly);
+  if (!read.success) throw toRefusal(read.error.issues, given, names);
+  return read.data;
 }
 
 /**

@@ -11,6 +11,8 @@ import { type AccountLimitSettings, createAccountLimits } from './account-limits
 import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
 import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
+import { HOST_OPERATIONS } from './console/host/index.ts';
+import { createHostParts, type HostInsight } from './console/host/parts.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createJobs } from './jobs.ts';
@@ -32,6 +34,8 @@ export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<Pa
   readonly meter: UsageMeter;
   readonly feed: ConsoleDeps['feed'];
   readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
+  /** What operators see of other parts of the daemon. */
+  readonly host: HostInsight;
   readonly metrics: Metrics & Exposition;
 }
 
@@ -83,6 +87,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...deps,
       ...calls,
       operations: OPERATIONS,
+      hostOperations: HOST_OPERATIONS,
+      hostParts: createHostParts(deps),
       operate: run,
       mailOf: (account) => partsOf(account),
       records: toLiveRecords(deps.refusals),
@@ -94,6 +100,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const app = createApp(settings, {
     ...deps,
     operations: OPERATIONS,
+    hostOperations: settings.console ? HOST_OPERATIONS : [],
     limits,
     clientAddress,
     partsOf,

@@ -5,6 +5,23 @@ export interface Service {
   stop(): Promise<void>;
 }
 
+/** How a run of a task ended. skipped: the store was unavailable · elsewhere: another process runs it. */
+export type TaskResult = 'done' | 'failed' | 'skipped' | 'elsewhere';
+
+/** A task with its last run in this process, and its next one. Times are milliseconds since 1970. */
+export interface TaskState {
+  readonly name: string;
+  /** A cron expression, in UTC. */
+  readonly schedule: string;
+  readonly perHost: boolean;
+  readonly running: boolean;
+  readonly last:
+    | { readonly at: number; readonly ms: number; readonly result: TaskResult; readonly text: string }
+    | undefined;
+  /** Undefined while the scheduler does not run. */
+  readonly nextAt: number | undefined;
+}
+
 /** Recurring work: safe to run twice, to skip, and to interrupt. Names and schedules are in tasks/index.ts. */
 export interface Task {
   /**

@@ -46,8 +46,10 @@ export const demo: Command = {
 async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
   const posts = queue<Caught>();
   const [catcher, zone] = await Promise.all([startCatcher(posts.push), startDemoZone()]);
-  const daemon = await openDaemon(demoSettings(folder, zone.server), {
+  const { settings, shown } = demoSettings(folder, zone.server);
+  const daemon = await openDaemon(settings, {
     role: 'daemon',
+    shown,
     log: createLog('silent'),
     clock: systemClock,
     ids: createIds(systemClock),
@@ -92,7 +94,7 @@ function demoSettings(folder: string, nameServer: string) {
     POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
     POSTERN_SPOOL__MIN_FREE_BYTES: '0',
     POSTERN_DNS__SERVERS: nameServer,
-  }).settings;
+  });
 }
 
 const ROUTE = z.object({ id: z.string() });

@@ -85,6 +85,7 @@ export async function withOperations<T>(settings: Settings, use: (run: Daemon['r
     clock: systemClock,
     ids: createIds(systemClock),
     metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
+    shown: [], // only a daemon shows them
     role: 'visitor',
   });
   try {

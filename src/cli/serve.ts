@@ -43,7 +43,7 @@ export const serve: Command = {
       log,
     });
     const endWait = extendStart(notifier);
-    const opened = await open(settings, io, { log, metrics }).finally(endWait);
+    const opened = await open(settings, io, { shown, log, metrics }).finally(endWait);
     if (typeof opened === 'number') return opened;
     const { daemon, announce } = opened;
     const endWatch =
@@ -80,7 +80,7 @@ function extendStart(notifier: Notifier): () => void {
 async function open(
   settings: Settings,
   io: Io,
-  { log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>,
+  { shown, log, metrics }: Pick<DaemonDeps, 'shown' | 'log' | 'metrics'>,
 ): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
@@ -90,6 +90,7 @@ async function open(
       clock: systemClock,
       ids: createIds(systemClock),
       sockets,
+      shown,
       metrics,
     });
     const { smtp, submission, http, firstKey } = await daemon.start();
@@ -207,10 +208,10 @@ function createReload(
   async function reload(): Promise<void> {
     await notifier.reloading();
     try {
-      const { settings, shown } = call.settings();
-      await daemon.reload(settings);
+      const loaded = call.settings();
+      await daemon.reload(loaded);
       state = { ok: true, at: systemClock.now() };
-      const later = changedBetween(atStart, shown);
+      const later = changedBetween(atStart, loaded.shown);
       log.info('daemon.reloaded', later.length > 0 ? { after_a_restart: later } : {});
     } catch (error) {
       state = { ...state, ok: false };

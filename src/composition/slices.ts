@@ -8,6 +8,7 @@ import { isLoopback } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
+import type { LoadedSettings } from '../config.ts';
 import { isConsoleUrl, type Settings } from '../settings.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
@@ -32,6 +33,8 @@ export interface DaemonDeps {
    * daemon may be running.
    */
   readonly role: 'daemon' | 'visitor';
+  /** Every setting with its value and origin, for people; secrets are hidden. */
+  readonly shown: LoadedSettings['shown'];
   /** The metrics registry and its exposition. */
   readonly metrics: Metrics & Exposition;
 }

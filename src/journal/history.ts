@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLookedUp, type Queries, type Window } from './queries.ts';
-import type { History, MailFilter, Page } from './types.ts';
+import type { AccountFigures, History, MailFilter, Page } from './types.ts';
 
 /** Asks the file of the journal; rejects when it cannot answer. */
 export type Ask = <K extends string>(
@@ -67,8 +67,30 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
     },
     actions: (account, limit, cursor) =>
       back(ask('actionBounds'), STEP, (...step) => ask('actions', account, ...step), limit, cursor),
+    async byAccount(since) {
+      const figures = new Map<string, Writable<AccountFigures>>();
+      const of = (account: string) => {
+        const known = figures.get(account) ?? { received: 0, delivered: 0, givenUp: 0, refused: 0, sent: 0 };
+        figures.set(account, known);
+        return known;
+      };
+      for (const window of windows(await ask('mailBounds', { since }), STEP))
+        for (const { account, kind, state, count } of await ask('mailByAccount', window, since)) {
+          const own = of(account);
+          if (kind === 'inbound') {
+            own.received += count;
+            if (state === 'delivered') own.delivered += count;
+            if (state === 'dead') own.givenUp += count;
+          } else if (kind === 'outbound' && state === 'delivered') own.sent += count;
+        }
+      for (const window of windows(await ask('refusalBounds', { since }), STEP))
+        for (const [account, count] of await ask('refusalsByAccount', window, since)) of(account).refused += count;
+      return figures;
+    },
   });
 }
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** The rows from the last to the first, some at a time. */
 function* windows([first, last]: Window, step: number): Iterable<Window> {

@@ -105,6 +105,27 @@ export function createQueries(db: DatabaseSync) {
         .all(from, to, ...values)
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
+    /** Mail in a window that was accepted at that time or later, counted. */
+    mailByAccount: ([from, to]: Window, since: number): MailCount[] =>
+      db
+        .prepare(
+          `SELECT account, kind, state, count(*) AS n FROM mail WHERE n BETWEEN ? AND ? AND at >= ? GROUP BY 1, 2, 3`,
+        )
+        .all(from, to, since)
+        .map((row) => ({
+          account: String(row['account']),
+          kind: toKind(row['kind']),
+          state: toState(row['state']),
+          count: Number(row['n']),
+        })),
+    refusalsByAccount: ([from, to]: Window, since: number): [account: string, count: number][] =>
+      db
+        .prepare(
+          `SELECT account, sum(times) AS n FROM refusals
+            WHERE n BETWEEN ? AND ? AND at >= ? AND account IS NOT NULL GROUP BY 1`,
+        )
+        .all(from, to, since)
+        .map((row) => [String(row['account']), Number(row['n'])]),
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
       rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
     /** Rows of mail in a state, after row `n`. */
@@ -119,6 +140,13 @@ export function createQueries(db: DatabaseSync) {
     /** Whether everything is in it that the queue had when this file was begun. */
     isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
+}
+
+interface MailCount {
+  readonly account: string;
+  readonly kind: DeliveryKind;
+  readonly state: MailState;
+  readonly count: number;
 }
 
 /** Each is found at its end of the index; together SQLite would read all of it. */

@@ -188,6 +188,17 @@ export interface Page<T> {
   readonly next: number | null;
 }
 
+/** How much mail an account had in a time. */
+export interface AccountFigures {
+  /** Deliveries of mail that came in, and how many of them were delivered and given up. */
+  readonly received: number;
+  readonly delivered: number;
+  readonly givenUp: number;
+  readonly refused: number;
+  /** Messages of the account that were sent on. */
+  readonly sent: number;
+}
+
 /** What can be asked of the history. */
 export interface History {
   /** Newest first, those before `cursor`. After a tenth of a second it returns what it has, with a cursor to go on. */
@@ -200,6 +211,8 @@ export interface History {
   /** Refusals counted by reason, the most frequent first. */
   refusalsByReason(filter: RefusalFilter): Promise<readonly { readonly reason: string; readonly count: number }[]>;
   actions(account: string | undefined, limit: number, cursor?: number): Promise<Page<Action>>;
+  /** Mail since that time, by account. */
+  byAccount(since: number): Promise<ReadonlyMap<string, AccountFigures>>;
 }
 
 /** One delivery with what surrounded it. */

@@ -1,6 +1,7 @@
 import type { RoomSettings } from '../base/room.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { WaitingAges } from './ages.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
 
@@ -284,6 +285,8 @@ export interface Spool {
   waitingOf(account: string): readonly (Endpoint & { readonly waiting: number })[];
   /** When the oldest waiting delivery to each of these URLs was accepted. */
   oldestOf(account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** What waits, by endpoint and age. */
+  ages(now: number): Promise<readonly WaitingAges[]>;
   /** Sums up the attempts at an endpoint. */
   history(endpoint: EndpointName, now: number): Promise<EndpointHistory>;
   /**

@@ -6,6 +6,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createRoom, free, isTight, lookAtDisk, type Room } from '../base/room.ts';
+import { readAges } from './ages.ts';
 import type {
   AcceptOutcome,
   Body,
@@ -169,6 +170,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     endpoints: () => summarize(parts),
     waitingOf: file.tally.endpointsOf,
     oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
+    ages: (now) => readAges(reading, now),
     history: (endpoint, now) => readHistory(reading, endpoint, now),
     reports: (limit) => reading.read('reports', limit),
     reported: (ids) => file.write('reported', ids),

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { Service, Task } from '../base/service.ts';
+import type { Service, Task, TaskResult, TaskState } from '../base/service.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Leases } from './lease.ts';
 
@@ -24,6 +24,8 @@ export interface Scheduler extends Service {
    * this is called.
    */
   poke(name: string): void;
+  /** Every task, with its last run in this process and its next one. */
+  tasks(): readonly TaskState[];
 }
 
 interface SchedulerDeps {
@@ -68,8 +70,11 @@ export function createScheduler<N extends string>(
   const pokedAgain = new Set<string>();
   const watched = new Map<string, { readonly since: number; cancel(): void }>();
   const ending = new AbortController();
-  const attempt = createAttempt(deps, createMeters([...planned.keys()], deps), ending.signal);
-  let endTicks = () => {};
+  const lastRuns = new Map<string, TaskState['last']>();
+  const attempt = createAttempt(deps, createMeters([...planned.keys()], deps), ending.signal, (name, last) => {
+    lastRuns.set(name, last);
+  });
+  let ticking: Ticking | undefined;
 
   /** `since`: the run is not needed if another process began one after this time. */
   function start(one: Planned, since: number): Promise<void> {
@@ -99,11 +104,12 @@ export function createScheduler<N extends string>(
 
   return frozen({
     async start() {
-      endTicks = atTheirTimes([...planned.values()], clock, (one, sameTimeMs) => start(one, clock.now() - sameTimeMs));
+      ticking = atTheirTimes([...planned.values()], clock, (one, sameTimeMs) => start(one, clock.now() - sameTimeMs));
     },
     async stop() {
       ending.abort();
-      endTicks();
+      ticking?.end();
+      ticking = undefined;
       for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());
     },
@@ -116,6 +122,15 @@ export function createScheduler<N extends string>(
       if (one && running.has(name)) pokedAgain.add(name);
       else if (one) void start(one, clock.now());
     },
+    tasks: () =>
+      [...planned.values()].map(({ name, schedule, task }) => ({
+        name,
+        schedule,
+        perHost: task.perHost ?? false,
+        running: running.has(name),
+        last: lastRuns.get(name),
+        nextAt: ticking?.nextOf(name),
+      })),
   });
 }
 
@@ -126,15 +141,21 @@ const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
 const SAME_SECOND_MS = 500;
 
+interface Ticking {
+  /** When a task runs next, by the clock of the machine. */
+  nextOf(name: string): number | undefined;
+  end(): void;
+}
+
 /**
- * Calls `run` at the scheduled times of each task, until the returned function is called. Ticks are a second apart if a
+ * Calls `run` at the scheduled times of each task, until it is ended. Ticks are a second apart if a
  * schedule needs seconds, otherwise a minute.
  */
 function atTheirTimes(
   planned: readonly Planned[],
   clock: Clock,
   run: (one: Planned, sameTimeMs: number) => unknown,
-): () => void {
+): Ticking {
   const jobs = planned.map((one) => {
     const seconds = cron.parse(one.schedule).second;
     const job = cron.createTask(one.schedule, () => {}, { name: one.name, timezone: 'Etc/UTC' });
@@ -145,9 +166,16 @@ function atTheirTimes(
     const date = new Date(time);
     for (const { one, job, sameTimeMs } of jobs) if (job.match(date)) run(one, sameTimeMs);
   });
-  return () => {
-    endTicks();
-    for (const { job } of jobs) void job.destroy(); // node-cron keeps a list of all tasks
+  return {
+    nextOf: (name) =>
+      jobs
+        .find(({ one }) => one.name === name)
+        ?.job.getNextRuns(1)[0]
+        ?.getTime(),
+    end() {
+      endTicks();
+      for (const { job } of jobs) void job.destroy(); // node-cron keeps a list of all tasks
+    },
   };
 }
 
@@ -177,17 +205,23 @@ function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): 
   return () => cancel();
 }
 
-/** Runs a task once under its lease. Returns true if another process holds the lease. Never throws. */
+/**
+ * Runs a task once under its lease, and says how that ended. Returns true if another process holds the lease. Never
+ * throws.
+ */
 function createAttempt(
-  { leases, log }: SchedulerDeps,
+  { leases, clock, log }: SchedulerDeps,
   meters: Meters,
   stopping: AbortSignal,
+  ended: (name: string, last: TaskState['last']) => void,
 ): (one: Planned, since: number) => Promise<boolean> {
   let away = false;
 
   async function once({ name, task }: Planned, ending: AbortSignal): Promise<void> {
+    const [at, began] = [clock.now(), clock.monotonic()];
     const done = await meters.timed(name, () => task.run(ending));
     if (done) log.info('task.run', { task: name, ...done });
+    ended(name, { at, ms: Math.round(clock.monotonic() - began), result: 'done', text: toWords(done) });
   }
 
   async function leased(one: Planned, since: number): Promise<boolean> {
@@ -204,11 +238,19 @@ function createAttempt(
 
   return async (one, since) => {
     const { name, task } = one;
+    const [at, began] = [clock.now(), clock.monotonic()];
+    const endedBadly = (result: TaskResult, text: string) =>
+      ended(name, { at, ms: Math.round(clock.monotonic() - began), result, text });
     try {
-      if (!task.perHost) return await leased(one, since);
+      if (!task.perHost) {
+        const elsewhere = await leased(one, since);
+        if (elsewhere) endedBadly('elsewhere', '');
+        return elsewhere;
+      }
       await once(one, stopping);
     } catch (error) {
       meters.ended(name, error instanceof StoreAway ? 'skipped' : 'failed');
+      endedBadly(...reasonOf(error));
       if (!(error instanceof StoreAway)) log.error('task.fault', { task: name, error });
       // One line for the whole outage, not one a minute for every task.
       else if (!away)
@@ -221,6 +263,21 @@ function createAttempt(
     return false;
   };
 }
+
+/** What a run did, as `forgotten 12, kept 3`. */
+function toWords(done: Readonly<Record<string, unknown>> | undefined): string {
+  return Object.entries(done ?? {})
+    .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ')
+    .slice(0, LONGEST_WORDS);
+}
+
+function reasonOf(error: unknown): [TaskResult, string] {
+  if (error instanceof StoreAway) return ['skipped', 'the store is unavailable'];
+  return ['failed', (error instanceof Error ? error.message : String(error)).slice(0, LONGEST_WORDS)];
+}
+
+const LONGEST_WORDS = 200;
 
 /** Metrics of the runs of tasks. */
 interface Meters {

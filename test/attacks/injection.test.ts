@@ -94,6 +94,7 @@ describe('text of others, in what leaves', () => {
       log,
       clock: systemClock,
       ids: createIds(systemClock),
+      shown: [],
       metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
     });
     const {

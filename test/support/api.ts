@@ -237,6 +237,7 @@ export async function startApi(
       }),
       feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
+      host: { tasks: () => [], settings: () => [] },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),

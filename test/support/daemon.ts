@@ -30,7 +30,7 @@ export interface TestDaemon {
 }
 
 /** What a test's daemon is set to, beside the defaults; `env` as in the environment. */
-export function testSettings(dir: string, env: Readonly<Record<string, string>> = {}) {
+export function loadTestSettings(dir: string, env: Readonly<Record<string, string>> = {}) {
   return loadSettings(undefined, {
     POSTERN_DATA_DIR: dir,
     POSTERN_HOSTNAME: 'in.postern.test',
@@ -43,8 +43,10 @@ export function testSettings(dir: string, env: Readonly<Record<string, string>> 
     POSTERN_DNS__SERVERS: '127.0.0.1:9',
     POSTERN_DNS__TIMEOUT_MS: '100',
     ...env,
-  }).settings;
+  });
 }
+
+export const testSettings = (...given: Parameters<typeof loadTestSettings>) => loadTestSettings(...given).settings;
 
 /**
  * The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is
@@ -59,7 +61,8 @@ export async function startDaemon(
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? createIds(clock);
   const metrics = createPrometheus({ clock }, { ofProcess: false });
-  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids, metrics, role: 'daemon' });
+  const { settings, shown } = loadTestSettings(dir, env);
+  const daemon = await openDaemon(settings, { log, clock, ids, metrics, shown, role: 'daemon' });
   const { smtp, submission, http } = await daemon.start();
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];

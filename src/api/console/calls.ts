@@ -5,18 +5,27 @@ import type { Notes } from '../../journal/types.ts';
 import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import { refusal } from '../errors.ts';
-import type { Operation } from '../operation.ts';
+import type { Operation, Path } from '../operation.ts';
+import type { Params } from '../parameters.ts';
 import { busy, Denial } from './denial.ts';
+import type { HostOperation } from './host/operation.ts';
+import type { HostParts } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
+
+/** Runs work on the host for an operator and answers; it is counted and logged as an operation with that path. */
+export type RunHostCall = (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) => Promise<void>;
 
 /** Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. */
 export type RunCall = (ctx: Context, operation: Operation, account: AccountRow, person: string) => Promise<void>;
 
 interface CallDeps {
   readonly operations: readonly Operation[];
+  readonly hostOperations: readonly HostOperation[];
+  readonly hostParts: HostParts;
   readonly permissions: Permissions;
   readonly run: RunCall;
+  readonly runHost: RunHostCall;
   readonly store: Pick<Store, 'accounts'>;
   readonly notes: Notes;
   readonly clock: Clock;
@@ -25,31 +34,43 @@ interface CallDeps {
 /** Calls at a time: of all consoles, and of one session. A browser makes six. */
 const CALLS = { all: 40, each: 8 };
 
-/** Runs operations for the session where the API asks for a key. The account is that of the visitor, or `Postern-Account`. */
+/**
+ * Runs operations for the session where the API asks for a key. The account is that of the visitor, or
+ * `Postern-Account`; those of the group `host` have none.
+ */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { operations, permissions, run, store, notes, clock } = deps;
+  const { operations, hostOperations, hostParts, permissions, run, runHost, store, notes, clock } = deps;
   const shares = createShares(CALLS);
+
+  async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
+    const { path } = operation;
+    const account = await accountFor(ctx.get('postern-account'), visitor, store);
+    // Before the answer: a look that is not noted must not happen.
+    if (visitor.role === 'operator' && permissions.isLook(path)) {
+      const action = {
+        at: clock.now(),
+        by: visitor.name,
+        account: account.id,
+        what: 'looked',
+        count: 1,
+        detail: path,
+      };
+      notes.note({ what: 'action', action });
+    }
+    await run(ctx, operation, account, visitor.name);
+  }
+
   return async (ctx, visitor, path) => {
     const operation = operations.find((one) => one.path === path);
-    if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    const ofHost = hostOperations.find((one) => one.path === path);
+    if (!operation && !ofHost) throw refusal('Unknown_Operation', `There is no operation ${path}`);
     if (!permissions.may(visitor.role, path))
       throw new Denial('Not_Allowed', whyNot(visitor, permissions.isLook(path)));
-    const account = await accountFor(ctx.get('postern-account'), visitor, store);
     if (shares.take(visitor.session.id, 1) !== 'taken') throw busy();
     try {
-      // Before the answer: a look that is not noted must not happen.
-      if (visitor.role === 'operator' && permissions.isLook(path)) {
-        const action = {
-          at: clock.now(),
-          by: visitor.name,
-          account: account.id,
-          what: 'looked',
-          count: 1,
-          detail: path,
-        };
-        notes.note({ what: 'action', action });
-      }
-      await run(ctx, operation, account, visitor.name);
+      const who = { by: visitor.name, session: visitor.session.id };
+      if (ofHost) await runHost(ctx, ofHost.path, (params) => ofHost.run(params, hostParts, who));
+      else if (operation) await callForAccount(ctx, visitor, operation);
     } finally {
       shares.give(visitor.session.id, 1);
     }

@@ -14,10 +14,12 @@ import type { AccountParts } from '../account.ts';
 import type { Operation } from '../operation.ts';
 import type { Params } from '../parameters.ts';
 import { createAssets } from './assets.ts';
-import { accountFor, createCalls, type RunCall } from './calls.ts';
+import { accountFor, createCalls, type RunCall, type RunHostCall } from './calls.ts';
 import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
+import type { HostOperation } from './host/operation.ts';
+import type { HostParts } from './host/parts.ts';
 import { createLive, type LiveRecords } from './live.ts';
 import { createMailFrames } from './mail.ts';
 import { createPermissions } from './roles.ts';
@@ -34,6 +36,9 @@ export interface ConsoleSettings extends SessionSettings {
 
 export interface ConsoleDeps {
   readonly operations: readonly Operation[];
+  readonly hostOperations: readonly HostOperation[];
+  /** What the operations of the host work with. */
+  readonly hostParts: HostParts;
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly feed: Pick<Feed, 'watch'>;
   readonly records: LiveRecords;
@@ -44,6 +49,7 @@ export interface ConsoleDeps {
   /** Reads the body of a call. */
   readonly params: (ctx: Context, address: string) => Promise<Params>;
   readonly run: RunCall;
+  readonly runHost: RunHostCall;
   /** Runs an operation for an account, as the command line does. */
   readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
   /** The parts of an account that show its mail. */
@@ -134,7 +140,9 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       version: settings.version,
       smtp: deps.smtpAddresses().map(({ address, port }) => `${isIPv6(address) ? `[${address}]` : address}:${port}`),
       reads_content: permissions.may(role, '/inbound/content'),
-      calls: deps.operations.filter(({ path }) => permissions.may(role, path)).map(({ path }) => path.slice(1)),
+      calls: [...deps.operations, ...deps.hostOperations]
+        .filter(({ path }) => permissions.may(role, path))
+        .map(({ path }) => path.slice(1)),
     };
   }
 

@@ -3,15 +3,15 @@ import type { Role } from '../../store/rows/people.ts';
 
 /**
  * What an operation shows or does: `numbers` and states · `mail`: searching, envelopes, refusals, replaying · `content` of
- * mail · `settings`: everything else of an account, secrets included.
+ * mail · `settings`: everything else of an account, secrets included · `host`: what concerns all accounts.
  */
-type Kind = 'numbers' | 'mail' | 'content' | 'settings';
+type Kind = 'numbers' | 'mail' | 'content' | 'settings' | 'host';
 
 const MAY: Readonly<Record<Role, readonly Kind[]>> = {
   reader: ['numbers'],
   helper: ['numbers', 'mail'],
   owner: ['numbers', 'mail', 'content', 'settings'],
-  operator: ['numbers', 'mail', 'settings'],
+  operator: ['numbers', 'mail', 'settings', 'host'],
 };
 
 /** What a role may call. Operators see content only if the setting says so; `isLook` tells what is then noted. */
@@ -38,7 +38,7 @@ function kindOf(path: string): Kind {
   return 'content';
 }
 
-const KINDS = ['numbers', 'mail', 'content', 'settings'] as const satisfies readonly Kind[];
+const KINDS = ['numbers', 'mail', 'content', 'settings', 'host'] as const satisfies readonly Kind[];
 
 /** The names of the operations of each group. */
 const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>> = {
@@ -106,6 +106,9 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     webhooks: ['add', 'delete', 'deliveries', 'info', 'key', 'list', 'test', 'update'],
     whitelists: ['add', 'delete'],
     allowlists: ['add', 'delete'],
+  },
+  host: {
+    host: ['accounts', 'actions', 'lanes', 'making', 'people', 'queue', 'sessions', 'settings', 'tasks'],
   },
 };
 

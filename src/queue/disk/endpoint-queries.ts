@@ -13,8 +13,34 @@ export interface EndpointQueries {
     after: readonly [dueAt: number, key: number],
     limit: number,
   ): [dueAt: number, key: number][];
+  /**
+   * Counts up to `limit` waiting deliveries that began to wait after this place, by endpoint and age: in the first of
+   * `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
+   */
+  waitingSince(since: readonly number[], after: SincePlace, limit: number): WaitingSince;
   /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
   attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;
+}
+
+/** A place in the order in which deliveries began to wait. */
+export type SincePlace = readonly [budgetFrom: number, key: number];
+
+/** Waiting deliveries of one endpoint within one span of age. */
+export interface WaitingCount {
+  readonly account: string;
+  readonly url: string;
+  /** The index in `since`; as many as there are: before all of them. */
+  readonly age: number;
+  readonly count: number;
+  readonly parked: number;
+  /** When the oldest began to wait. */
+  readonly oldest: number;
+}
+
+export interface WaitingSince {
+  readonly counts: readonly WaitingCount[];
+  /** The place of the last one; null if there are no more. */
+  readonly next: SincePlace | null;
 }
 
 /** Characters of an answer that are compared. */
@@ -35,7 +61,32 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
     FROM deliveries d JOIN attempts a ON a.delivery = d.key
     WHERE d.key BETWEEN ? AND ? AND d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     ORDER BY d.key DESC LIMIT ?`);
+  const AFTER = 'FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND (budget_from, key) > (?, ?)';
+  const place = db.prepare(`SELECT budget_from, key ${AFTER} ORDER BY budget_from, key LIMIT 1 OFFSET ?`);
   return {
+    waitingSince(since, [from, key], limit) {
+      const last = place.get(from, key, limit - 1);
+      const next: SincePlace | null = last ? [number(last, 'budget_from'), number(last, 'key')] : null;
+      const age = `CASE ${since.map((_, i) => `WHEN budget_from >= ? THEN ${i} `).join('')}ELSE ${since.length} END`;
+      const counts = db
+        .prepare(
+          `SELECT e.account, e.url, w.age, w.n, w.parked, w.oldest FROM (
+            SELECT endpoint, ${age} AS age, count(*) AS n, sum(parked) AS parked, min(budget_from) AS oldest
+            ${AFTER} AND (budget_from, key) <= (?, ?) GROUP BY 1, 2) w JOIN endpoints e ON e.key = w.endpoint`,
+        )
+        .all(...since, from, key, ...(next ?? [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER]));
+      return {
+        counts: counts.map((row) => ({
+          account: text(row, 'account'),
+          url: text(row, 'url'),
+          age: number(row, 'age'),
+          count: number(row, 'n'),
+          parked: number(row, 'parked'),
+          oldest: number(row, 'oldest'),
+        })),
+        next,
+      };
+    },
     oldestOf: (account, urls) =>
       oldest.all(JSON.stringify(urls), account).map((row) => [text(row, 'url'), number(row, 'created_at')]),
     notDue: (account, url, [dueAt, key], limit) =>

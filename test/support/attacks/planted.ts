@@ -16,6 +16,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
       limits: { call: () => undefined },
       clientAddress: () => '127.0.0.1',
       partsOf: () => Object(undefined),
+      hostOperations: [],
       console: undefined,
       pages: async (ctx, next) => {
         await next();

@@ -187,6 +187,7 @@ describe('questions to the history', () => {
       refusals: never,
       refusalsByReason: never,
       actions: never,
+      byAccount: never,
     };
     const world = await startApi({ deps: { history } });
     const keys = [KEY];

@@ -1,7 +1,7 @@
 import { connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
 import { createTransport, type SendMailOptions } from 'nodemailer';
-import { KEY, startDaemon, type TestDaemon, testSettings } from '../../support/daemon.ts';
+import { KEY, loadTestSettings, startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { type MailSink, startMailSink } from '../../support/mail-sink.ts';
 import { until } from '../../support/until.ts';
 
@@ -132,7 +132,7 @@ describe('mail that is handed over to a whole daemon', () => {
       });
     expect(await shown()).to.equal('first.ours.test');
     await postern.daemon.reload(
-      testSettings(postern.dir, {
+      loadTestSettings(postern.dir, {
         ...env,
         POSTERN_SMTP__TLS__CERT: fixture('second.cert'),
         POSTERN_SMTP__TLS__KEY: fixture('second.key'),
@@ -150,7 +150,7 @@ describe('mail that is handed over to a whole daemon', () => {
   });
 
   it('needs a certificate where TLS comes first', () => {
-    expect(() => testSettings('x', { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' })).to.throw(
+    expect(() => loadTestSettings('x', { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' })).to.throw(
       'submission.tls_listen: needs smtp.tls.cert and smtp.tls.key',
     );
   });

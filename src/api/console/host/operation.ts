@@ -1,0 +1,57 @@
+import { z } from 'zod';
+import { frozen } from '../../../base/frozen.ts';
+import { invalid, type Refusal, refusal } from '../../errors.ts';
+import { type Path, readParams } from '../../operation.ts';
+import type { Params } from '../../parameters.ts';
+import type { HostParts } from './parts.ts';
+
+/** What a handler receives: the parts of the host, who calls, and how to refuse. */
+export interface HostCall extends HostParts {
+  /** The person, as the journal names them. */
+  readonly by: string;
+  /** The id of their session. */
+  readonly session: string;
+  /** Creates an error. Throw it. */
+  unknownJob(id: string): Refusal;
+  /** Creates a ValidationError for one field. Throw it. */
+  invalid(field: string, text: string): Refusal;
+}
+
+/** An operation of the group `host`: only an operator's session can call it. */
+export interface HostOperation {
+  readonly path: Path;
+  readonly summary: string;
+  readonly params: z.ZodObject;
+  readonly returns: z.ZodType;
+  /** Validates the parameters and runs it. Throws refusals. */
+  run(params: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown>;
+}
+
+interface Declaration<P extends z.ZodRawShape, R extends z.ZodType> {
+  readonly path: `/host/${string}`;
+  readonly summary: string;
+  readonly params: P;
+  readonly returns: R;
+  handle(params: z.output<z.ZodObject<P>>, call: HostCall): Promise<z.input<R>>;
+}
+
+/** Declares an operation of the host, as `operation` does one of an account. */
+export function hostOperation<P extends z.ZodRawShape, R extends z.ZodType>(
+  declaration: Declaration<P, R>,
+): HostOperation {
+  const { path, summary, params, returns } = declaration;
+  const shape = z.object(params);
+  return frozen({
+    path,
+    summary,
+    params: shape,
+    returns,
+    run: async (given, parts, who) =>
+      declaration.handle(readParams(shape, given), {
+        ...parts,
+        ...who,
+        unknownJob: (id) => refusal('Unknown_Job', id),
+        invalid: (field, text) => invalid({ [field]: text }),
+      }),
+  });
+}

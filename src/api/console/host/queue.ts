@@ -1,0 +1,243 @@
+import { z } from 'zod';
+import { optional } from '../../../base/schema.ts';
+import { AGES, type WaitingAges } from '../../../queue/ages.ts';
+import type { DeliveryKind } from '../../../queue/delivery.ts';
+import type { LaneView, Making } from '../../../queue/insight.ts';
+import { limitOf } from '../../operations/fields.ts';
+import { account, breaker, kind, toTime, toTimeOrNull } from './fields.ts';
+import { type HostCall, hostOperation } from './operation.ts';
+
+// What waits on this host, for whom, since when, and what for.
+
+const MAX_LISTED = 1000;
+const DEFAULT_LISTED = 200;
+const limit = limitOf(MAX_LISTED, DEFAULT_LISTED);
+
+const lane = z.object({
+  account,
+  url: z.string(),
+  kind,
+  breaker,
+  since: z.string().nullable(),
+  next_probe_at: z.string().nullable(),
+  paused_until: z.string().nullable(),
+  waiting: z.int(),
+  parked: z.int(),
+  preparing: z.int(),
+  ready: z.int(),
+  in_flight: z.int(),
+  places: z.int(),
+  most_places: z.int(),
+  last_status: z.int().nullable(),
+  last_error: z.string().nullable(),
+  last_at: z.string().nullable(),
+});
+
+const WORST = { gone: 0, down: 1, up: 2 } as const;
+
+const lanes = hostOperation({
+  path: '/host/lanes',
+  summary: 'Lists the endpoints with current or recent work, those that are down first.',
+  params: { limit },
+  returns: z.object({ total: z.int(), lanes: z.array(lane) }),
+  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+    const all = dispatcher.lanes();
+    const shown = all.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting).slice(0, limit);
+    const nameOf = await names(shown.map((one) => one.account));
+    return {
+      total: all.length,
+      lanes: shown.map((one) => ({
+        account: nameOf(one.account),
+        url: one.url,
+        kind: one.kind,
+        breaker: one.breaker,
+        since: toTimeOrNull(one.since),
+        next_probe_at: toTimeOrNull(one.nextProbeAt),
+        paused_until: toTimeOrNull(one.hold?.until),
+        waiting: one.waiting,
+        parked: one.parked,
+        preparing: one.preparing,
+        ready: one.ready,
+        in_flight: one.inFlight,
+        places: one.places,
+        most_places: one.mostPlaces,
+        last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
+        last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
+        last_at: toTimeOrNull(one.last?.at),
+      })),
+    };
+  },
+});
+
+const waitsFor = z.enum(['preparing', 'verdicts', 'parsing', 'place']);
+
+const makingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.string() });
+
+/** What is being made ready, by what it waits for. */
+function countMaking(all: readonly Making[]): z.input<typeof makingBy>[] {
+  return waitsFor.options.flatMap((reason) => {
+    const own = all.filter((one) => one.waitsFor === reason);
+    if (own.length === 0) return [];
+    const oldest = own.reduce((least, { since }) => Math.min(least, since), Number.POSITIVE_INFINITY);
+    return [{ waits_for: reason, count: own.length, oldest_at: toTime(oldest) }];
+  });
+}
+
+const making = hostOperation({
+  path: '/host/making',
+  summary: 'Lists the deliveries that are being made ready, with what each waits for, oldest first.',
+  params: { limit },
+  returns: z.object({
+    total: z.int(),
+    by: z.array(makingBy),
+    making: z.array(
+      z.object({
+        id: z.string(),
+        account,
+        url: z.string(),
+        kind,
+        since: z.string(),
+        waits_for: waitsFor,
+        question: z.string().nullable(),
+      }),
+    ),
+  }),
+  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+    const all = await dispatcher.making();
+    const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
+    const nameOf = await names(shown.map((one) => one.account));
+    return {
+      total: all.length,
+      by: countMaking(all),
+      making: shown.map(({ id, account, url, kind, since, waitsFor, question }) => ({
+        id,
+        account: nameOf(account),
+        url,
+        kind,
+        since: toTime(since),
+        waits_for: waitsFor,
+        question,
+      })),
+    };
+  },
+});
+
+const BY = ['endpoint', 'destination', 'account'] as const;
+
+const queueRow = z.object({
+  account: account.nullable(),
+  url: z.string().nullable(),
+  kind: kind.nullable(),
+  waiting: z.int(),
+  ages: z.array(z.int()).length(AGES.length + 1),
+  later: z.int(),
+  parked: z.int(),
+  oldest_at: z.string(),
+  breaker: breaker.nullable(),
+  down_since: z.string().nullable(),
+  paused_until: z.string().nullable(),
+  in_flight: z.int(),
+});
+
+const queue = hostOperation({
+  path: '/host/queue',
+  summary:
+    'Shows what waits by age: for each endpoint of an account, each destination over all accounts, or each account.',
+  params: { by: optional(z.enum(BY)), limit },
+  returns: z.object({
+    waiting: z.int(),
+    oldest_at: z.string().nullable(),
+    ages: z.array(z.int()),
+    rows: z.array(queueRow),
+    left_out: z.int(),
+    making: z.object({ total: z.int(), by: z.array(makingBy) }),
+  }),
+  async handle({ by = 'endpoint', limit = DEFAULT_LISTED }, call) {
+    const { spool, dispatcher, names, inTurn } = call;
+    const waiting = await inTurn('ages', () => spool.ages(call.now()));
+    const groups = group(waiting, by, lanesByName(dispatcher.lanes()), call);
+    const rows = [...groups.values()].toSorted((a, b) => b.waiting - a.waiting);
+    const shown = rows.slice(0, limit);
+    const nameOf = await names(shown.flatMap((one) => one.account ?? []));
+    const preparing = await dispatcher.making();
+    return {
+      waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
+      oldest_at: toTimeOrNull(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
+      ages: [...AGES],
+      rows: shown.map(({ account, oldest, lane, inFlight, ...rest }) => ({
+        ...rest,
+        account: account === null ? null : nameOf(account),
+        oldest_at: toTime(oldest),
+        breaker: lane === null ? null : (lane?.breaker ?? 'up'),
+        down_since: toTimeOrNull(lane?.since),
+        paused_until: toTimeOrNull(lane?.hold?.until),
+        in_flight: inFlight,
+      })),
+      left_out: rows.length - shown.length,
+      making: { total: preparing.length, by: countMaking(preparing) },
+    };
+  },
+});
+
+interface Group {
+  readonly account: string | null;
+  readonly url: string | null;
+  readonly kind: DeliveryKind | null;
+  waiting: number;
+  readonly ages: number[];
+  later: number;
+  parked: number;
+  oldest: number;
+  /** The worst of its lanes; undefined: none has worked lately; null: it has several that say nothing together. */
+  lane: LaneView | undefined | null;
+  inFlight: number;
+}
+
+const nameOfLane = ({ account, url }: { readonly account: string; readonly url: string }) => `${account}\n${url}`;
+
+const lanesByName = (lanes: readonly LaneView[]): ReadonlyMap<string, LaneView> =>
+  new Map(lanes.map((one) => [nameOfLane(one), one]));
+
+function group(
+  waiting: readonly WaitingAges[],
+  by: (typeof BY)[number],
+  lanes: ReadonlyMap<string, LaneView>,
+  { spool }: Pick<HostCall, 'spool'>,
+): ReadonlyMap<string, Group> {
+  const kinds = new Map<string, DeliveryKind>();
+  for (const account of new Set(waiting.map((one) => one.account)))
+    for (const one of spool.waitingOf(account)) kinds.set(nameOfLane(one), one.kind);
+  const groups = new Map<string, Group>();
+  for (const one of waiting) {
+    const key = by === 'endpoint' ? nameOfLane(one) : by === 'destination' ? one.url : one.account;
+    const known = groups.get(key) ?? {
+      account: by === 'destination' ? null : one.account,
+      url: by === 'account' ? null : one.url,
+      kind: by === 'account' ? null : (kinds.get(nameOfLane(one)) ?? lanes.get(nameOfLane(one))?.kind ?? null),
+      waiting: 0,
+      ages: one.ages.map(() => 0),
+      later: 0,
+      parked: 0,
+      oldest: one.oldest,
+      lane: by === 'account' ? null : undefined,
+      inFlight: 0,
+    };
+    groups.set(key, known);
+    add(known, one, lanes.get(nameOfLane(one)));
+  }
+  return groups;
+}
+
+function add(to: Group, { waiting, ages, later, parked, oldest }: WaitingAges, lane: LaneView | undefined): void {
+  to.waiting += waiting;
+  to.later += later;
+  to.parked += parked;
+  to.oldest = Math.min(to.oldest, oldest);
+  to.inFlight += lane?.inFlight ?? 0;
+  for (const [i, count] of ages.entries()) to.ages[i] = (to.ages[i] ?? 0) + count;
+  if (lane && to.lane !== null && WORST[lane.breaker] < WORST[to.lane?.breaker ?? 'up']) to.lane = lane;
+  else if (lane && to.lane === undefined) to.lane = lane;
+}
+
+/** What waits and works on this host. */
+export const queueOperations = [lanes, making, queue];

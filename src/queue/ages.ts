@@ -1,0 +1,68 @@
+import type { EndpointName } from './delivery.ts';
+import type { Reader } from './disk/reader.ts';
+
+// What waits, by endpoint and age, as `qshape` of Postfix shows it.
+
+/** The deliveries that wait for one endpoint. Times are milliseconds since 1970. */
+export interface WaitingAges extends EndpointName {
+  readonly waiting: number;
+  /** How many began to wait less than so many minutes ago, for each of `AGES`; the last: earlier. */
+  readonly ages: readonly number[];
+  /** Those whose time is still to come; they are not in `ages`. */
+  readonly later: number;
+  readonly parked: number;
+  /** When the oldest began to wait: when it was accepted, scheduled or replayed. */
+  readonly oldest: number;
+}
+
+/** Minutes. */
+export const AGES = [5, 10, 20, 40, 80, 160] as const;
+
+const MINUTE = 60_000;
+/** Deliveries counted in one query: about 10 ms. */
+const WINDOW = 20_000;
+
+/** Counts what waits, in steps between which other queries can run. */
+export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
+  const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE)];
+  const found = new Map<string, Counting>();
+  let after: readonly [number, number] | null = [Number.MIN_SAFE_INTEGER, 0];
+  while (after) {
+    const { counts, next }: Awaited<ReturnType<typeof read<'waitingSince'>>> = await read(
+      'waitingSince',
+      since,
+      after,
+      WINDOW,
+    );
+    for (const one of counts) {
+      const key = `${one.account}\n${one.url}`;
+      const known = found.get(key) ?? newCounting(one);
+      found.set(key, known);
+      known.waiting += one.count;
+      known.parked += one.parked;
+      known.oldest = Math.min(known.oldest, one.oldest);
+      if (one.age === 0) known.later += one.count;
+      else known.ages[one.age - 1] = (known.ages[one.age - 1] ?? 0) + one.count;
+    }
+    after = next;
+  }
+  return [...found.values()];
+}
+
+interface Counting extends EndpointName {
+  waiting: number;
+  readonly ages: number[];
+  later: number;
+  parked: number;
+  oldest: number;
+}
+
+const newCounting = ({ account, url, oldest }: EndpointName & { readonly oldest: number }): Counting => ({
+  account,
+  url,
+  waiting: 0,
+  ages: Array.from({ length: AGES.length + 1 }, () => 0),
+  later: 0,
+  parked: 0,
+  oldest,
+});

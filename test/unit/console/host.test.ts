@@ -1,0 +1,153 @@
+import { expect } from 'chai';
+import { HOST_OPERATIONS } from '../../../src/api/console/host/index.ts';
+import { isDecided } from '../../../src/api/console/roles.ts';
+import { noteBeside } from '../../../src/journal/beside.ts';
+import { addTestPerson } from '../../support/console.ts';
+import { type HostWorld, startHost } from '../../support/host-world.ts';
+import { until } from '../../support/until.ts';
+
+describe('what operators ask of a host', () => {
+  let world: HostWorld;
+  before(async () => {
+    world = await startHost({ POSTERN_MAIL__RELAY: 'smtp://user:secret@relay.test:25' });
+    await world.mainWaits(3);
+    await world.secondWaits(2);
+  });
+  after(() => world.stop());
+
+  it('is asked by operators only: others learn no more than that they may not', async () => {
+    expect(HOST_OPERATIONS.map(({ path }) => path).filter((path) => !isDecided(path))).to.deep.equal([]);
+    for (const role of ['owner', 'helper', 'reader'] as const) {
+      await addTestPerson(world.store, role, role, world.main);
+      const browser = await world.enter();
+      await browser.enter(role);
+      for (const { path } of HOST_OPERATIONS) {
+        const { status, body } = await browser.write(`/console/call${path}`);
+        expect([status, body.name], `${role} ${path}`).to.deep.equal([403, 'Not_Allowed']);
+      }
+      const { body } = await browser.read('/console/me');
+      expect(body.calls.filter((name: string) => name.startsWith('host/'))).to.deep.equal([]);
+    }
+    const { body } = await world.browser.read('/console/me');
+    expect(body.calls).to.include.members(HOST_OPERATIONS.map(({ path }) => path.slice(1)));
+  });
+
+  it('is not part of the API: a key calls nothing of it', async () => {
+    for (const { path } of HOST_OPERATIONS) {
+      const { status, body } = await world.byKey(path);
+      expect([status, body.name], path).to.deep.equal([404, 'Unknown_Operation']);
+    }
+  });
+
+  it('refuses wrong parameters as the API does, and needs no account', async () => {
+    const wrong = await world.ask('lanes', { limit: 'many' });
+    expect([wrong.status, wrong.body.name]).to.deep.equal([422, 'ValidationError']);
+    expect(wrong.body.message).to.contain('limit');
+    expect((await world.ask('no-such')).status).to.equal(404);
+    expect(await world.host('lanes', { limit: 1 })).to.have.nested.property('lanes.length', 1);
+  });
+
+  it('shows what waits by age, for all accounts', async () => {
+    const { waiting, ages, rows, oldest_at: oldest } = await world.host('queue');
+    expect([waiting, ages]).to.deep.equal([5, [5, 10, 20, 40, 80, 160]]);
+    expect(rows.map((row: any) => [row.account.name, row.url, row.kind, row.waiting, row.ages[0]])).to.deep.equal([
+      ['main', world.hooks.main.url, 'inbound', 3, 3],
+      ['second', world.hooks.second.url, 'inbound', 2, 2],
+    ]);
+    expect(oldest).to.match(/^\d{4}-\d\d-\d\d /);
+    const one = await world.host('queue', { limit: 1 });
+    expect([one.rows.length, one.left_out, one.waiting]).to.deep.equal([1, 1, 5]);
+    const byAccount = await world.host('queue', { by: 'account' });
+    expect(byAccount.rows.map((row: any) => [row.account.id, row.url, row.breaker, row.waiting])).to.deep.equal([
+      [world.main, null, null, 3],
+      [world.second, null, null, 2],
+    ]);
+    const byUrl = await world.host('queue', { by: 'destination' });
+    expect(byUrl.rows.map((row: any) => [row.account, row.url, row.breaker])).to.deep.equal([
+      [null, world.hooks.main.url, 'up'],
+      [null, world.hooks.second.url, 'up'],
+    ]);
+  });
+
+  it('shows the endpoints of all accounts with their last answer', async () => {
+    const { total, lanes } = await world.host('lanes');
+    expect(total).to.equal(2);
+    expect(lanes.map((one: any) => [one.account.name, one.waiting, one.last_status])).to.deep.equal([
+      ['main', 3, 500],
+      ['second', 2, 500],
+    ]);
+  });
+
+  it('lists accounts with the mail of the day', async () => {
+    const seen = await until('the history has it', async () => {
+      const { accounts } = await world.host('accounts');
+      return accounts[0].day.received === 3 && accounts[1].day.received === 2 && accounts;
+    });
+    expect(seen.map((one: any) => [one.name, one.number, one.waiting])).to.deep.equal([
+      ['main', 1, 3],
+      ['second', 2, 2],
+    ]);
+    const first = await world.host('accounts', { limit: 1 });
+    expect([first.accounts.length, first.next]).to.deep.equal([1, 1]);
+    const rest = await world.host('accounts', { limit: 1, after: first.next });
+    expect([rest.accounts[0].name, rest.next]).to.deep.equal(['second', null]);
+  });
+
+  it('lists people and their sessions, without what would let anybody in', async () => {
+    const { people } = await world.host('people');
+    expect(people.map((one: any) => [one.name, one.role, one.account?.name ?? null, one.sessions])).to.deep.equal([
+      ['helper', 'helper', 'main', 1],
+      ['owner', 'owner', 'main', 1],
+      ['reader', 'reader', 'main', 1],
+    ]);
+    const { sessions } = await world.host('sessions');
+    expect(sessions.filter(({ own }: any) => own)).to.have.length(1);
+    expect(new Set(sessions.map((one: any) => `${one.name} ${one.by}`))).to.include.keys(
+      'operator link',
+      'owner password',
+    );
+    const stored = await world.store.consoleSessions.many({});
+    const shown = JSON.stringify([people, sessions]);
+    for (const { id } of stored) expect(shown).to.not.contain(id);
+    for (const { password } of await world.store.people.many({})) expect(shown).to.not.contain(password ?? '-');
+  });
+
+  it('lists what was done in all accounts, and to whom', async () => {
+    const at = Date.now();
+    for (const [account, what] of [
+      [world.main, 'replayed'],
+      [world.second, 'dropped'],
+    ] as const)
+      noteBeside(world.file, [{ at, by: 'ann', account, what, count: 2, detail: 'x' }]);
+    const { actions } = await world.host('actions');
+    expect(actions.map((one: any) => [one.account.name, one.what, one.count])).to.deep.equal([
+      ['second', 'dropped', 2],
+      ['main', 'replayed', 2],
+    ]);
+    const page = await world.host('actions', { limit: 1 });
+    expect(page.actions[0].what).to.equal('dropped');
+    expect((await world.host('actions', { limit: 1, before: page.next })).actions[0].what).to.equal('replayed');
+    const own = await world.host('actions', { account: world.main });
+    expect(own.actions.map(({ what }: any) => what)).to.deep.equal(['replayed']);
+  });
+
+  it('shows the tasks with their schedule, and how the last run ended', async () => {
+    const { tasks } = await world.host('tasks');
+    const keepTime = tasks.find(({ name }: any) => name === 'keep-time');
+    expect(keepTime).to.include({ per_host: true, running: false });
+    expect(Date.parse(`${keepTime.next_at}Z`)).to.be.within(Date.now() - 1000, Date.now() + 3_600_000);
+  });
+
+  it('shows every setting in force with its origin, but no secret', async () => {
+    const { settings } = await world.host('settings');
+    const of = (path: string) => settings.find((one: any) => one.path === path);
+    expect(of('hostname')).to.deep.equal({
+      path: 'hostname',
+      value: 'in.postern.test',
+      origin: 'POSTERN_HOSTNAME',
+    });
+    expect(of('delivery.retry_hours').origin).to.equal('default');
+    expect(of('mail.relay').value).to.equal('(set)');
+    expect(JSON.stringify(settings)).to.not.match(/user:secret|a-key-for-the-tests/);
+  });
+});
