@@ -3,7 +3,7 @@ import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 
 type Names = keyof typeof METRICS;
 /** The metrics of a kind, by name. */
-type MetricName<K extends MetricDeclaration['kind']> = {
+export type MetricName<K extends MetricDeclaration['kind']> = {
   [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never;
 }[Names];
 /** A value for each label of a metric. */

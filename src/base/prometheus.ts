@@ -1,8 +1,18 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
-import { DECLARED, type METRICS, type MetricDeclaration } from './metric-list.ts';
-import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Reading, widthOf } from './metrics.ts';
+import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
+import {
+  counterIn,
+  histogramIn,
+  keyOf,
+  type MetricName,
+  type Metrics,
+  placesInThreads,
+  type Reading,
+  widthOf,
+} from './metrics.ts';
 
 /** The metrics in the Prometheus text format. */
 export interface Exposition {
@@ -14,6 +24,24 @@ export interface Exposition {
   text(): Promise<string>;
 }
 
+/** Chooses label sets. */
+type Matches = (labels: AnyLabels) => boolean;
+
+/** The values of metrics as numbers, for those who show or keep them. */
+export interface Figures {
+  /** A counter, summed over the label sets that match. */
+  count(name: MetricName<'counter'>, matches?: Matches): number;
+  /** How many values of a histogram are in each of its buckets, and (last) above them, summed likewise. */
+  buckets(name: MetricName<'histogram'>, matches?: Matches): readonly number[];
+  /** A gauge; undefined if it cannot be read in time, as in a scrape. */
+  level(name: MetricName<'gauge'>): Promise<readonly (readonly [labels: AnyLabels, value: number])[] | undefined>;
+  /**
+   * Resident memory in bytes, and by how many milliseconds the event loop was late at most since the last call;
+   * undefined without `ofProcess`.
+   */
+  process(): Promise<{ readonly memory: number; readonly lag: number } | undefined>;
+}
+
 /** How long a scrape waits for a gauge. The default scrape timeout of Prometheus is 10 s. */
 export const SCRAPE_MS = 2000;
 /** Most label sets per metric. No closed list is nearly as long; this is a last guard against an open one. */
@@ -22,6 +50,10 @@ const MOST_SETS = 2000;
 type AnyLabels = Readonly<Record<string, string>>;
 type Value = readonly [labels: AnyLabels, cells: Float64Array, at: number];
 type Reader = () => Reading<keyof typeof METRICS> | Promise<Reading<keyof typeof METRICS>>;
+
+const ALL: Matches = () => true;
+/** How often the lag of the event loop is measured; each measurement includes this time. */
+const LAG_MS = 20;
 
 /** One metric with its label sets. */
 interface Family {
@@ -43,7 +75,7 @@ interface Family {
 export function createPrometheus(
   deps: { readonly clock: Clock },
   options: { readonly ofProcess: boolean },
-): Metrics & Exposition {
+): Metrics & Exposition & Figures {
   const ofProcess = new Registry();
   const families = new Map(DECLARED.map(([name, declared]) => [name, createFamily(name, declared)]));
   const shared: Float64Array[] = [];
@@ -51,6 +83,14 @@ export function createPrometheus(
   let running: Promise<string> | undefined;
 
   if (options.ofProcess) collectDefaultMetrics({ register: ofProcess });
+  const delay = options.ofProcess ? monitorEventLoopDelay({ resolution: LAG_MS }) : undefined;
+  delay?.enable();
+
+  /** The cells of all label sets that match, those of threads included. */
+  function* valuesOf(name: string, matches: Matches): Generator<Value> {
+    for (const value of families.get(name)?.sets.values() ?? []) if (matches(value[0])) yield value;
+    for (const value of inThreads(name)) if (matches(value[0])) yield value;
+  }
 
   function* inThreads(name: string): Generator<Value> {
     for (const place of places)
@@ -92,6 +132,29 @@ export function createPrometheus(
       const memory = new SharedArrayBuffer(sharedCells * Float64Array.BYTES_PER_ELEMENT);
       shared.push(new Float64Array(memory));
       return memory;
+    },
+    count(name, matches = ALL) {
+      let sum = 0;
+      for (const [, cells, at] of valuesOf(name, matches)) sum += cells[at] ?? 0;
+      return sum;
+    },
+    buckets(name, matches = ALL) {
+      const sums = [...METRICS[name].buckets, Number.POSITIVE_INFINITY].map(() => 0);
+      for (const [, cells, at] of valuesOf(name, matches))
+        for (const i of sums.keys()) sums[i] = (sums[i] ?? 0) + (cells[at + i] ?? 0);
+      return sums;
+    },
+    async level(name) {
+      const { readers = [] } = families.get(name) ?? {};
+      const readings = await Promise.all(readers.map((read) => inTime(read, deps.clock)));
+      return readings.includes('missing') ? undefined : readings.flatMap(toReadings);
+    },
+    async process() {
+      const memory = await ofProcess.getSingleMetric('process_resident_memory_bytes')?.get();
+      if (!delay || !memory) return undefined;
+      const lag = delay.count === 0 ? 0 : Math.max(0, delay.max / 1e6 - LAG_MS);
+      delay.reset();
+      return { memory: memory.values[0]?.value ?? 0, lag };
     },
     contentType: ofProcess.contentType,
     // Concurrent scrapes share one result.

@@ -5,7 +5,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { isLoopback } from '../base/networks.ts';
-import type { Exposition } from '../base/prometheus.ts';
+import type { Exposition, Figures } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
 import type { LoadedSettings } from '../config.ts';
@@ -35,8 +35,8 @@ export interface DaemonDeps {
   readonly role: 'daemon' | 'visitor';
   /** Every setting with its value and origin, for people; secrets are hidden. */
   readonly shown: LoadedSettings['shown'];
-  /** The metrics registry and its exposition. */
-  readonly metrics: Metrics & Exposition;
+  /** The metrics registry, its exposition and its values. */
+  readonly metrics: Metrics & Exposition & Figures;
 }
 
 /** Whether all listeners are on loopback, as on a developer's machine. */

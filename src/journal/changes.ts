@@ -64,6 +64,7 @@ const COLUMNS = {
     'duration',
   ],
   actions: ['at', 'by', 'account', 'what', 'count', 'detail'],
+  minutes: ['at', 'figures'],
 } as const;
 
 /** The values of a change of mail whose row has been written: null means no change. */
@@ -105,6 +106,7 @@ export interface Limits {
   readonly mailBefore: number;
   readonly refusalsBefore: number;
   readonly actionsBefore: number;
+  readonly minutesBefore: number;
   readonly maxBytes: number;
 }
 
@@ -233,6 +235,7 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
       (SELECT ${table === 'sessions' ? 'id' : 'n'} FROM ${table} WHERE at < ?1 ORDER BY at LIMIT ${PURGE_STEP})
       RETURNING ${table === 'mail' ? 'n' : '0 AS n'}`),
   }));
+  const minutes = db.prepare(`DELETE FROM minutes WHERE at < ?`);
   const tooMany = db.prepare(`DELETE FROM refusals WHERE n <= (SELECT max(n) FROM refusals) - ${MAX_REFUSALS}`);
   const bytes = () => {
     const [all, free, size] = ['page_count', 'freelist_count', 'page_size'].map((name) => pragma(db, name));
@@ -245,7 +248,7 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
       return at === null ? least : Math.min(least, Number(at) + 1);
     }, Number.POSITIVE_INFINITY);
 
-  return ({ mailBefore, refusalsBefore, actionsBefore, maxBytes }) =>
+  return ({ mailBefore, refusalsBefore, actionsBefore, minutesBefore, maxBytes }) =>
     within(db, () => {
       const full = bytes() > maxBytes;
       const least = full ? cutoff() : 0;
@@ -261,6 +264,7 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
         if (table === 'mail') for (const { n } of gone) indexing.takeOut(Number(n));
         most = Math.max(most, gone.length);
       }
+      minutes.run(minutesBefore);
       most = Math.max(most, Number(tooMany.run().changes));
       db.exec(`PRAGMA incremental_vacuum(${PURGE_STEP})`);
       return most >= PURGE_STEP || (full && most > 0);

@@ -52,6 +52,9 @@ CREATE INDEX actions_at ON actions (at);
 CREATE INDEX actions_account ON actions (account);
 `;
 
+/** The figures of each minute, as JSON (series.ts). Added later: a file without them gets them, and keeps its version. */
+const MINUTES = 'CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT';
+
 const CACHE_KB = 4096;
 /** How long another process may keep the file. */
 const BUSY_MS = 2000;
@@ -126,6 +129,7 @@ function open(path: string): DatabaseSync {
     const version = versionOf(db);
     if (version === 0) db.exec(`BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
     else if (version !== VERSION) throw new WrongVersion();
+    db.exec(MINUTES);
     db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
     return db;
   } catch (error) {

@@ -77,8 +77,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   const idle = createMinute();
   let sessions: Session[] = [];
   let actions: Omit<Action, 'n'>[] = [];
+  let minutes: { readonly at: number; readonly figures: string }[] = [];
   /** An arrival belongs to a delivery that waits here too, if it came in time. */
-  const size = () => Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length;
+  const size = () =>
+    Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length + minutes.length;
 
   function draftOf(id: string): Draft {
     const known = drafts.get(id);
@@ -158,6 +160,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         if (entry.messages === 0 && (entry.refusals === 0 || !idle.hasRow(entry.client))) return;
         sessions.push(entry);
       } else if (entry.what === 'action') actions.push(entry.action);
+      else if (entry.what === 'minute') minutes.push(entry);
       else if (entry.what === 'parsed') {
         const draft = draftOf(entry.id);
         draft.sender = entry.sender;
@@ -171,12 +174,14 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       let dropped = 0;
       // Of whatever there is most of, so that a flood of one thing does not push out the others.
       for (; size() > most; dropped++) {
-        const largest = Math.max(arrivals.size, drafts.size, refusals.size(), sessions.length, actions.length);
+        const others = [sessions, actions, minutes].map(({ length }) => length);
+        const largest = Math.max(arrivals.size, drafts.size, refusals.size(), ...others);
         if (drafts.size === largest) dropDraft();
         else if (arrivals.size === largest) dropFirst(arrivals);
         else if (refusals.size() === largest) refusals.drop();
         else if (sessions.length === largest) sessions.shift();
-        else actions.shift();
+        else if (actions.length === largest) actions.shift();
+        else minutes.shift();
       }
       return dropped;
     },
@@ -208,7 +213,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         entries++;
       }
       const refused = refusals.take(now);
-      entries += refused.length + sessions.length + actions.length;
+      entries += refused.length + sessions.length + actions.length + minutes.length;
       const batch = {
         mail,
         patches,
@@ -216,8 +221,9 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         refusals: refused.flatMap(toRefusalRow),
         sessions: sessions.flatMap(toSessionRow),
         actions: actions.flatMap(toActionRow),
+        minutes: minutes.flatMap(({ at, figures }) => [at, figures]),
       };
-      [sessions, actions] = [[], []];
+      [sessions, actions, minutes] = [[], [], []];
       return { batch, entries };
     },
   });

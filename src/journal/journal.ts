@@ -74,6 +74,7 @@ const STOP_MS = 5000;
 const RESTART_MS = 10_000;
 const DAY_MS = 86_400_000;
 const KEEP_ACTIONS_DAYS = 365;
+const KEEP_MINUTES_DAYS = 32;
 
 /** The journal in `settings.file`. It takes notes from now on, and writes them from its start. */
 export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps): Journal {
@@ -233,6 +234,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
       mailBefore: before(settings.keepDays),
       refusalsBefore: before(settings.keepRefusalsDays),
       actionsBefore: before(KEEP_ACTIONS_DAYS),
+      minutesBefore: before(KEEP_MINUTES_DAYS),
       maxBytes: settings.maxBytes,
     };
     await ask('forgetAside', limits.mailBefore);

@@ -1,5 +1,6 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind } from '../queue/delivery.ts';
+import { mergeMinutes, type Wanted } from './minutes.ts';
 import type {
   Action,
   Mail,
@@ -36,6 +37,8 @@ export function createQueries(db: DatabaseSync) {
   );
   const toMatch = createMatching(db);
   const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
+  // A file that a daemon before this version wrote, and commands read, may be without them.
+  const minutes = () => db.prepare('SELECT at, figures FROM minutes WHERE at >= ? AND at < ? ORDER BY at');
   db.function(CONTAINS, { deterministic: true }, (where, what) =>
     Number(typeof where === 'string' && where.toLowerCase().includes(String(what))),
   );
@@ -126,6 +129,15 @@ export function createQueries(db: DatabaseSync) {
         )
         .all(from, to, since)
         .map((row) => [String(row['account']), Number(row['n'])]),
+    /** The figures of each step between these times, which are multiples of `step`. */
+    minutes: (wanted: readonly Wanted[], from: number, to: number, step: number): (number | null)[][] =>
+      mergeMinutes(
+        minutes()
+          .all(from, to)
+          .map((row) => ({ at: Number(row['at']), figures: String(row['figures']) })),
+        wanted,
+        { from, to, step },
+      ),
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
       rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
     /** Rows of mail in a state, after row `n`. */

@@ -131,7 +131,9 @@ export type Note =
       readonly summary: MailSummary | null;
       readonly verdicts: Verdicts;
     }
-  | { readonly what: 'action'; readonly action: Omit<Action, 'n'> };
+  | { readonly what: 'action'; readonly action: Omit<Action, 'n'> }
+  /** The figures of a minute (series.ts), as JSON. */
+  | { readonly what: 'minute'; readonly at: number; readonly figures: string };
 
 /** Where the parts of the daemon note what happens. */
 export interface Notes {

@@ -1,0 +1,60 @@
+import { z } from 'zod';
+
+// Figures over time, merged into steps. Times are milliseconds since 1970.
+
+/** How figures of several moments become that of a longer step. */
+export type Merge = 'sum' | 'most' | 'least';
+
+/** A series that is asked for. */
+export interface Wanted {
+  readonly name: string;
+  readonly merge: Merge;
+}
+
+/** The steps of a plot: the first, the end of the last, and their length. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+  readonly step: number;
+}
+
+/** Puts one figure into what is known of its step. */
+export function merged(how: Merge, known: number | null, figure: number | null): number | null {
+  if (known === null || figure === null) return known ?? figure;
+  if (how === 'sum') return known + figure;
+  return how === 'most' ? Math.max(known, figure) : Math.min(known, figure);
+}
+
+/** An empty row of figures for each series. */
+export function emptySteps(wanted: readonly Wanted[], { from, to, step }: Span): (number | null)[][] {
+  const steps = Math.max(0, Math.ceil((to - from) / step));
+  return wanted.map(() => Array.from({ length: steps }, () => null));
+}
+
+const FIGURES = z.record(z.string(), z.number());
+
+/** Merges the rows of the journal into steps. A row that cannot be read is as if it were not there. */
+export function mergeMinutes(
+  rows: readonly { readonly at: number; readonly figures: string }[],
+  wanted: readonly Wanted[],
+  span: Span,
+): (number | null)[][] {
+  const steps = emptySteps(wanted, span);
+  for (const { at, figures } of rows) {
+    const read = readFigures(figures);
+    const step = Math.floor((at - span.from) / span.step);
+    for (const [i, { name, merge }] of wanted.entries()) {
+      const own = steps[i];
+      if (own) own[step] = merged(merge, own[step] ?? null, read[name] ?? null);
+    }
+  }
+  return steps;
+}
+
+function readFigures(text: string): Readonly<Record<string, number>> {
+  try {
+    return FIGURES.safeParse(JSON.parse(text)).data ?? {};
+  } catch {
+    return {};
+  }
+}

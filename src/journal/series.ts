@@ -1,0 +1,351 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { METRICS } from '../base/metric-list.ts';
+import type { Figures } from '../base/prometheus.ts';
+import type { Service } from '../base/service.ts';
+import { namesOf } from '../base/tables.ts';
+import type { Ask } from './history.ts';
+import { emptySteps, type Merge, merged, type Span } from './minutes.ts';
+import type { Notes } from './types.ts';
+
+// The figures of this host over time: every ten seconds in memory for an hour, every minute in the journal for a month.
+// They are read from the metrics, so nothing is counted twice.
+
+/** count: how many within a step · level: a value at a time · quantile: of what was measured within a step. */
+type SeriesKind = 'count' | 'level' | 'quantile';
+
+interface SeriesFacts {
+  readonly unit: '' | 's' | 'ms' | 'bytes';
+}
+type Definition = SeriesFacts &
+  (
+    | { readonly kind: 'count'; read(figures: Figures): number }
+    | { readonly kind: 'level'; readonly worst: 'most' | 'least'; read(now: Now): Promise<number | undefined> }
+    | {
+        readonly kind: 'quantile';
+        readonly share: number;
+        readonly bounds: readonly number[];
+        read(figures: Figures): readonly number[];
+      }
+  );
+
+/** What levels are read from, once for each sample. */
+interface Now {
+  readonly figures: Figures;
+  readonly process: Awaited<ReturnType<Figures['process']>>;
+}
+
+type Labels = Readonly<Record<string, string>>;
+const isPost = (labels: Labels) => labels.class === 'inbound' || labels.class === 'events';
+
+const refusals = (first: string): Definition => ({
+  kind: 'count',
+  unit: '',
+  read: ({ count }) => count('postern_smtp_refusals_total', ({ code = '' }) => code.startsWith(first)),
+});
+const posts = (...codes: readonly string[]): Definition => ({
+  kind: 'count',
+  unit: '',
+  read: ({ count }) => count('postern_attempts_total', (one) => isPost(one) && codes.includes(one.code ?? '')),
+});
+const sending = (...results: readonly string[]): Definition => ({
+  kind: 'count',
+  unit: '',
+  read: ({ count }) => count('postern_sending_results_total', ({ result = '' }) => results.includes(result)),
+});
+const postTime = (share: number): Definition => ({
+  kind: 'quantile',
+  unit: 'ms',
+  share,
+  bounds: METRICS.postern_attempt_seconds.buckets,
+  read: ({ buckets }) => buckets('postern_attempt_seconds', isPost),
+});
+const gauge = (
+  name: Parameters<Figures['level']>[0],
+  unit: SeriesFacts['unit'] = '',
+  worst: 'most' | 'least' = 'most',
+): Definition => ({
+  kind: 'level',
+  unit,
+  worst,
+  read: async ({ figures }) => sumOf(await figures.level(name)),
+});
+
+/** All series. A new one is null for the time before. */
+const SERIES = {
+  accepted: { kind: 'count', unit: '', read: ({ count }) => count('postern_messages_accepted_total') },
+  refused_4xx: refusals('4'),
+  refused_5xx: refusals('5'),
+  sessions: gauge('postern_smtp_sessions_active'),
+  waiting: gauge('postern_spool_waiting'),
+  oldest_waiting: gauge('postern_spool_oldest_waiting_seconds', 's'),
+  attempts_2xx: posts('2xx'),
+  attempts_4xx: posts('4xx'),
+  attempts_5xx: posts('5xx'),
+  attempts_other: posts('3xx', 'other'),
+  attempts_none: posts('none'),
+  attempt_p50: postTime(0.5),
+  attempt_p95: postTime(0.95),
+  given_up: {
+    kind: 'count',
+    unit: '',
+    read: ({ count }) => count('postern_dead_letters_total', isPost),
+  },
+  submitted: { kind: 'count', unit: '', read: ({ count }) => count('postern_submissions_total') },
+  sent: sending('send'),
+  deferred: sending('deferral'),
+  bounced: sending('hard_bounce', 'soft_bounce'),
+  commit_p95: {
+    kind: 'quantile',
+    unit: 'ms',
+    share: 0.95,
+    bounds: METRICS.postern_spool_commit_seconds.buckets,
+    read: ({ buckets }) => buckets('postern_spool_commit_seconds'),
+  },
+  dns_failures: {
+    kind: 'count',
+    unit: '',
+    read: ({ count }) => count('postern_dns_questions_total', ({ result = '' }) => DNS_FAILURES.includes(result)),
+  },
+  dns_p95: {
+    kind: 'quantile',
+    unit: 'ms',
+    share: 0.95,
+    bounds: METRICS.postern_dns_seconds.buckets,
+    read: ({ buckets }) => buckets('postern_dns_seconds'),
+  },
+  disk_free: gauge('postern_spool_disk_free_bytes', 'bytes', 'least'),
+  memory: { kind: 'level', unit: 'bytes', worst: 'most', read: async ({ process }) => process?.memory },
+  loop_lag: { kind: 'level', unit: 'ms', worst: 'most', read: async ({ process }) => process?.lag },
+} as const satisfies Readonly<Record<string, Definition>>;
+
+const DNS_FAILURES: readonly string[] = ['timeout', 'servfail', 'refused', 'malformed', 'unreachable'];
+
+export type SeriesName = keyof typeof SERIES;
+export const SERIES_NAMES = namesOf(SERIES);
+
+/** The list as its readers need it. */
+const DEFINED: Readonly<Record<SeriesName, Definition>> = SERIES;
+
+const SAMPLE_MS = 10_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const RING = HOUR_MS / SAMPLE_MS;
+/** Minutes that are read from the journal in one question: a few milliseconds. */
+const MOST_MINUTES = 3000;
+
+export interface Plot {
+  /** When each step begins, milliseconds since 1970. */
+  readonly times: readonly number[];
+  readonly series: readonly {
+    readonly name: SeriesName;
+    readonly kind: SeriesKind;
+    readonly unit: SeriesFacts['unit'];
+    /** Null where nothing is known. */
+    readonly values: readonly (number | null)[];
+  }[];
+}
+
+export interface Series extends Service {
+  /**
+   * The steps that begin between these times. Steps shorter than a minute are known for an hour, others are multiples
+   * of a minute. Rejects with `JournalAway`.
+   */
+  read(names: readonly SeriesName[], span: Span): Promise<Plot>;
+}
+
+type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
+
+/** What was counted and measured up to a moment. */
+type Totals = ReadonlyMap<SeriesName, number | readonly number[]>;
+
+export interface SeriesDeps {
+  readonly figures: Figures;
+  readonly notes: Notes;
+  readonly ask: Ask;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Samples the figures from its start on. */
+export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): Series {
+  const ring: { readonly at: number; readonly values: Values }[] = [];
+  let last: Totals = new Map();
+  /** The minute that is not over yet: its totals at the beginning, and its samples so far. */
+  let minute: { readonly at: number; readonly begun: Totals; values: Values } | undefined;
+  let running = false;
+  let sampling = Promise.resolve();
+  let cancel = () => {};
+
+  async function sample(): Promise<void> {
+    const at = Math.floor(clock.now() / SAMPLE_MS) * SAMPLE_MS - SAMPLE_MS;
+    const now = { figures, process: await figures.process() };
+    const levels = await readLevels(now);
+    const start = Math.floor(at / MINUTE_MS) * MINUTE_MS;
+    // Usually a minute ends with its last sample; not if that was late, or the clock was set.
+    if (minute?.at !== start) write();
+    const begun = last;
+    last = readTotals(figures);
+    const values = { ...levels, ...between(begun, last) };
+    // A clock that was set back writes over what it said before.
+    while ((ring.at(-1)?.at ?? -Infinity) >= at) ring.pop();
+    ring.push({ at, values });
+    if (ring.length > RING) ring.shift();
+    minute ??= { at: start, begun, values: {} };
+    minute.values = mergeValues(minute.values, levels);
+    if (at + SAMPLE_MS === start + MINUTE_MS) write();
+  }
+
+  /** What is known of the minute so far. */
+  const valuesOf = (one: NonNullable<typeof minute>): Values => ({ ...one.values, ...between(one.begun, last) });
+
+  function write(): void {
+    if (!minute) return;
+    const known = Object.entries(valuesOf(minute)).filter(([, value]) => value !== null);
+    notes.note({ what: 'minute', at: minute.at, figures: JSON.stringify(Object.fromEntries(known)) });
+    minute = undefined;
+  }
+
+  function sampleLater(): void {
+    cancel = clock.after(SAMPLE_MS - (clock.now() % SAMPLE_MS), () => {
+      sampling = sample()
+        .catch((error: unknown) => log.error('journal.fault', { error }))
+        .then(() => {
+          if (running) sampleLater();
+        });
+    });
+  }
+
+  async function fromJournal(names: readonly SeriesName[], { from, to, step }: Span): Promise<(number | null)[][]> {
+    const wanted = names.map((name) => ({ name, merge: mergeOf(name) }));
+    const window = Math.max(step, Math.floor((MOST_MINUTES * MINUTE_MS) / step) * step);
+    const parts: (number | null)[][][] = [];
+    for (let at = from; at < to; at += window)
+      parts.push(await ask('minutes', wanted, at, Math.min(to, at + window), step));
+    const whole = names.map((_, i) => parts.flatMap((part) => part[i] ?? []));
+    const present = minute ? mergeAll([{ at: minute.at, values: valuesOf(minute) }], names, { from, to, step }) : [];
+    return whole.map((steps, i) => steps.map((known, n) => merged(mergeOf(names[i]), known, present[i]?.[n] ?? null)));
+  }
+
+  return frozen({
+    async start() {
+      running = true;
+      await figures.process(); // the lag begins now
+      last = readTotals(figures);
+      sampleLater();
+    },
+    async stop() {
+      running = false;
+      cancel();
+      await sampling;
+    },
+    async read(names, { from, to, step }) {
+      const span = { from: Math.floor(from / step) * step, to: Math.ceil(to / step) * step, step };
+      const steps = await (step < MINUTE_MS ? mergeAll(ring, names, span) : fromJournal(names, span));
+      return {
+        times: Array.from({ length: Math.ceil((span.to - span.from) / step) }, (_, n) => span.from + n * step),
+        series: names.map((name, i) => ({
+          name,
+          kind: DEFINED[name].kind,
+          unit: DEFINED[name].unit,
+          values: steps[i] ?? [],
+        })),
+      };
+    },
+  });
+}
+
+function mergeOf(name: SeriesName | undefined): Merge {
+  const defined = name && DEFINED[name];
+  if (defined?.kind === 'count') return 'sum';
+  return defined?.kind === 'level' ? defined.worst : 'most';
+}
+
+function mergeAll(
+  samples: readonly { readonly at: number; readonly values: Values }[],
+  names: readonly SeriesName[],
+  span: Span,
+): (number | null)[][] {
+  const steps = emptySteps(
+    names.map((name) => ({ name, merge: mergeOf(name) })),
+    span,
+  );
+  for (const { at, values } of samples) {
+    if (at < span.from || at >= span.to) continue;
+    const step = Math.floor((at - span.from) / span.step);
+    for (const [i, name] of names.entries()) {
+      const own = steps[i];
+      if (own) own[step] = merged(mergeOf(name), own[step] ?? null, values[name] ?? null);
+    }
+  }
+  return steps;
+}
+
+async function readLevels(now: Now): Promise<Values> {
+  const levels: Partial<Record<SeriesName, number | null>> = {};
+  await Promise.all(
+    SERIES_NAMES.map(async (name) => {
+      const defined = DEFINED[name];
+      if (defined.kind === 'level') levels[name] = (await defined.read(now)) ?? null;
+    }),
+  );
+  return levels;
+}
+
+function mergeValues(known: Values, more: Values): Values {
+  const all: Partial<Record<SeriesName, number | null>> = { ...known };
+  for (const name of SERIES_NAMES)
+    if (name in more) all[name] = merged(mergeOf(name), known[name] ?? null, more[name] ?? null);
+  return all;
+}
+
+function readTotals(figures: Figures): Totals {
+  const totals = new Map<SeriesName, number | readonly number[]>();
+  for (const name of SERIES_NAMES) {
+    const defined = DEFINED[name];
+    if (defined.kind !== 'level') totals.set(name, defined.read(figures));
+  }
+  return totals;
+}
+
+/** What was counted and measured between two moments. */
+function between(begun: Totals, ended: Totals): Values {
+  const values: Partial<Record<SeriesName, number | null>> = {};
+  for (const [name, after] of ended) {
+    const before = begun.get(name);
+    const defined = DEFINED[name];
+    if (typeof after === 'number') values[name] = typeof before === 'number' ? after - before : null;
+    else if (defined.kind === 'quantile' && Array.isArray(before))
+      values[name] = quantile(
+        after.map((count, i) => count - Number(before[i])),
+        defined,
+      );
+  }
+  return values;
+}
+
+/** In milliseconds, evenly spread within its bucket; null if nothing was measured. */
+function quantile(
+  counts: readonly number[],
+  { share, bounds }: { readonly share: number; readonly bounds: readonly number[] },
+): number | null {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return null;
+  let below = 0;
+  for (const [i, count] of counts.entries()) {
+    const [least, most] = [bounds[i - 1] ?? 0, bounds[i] ?? bounds.at(-1) ?? 0];
+    if (below + count >= share * total)
+      return round(1000 * (least + ((most - least) * (share * total - below)) / count));
+    below += count;
+  }
+  return null;
+}
+
+/** Three digits are more than is measured. */
+const round = (ms: number): number => Number(ms.toPrecision(3));
+
+function sumOf(readings: Awaited<ReturnType<Figures['level']>>): number | undefined {
+  if (!readings || readings.length === 0) return undefined;
+  return readings.reduce((sum, [, value]) => sum + value, 0);
+}
