@@ -2,6 +2,7 @@ import { type Api, createApi } from './api/server.ts';
 import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
+import { createLogMemory } from './base/log-memory.ts';
 import { createHealth, showBuild, withCountedLog } from './composition/health.ts';
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
@@ -23,6 +24,7 @@ import { openStorage } from './composition/storage.ts';
 import type { LoadedSettings } from './config.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createJournal } from './journal/journal.ts';
+import { createSeries } from './journal/series.ts';
 import { watch } from './journal/watch.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
@@ -73,13 +75,15 @@ interface Place {
 
 /** Creates every part, and defines the order in which they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
-  const deps = withCountedLog(given);
+  const logMemory = createLogMemory(given.clock);
+  const deps = withCountedLog(given, logMemory);
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
 
   // The base: queue, store, DNS.
   const opened = await openStorage(settings, deps);
   const journal = createJournal(journalSettings(settings), { ...deps, deadlines: systemClock });
+  const series = createSeries({ figures: metrics, notes: journal, ask: journal.ask, clock, log });
   const watched = watch(opened.spool, { journal, clock, log });
   const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
@@ -185,7 +189,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     feed: journal.feed,
     smtpAddresses: listener.addresses,
-    host: { tasks: scheduler.tasks, settings: () => shown },
+    host: { series, tasks: scheduler.tasks, settings: () => shown, log: logMemory },
     health,
   });
 
@@ -207,6 +211,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await submission.start();
       await scheduler.start();
       watched.start();
+      await series.start();
       if (loopbackOnly) noteLoopback(settings, log);
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
         addresses().map(({ address, port }) => ({ host: address, port }));
@@ -254,6 +259,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         inbound.returnAddresses.stop(),
         storage.keyUses.stop(),
       ]);
+      await series.stop();
       await Promise.all([watched.stop(), journal.stop()]);
       await Promise.all([spool.close(), store.close()]);
     },

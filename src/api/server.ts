@@ -1,7 +1,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { Exposition } from '../base/prometheus.ts';
+import type { Exposition, Figures } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
@@ -12,7 +12,7 @@ import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
 import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
 import { HOST_OPERATIONS } from './console/host/index.ts';
-import { createHostParts, type HostInsight } from './console/host/parts.ts';
+import { createHostParts, type HostDeps, type HostInsight } from './console/host/parts.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createJobs } from './jobs.ts';
@@ -36,7 +36,8 @@ export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<Pa
   readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
   /** What operators see of other parts of the daemon. */
   readonly host: HostInsight;
-  readonly metrics: Metrics & Exposition;
+  readonly dispatcher: OperationDeps['dispatcher'] & HostDeps['dispatcher'];
+  readonly metrics: Metrics & Exposition & Figures;
 }
 
 /** The HTTP server: the API, its reference and the health checks. */
@@ -88,7 +89,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       ...calls,
       operations: OPERATIONS,
       hostOperations: HOST_OPERATIONS,
-      hostParts: createHostParts(deps),
+      hostParts: createHostParts(own, { ...deps, jobs }),
       operate: run,
       mailOf: (account) => partsOf(account),
       records: toLiveRecords(deps.refusals),

@@ -130,7 +130,7 @@ export function createLog(level: string, write: WriteLine = createOutput()): Log
   const timeOf = createStamp();
   return createLevels(level, (name, event, fields) => {
     let line = `{"event":"${event}","level":"${name}","time":"${timeOf()}"`;
-    for (const [field, value] of shown(fields)) line += `,"${field}":${toJson(value)}`;
+    for (const [field, value] of shownFields(fields)) line += `,"${field}":${toJson(value)}`;
     write(`${line}}\n`);
   });
 }
@@ -156,7 +156,7 @@ export function printable(text: string): string {
 }
 
 /** The fields of a line as written: without API keys, strings made printable, errors split into message and stack. */
-function* shown(fields: Fields): Generator<readonly [field: string, value: unknown]> {
+export function* shownFields(fields: Fields): Generator<readonly [field: string, value: unknown]> {
   for (const field of Object.keys(fields)) {
     const value = fields[field];
     if (field === 'key' || value === undefined) continue; // an API key never reaches a log
@@ -226,7 +226,7 @@ export function createTerminalLog(
     const words = event.replaceAll(/[._]/g, ' ').padEnd(EVENT_WIDTH);
     const parts = [paint('dim', timeOfDay(new Date())), paint(name, name.padEnd(5)), paint('bold', words)];
     let faults = '';
-    for (const [field, value] of shown(fields)) {
+    for (const [field, value] of shownFields(fields)) {
       if (isFault(value))
         faults += [value.message, ...value.stack].map((text) => `\n    ${paint(name, text)}`).join('');
       else parts.push(`${paint('dim', `${field}=`)}${inWords(value)}`);

@@ -1,5 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
+import type { LogMemory } from '../base/log-memory.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import { VERSION } from '../base/version.ts';
 import type { Routing } from '../inbound/types.ts';
@@ -8,9 +9,9 @@ import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import type { DaemonDeps } from './slices.ts';
 
-/** Returns the dependencies with a log that counts warnings and errors. */
-export function withCountedLog(deps: DaemonDeps): DaemonDeps {
-  return { ...deps, log: countLines(deps.log, deps.metrics) };
+/** Returns the dependencies with a log that counts warnings and errors, and keeps the last of them in `memory`. */
+export function withCountedLog(deps: DaemonDeps, memory: LogMemory): DaemonDeps {
+  return { ...deps, log: countLines(deps.log, deps.metrics, memory) };
 }
 
 /** Exposes the versions and the kind of store as labels of a metric. */
@@ -23,7 +24,7 @@ export function showBuild({ store }: Settings, metrics: Metrics): void {
   metrics.gauge('postern_build_info', () => [[labels, 1]]);
 }
 
-function countLines(log: Log, metrics: Metrics): Log {
+function countLines(log: Log, metrics: Metrics, memory: LogMemory): Log {
   // Create the fault series at 0: one that starts at 1 has not increased, and an alert would miss it.
   const faults = EVENTS.filter((event) => event.endsWith('.fault'));
   const counters = new Map<string, Counter>(
@@ -34,6 +35,7 @@ function countLines(log: Log, metrics: Metrics): Log {
     const counter = counters.get(key) ?? metrics.counter('postern_log_lines_total', { level, event });
     counters.set(key, counter);
     counter.add();
+    memory.keep(level, event, fields);
     log[level](event, fields);
   };
   return frozen({ ...log, warn: counting('warn'), error: counting('error') });

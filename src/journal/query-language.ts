@@ -1,5 +1,6 @@
 import { type QueryTerm, toTerms } from '../base/query-terms.ts';
 import { timestamp } from '../base/schema.ts';
+import { DELIVERY_KINDS, type Selection } from '../queue/delivery.ts';
 import type { MailFilter, MailState, RefusalFilter } from './types.ts';
 
 // What people type to find mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Letters
@@ -58,6 +59,34 @@ const REFUSALS: Fields<RefusalFilter> = {
   before: (filter, value, now) => withTime(filter, 'before', value, now),
 };
 
+/** States of deliveries that an operator can change. */
+const QUEUE_STATES = ['waiting', 'dead'] as const;
+
+const QUEUE: Fields<Selection> = {
+  account: (filter, account) => (filter.account === undefined ? { ...filter, account } : TWICE),
+  url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
+  kind(filter, value) {
+    const kind = DELIVERY_KINDS.find((known) => known === value.toLowerCase());
+    return kind ? { ...filter, kinds: [...(filter.kinds ?? []), kind] } : `takes ${DELIVERY_KINDS.join(', ')}`;
+  },
+  route: (filter, route) => (filter.routeIds === undefined ? { ...filter, routeIds: [route] } : TWICE),
+  to: (filter, recipient) => (filter.recipient === undefined ? { ...filter, recipient } : TWICE),
+  webhook: (filter, webhook) => (filter.webhook === undefined ? { ...filter, webhook } : TWICE),
+  id: (filter, value) => ({ ...filter, ids: [...(filter.ids ?? []), value] }),
+  state(filter, value) {
+    const state = QUEUE_STATES.find((known) => known === value.toLowerCase());
+    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${QUEUE_STATES.join(', ')}`;
+  },
+  after(filter, value, now) {
+    const from = parseTime(value, now);
+    return from === undefined ? TIME_FORMS : filter.from === undefined ? { ...filter, from } : TWICE;
+  },
+  before(filter, value, now) {
+    const to = parseTime(value, now);
+    return to === undefined ? TIME_FORMS : filter.to === undefined ? { ...filter, to } : TWICE;
+  },
+};
+
 const TWICE = 'can be given once';
 /** What a status may be, for an error text. */
 export const STATUS_FORMS = 'takes a status such as 500, a class such as 5xx, or none';
@@ -84,6 +113,11 @@ export function parseRefusalQuery(text: string, now: number): Parsed<RefusalFilt
   }));
 }
 
+/** Parses which deliveries of the queue are meant. It knows whole values only, so there are no words. */
+export function parseQueueQuery(text: string, now: number): Parsed<Selection> {
+  return parse<Selection>(text, now, {}, QUEUE, () => `use a field: ${listOf(QUEUE)}`);
+}
+
 /** The fault as one sentence. */
 export const faultText = ({ word, text }: QueryFault): string => `Word ${word}: ${text}`;
 
@@ -101,7 +135,7 @@ function parse<F>(
   now: number,
   all: F,
   fields: Fields<F>,
-  addWord: (filter: F, word: string) => F,
+  addWord: (filter: F, word: string) => F | string,
 ): Parsed<F> {
   let filter = all;
   let word = 0;

@@ -51,6 +51,8 @@ export interface Dispatcher extends Service {
    * yet.
    */
   retry(endpoint: EndpointName): Promise<number>;
+  /** Probes an endpoint now if it is unavailable. */
+  probe(endpoint: EndpointName): void;
 }
 
 /** Attempts that may be in preparation or being recorded at one time: per attempt in flight, and in total. */
@@ -179,6 +181,12 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     return memory === undefined ? undefined : spool.keepEndpoint({ account, url, kind }, memory);
   }
 
+  function probe({ account, url }: EndpointName): void {
+    const lane = lanes.get(account, url);
+    lane?.doubt(clock.monotonic());
+    if (lane) poke(lane);
+  }
+
   function keep(lane: Lane): void {
     write(lane)?.catch((error: unknown) => log.error('spool.fault', { error }));
   }
@@ -211,13 +219,12 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       poke(lane);
       await write(lane);
     },
-    async retry({ account, url }) {
-      const count = await spool.retryEndpoint(account, url, clock.now());
-      const lane = lanes.get(account, url);
-      lane?.doubt(clock.monotonic());
-      if (lane) poke(lane);
+    async retry(endpoint) {
+      const count = await spool.retryEndpoint(endpoint.account, endpoint.url, clock.now());
+      probe(endpoint);
       return count;
     },
+    probe,
     idle: () => allPlaces.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
   });
 }

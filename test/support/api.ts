@@ -3,6 +3,7 @@ import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
+import { createLogMemory } from '../../src/base/log-memory.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
@@ -237,7 +238,12 @@ export async function startApi(
       }),
       feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
-      host: { tasks: () => [], settings: () => [] },
+      host: {
+        series: { read: () => Promise.reject(new Error('there are no series here')) },
+        tasks: () => [],
+        settings: () => [],
+        log: createLogMemory(clock),
+      },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       metrics: createPrometheus({ clock }, { ofProcess: false }),

@@ -65,9 +65,20 @@ export async function startHost(given: Readonly<Record<string, string>> = {}) {
     enter,
     host,
     /** What an API key is answered at the same path. */
-    byKey: (path: string) => running.ask(path),
+    byKey: (path: string, params: object = {}) => running.ask(path, params),
     /** What the operator is answered, whatever it is. */
     ask: (name: string, params: object = {}) => browser.write(`/console/call/host/${name}`, params),
+    /** So much mail for the first account; whether it is tried by then is not said. */
+    async mainGets(count: number) {
+      const to = Array.from({ length: count }, (_, n) => `many-${n}@in.test`);
+      for (let at = 0; at < count; at += 500)
+        await running.api('/inbound/send-raw', {
+          raw_message: 'From: a@sender.test\r\n\r\nHello.',
+          to: to.slice(at, at + 500),
+          mail_from: 'a@sender.test',
+          client_address: '192.0.2.1',
+        });
+    },
     mainWaits: (count: number) => waiting(hooks.main, running.api, 'in.test', count),
     /** The second account's domain is there from its first mail on. */
     async secondWaits(count: number) {

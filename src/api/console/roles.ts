@@ -108,7 +108,26 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     allowlists: ['add', 'delete'],
   },
   host: {
-    host: ['accounts', 'actions', 'lanes', 'making', 'people', 'queue', 'sessions', 'settings', 'tasks'],
+    host: [
+      'accounts',
+      'actions',
+      'drop',
+      'job',
+      'lanes',
+      'log',
+      'making',
+      'overview',
+      'pause',
+      'people',
+      'poke',
+      'queue',
+      'resume',
+      'retry',
+      'series',
+      'sessions',
+      'settings',
+      'tasks',
+    ],
   },
 };
 

@@ -4,6 +4,7 @@ import { isDecided } from '../../../src/api/console/roles.ts';
 import { noteBeside } from '../../../src/journal/beside.ts';
 import { addTestPerson } from '../../support/console.ts';
 import { type HostWorld, startHost } from '../../support/host-world.ts';
+import { startKeepingNameServer } from '../../support/keeping-name-server.ts';
 import { until } from '../../support/until.ts';
 
 describe('what operators ask of a host', () => {
@@ -149,5 +150,92 @@ describe('what operators ask of a host', () => {
     expect(of('delivery.retry_hours').origin).to.equal('default');
     expect(of('mail.relay').value).to.equal('(set)');
     expect(JSON.stringify(settings)).to.not.match(/user:secret|a-key-for-the-tests/);
+  });
+
+  it('says in a sentence whether all is well, and what needs the operator', async () => {
+    const all = await world.host('overview');
+    expect(all).to.include({ hostname: 'in.postern.test', takes_mail: true, waiting: 5, endpoints_down: 0 });
+    expect(all.text).to.match(/^Taking mail\. 5 deliveries wait, the oldest for \d+ s\.$/);
+    expect([all.state, all.needs]).to.deep.equal(['ok', []]);
+  });
+
+  it('plots its figures of the last hour, and refuses steps that are not known', async () => {
+    const { step, times, series } = await world.host('series', { names: ['accepted', 'waiting', 'attempt_p95'] });
+    expect(step).to.equal(10);
+    expect(times.length).to.be.within(360, 361);
+    expect(series.map(({ name, kind, unit }: any) => [name, kind, unit])).to.deep.equal([
+      ['accepted', 'count', ''],
+      ['waiting', 'level', ''],
+      ['attempt_p95', 'quantile', 'ms'],
+    ]);
+    for (const { values } of series) expect(values).to.have.length(times.length);
+    const month = await world.host('series', { names: ['accepted'], from: '2026-01-01' });
+    expect(month.step).to.be.above(60);
+    for (const params of [
+      { names: [] },
+      { names: ['no_such'] },
+      { names: ['accepted'], step: 7 },
+      { names: ['accepted'], step: 90 },
+      { names: ['accepted'], from: '2026-01-01', step: 10 },
+      { names: ['accepted'], from: '2026-01-01', step: 60 },
+      { names: ['accepted'], from: '2100-01-01' },
+    ])
+      expect((await world.ask('series', params)).status, JSON.stringify(params)).to.equal(422);
+  });
+});
+
+describe('an endpoint that is down', () => {
+  it('is what the overview says first, with the account that it belongs to', async () => {
+    const world = await startHost();
+    // Nothing listens there any more.
+    await world.mainWaits(1);
+    await world.hooks.main.stop();
+    await world.mainGets(20);
+    const {
+      text,
+      state,
+      needs,
+      endpoints_down: down,
+    } = await until('it is down', async () => {
+      const found = await world.host('overview');
+      return found.endpoints_down > 0 && found;
+    });
+    expect([state, down]).to.deep.equal(['warning', 1]);
+    expect(text).to.match(
+      /^Taking mail\. 1 endpoint is down since \d{4}-\d\d-\d\d \d\d:\d\d; \d+ deliveries wait for it\.$/,
+    );
+    expect(needs[0]).to.deep.include({ what: 'endpoint', level: 'warning', url: world.hooks.main.url });
+    expect(needs[0].account).to.deep.equal({ id: world.main, name: 'main' });
+    expect(needs[0].text).to.contain('is down (');
+    const [row] = (await world.host('queue')).rows;
+    expect([row.breaker, row.down_since !== null]).to.deep.equal(['down', true]);
+    await world.stop();
+  });
+});
+
+describe('mail that is being made ready', () => {
+  it('is shown with the question that it waits for, and by what it waits for', async () => {
+    const names = await startKeepingNameServer();
+    const world = await startHost({
+      POSTERN_DNS__SERVERS: names.server,
+      POSTERN_DNS__TIMEOUT_MS: '60000',
+      POSTERN_DNS__BUDGET_MS: '60000',
+    });
+    names.keep();
+    await world.mainGets(2);
+    const { making, by, total } = await until('both wait for an answer', async () => {
+      const found = await world.host('making');
+      return found.total === 2 && found.making.every(({ question }: any) => question !== null) && found;
+    });
+    expect(total).to.equal(2);
+    expect(by.map(({ waits_for, count }: any) => [waits_for, count])).to.deep.equal([['verdicts', 2]]);
+    expect(making[0]).to.deep.include({ account: { id: world.main, name: 'main' }, url: world.hooks.main.url });
+    expect(making[0].question).to.match(/^[A-Z]+ .*sender\.test$/);
+    expect((await world.host('making', { limit: 1 })).making).to.have.length(1);
+    expect((await world.host('queue')).making).to.deep.equal({ total: 2, by });
+    names.release();
+    await until('it is delivered', async () => (await world.host('making')).total === 0);
+    await world.stop();
+    names.stop();
   });
 });

@@ -1,7 +1,17 @@
+import { changeOperations } from './changes.ts';
 import { machineOperations } from './machine.ts';
 import type { HostOperation } from './operation.ts';
+import { overviewOperations } from './overview.ts';
 import { queueOperations } from './queue.ts';
+import { seriesOperations } from './series.ts';
 import { whoOperations } from './who.ts';
 
 /** Every operation of the group `host`. */
-export const HOST_OPERATIONS: readonly HostOperation[] = [...queueOperations, ...whoOperations, ...machineOperations];
+export const HOST_OPERATIONS: readonly HostOperation[] = [
+  ...overviewOperations,
+  ...seriesOperations,
+  ...queueOperations,
+  ...whoOperations,
+  ...machineOperations,
+  ...changeOperations,
+];

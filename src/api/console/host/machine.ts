@@ -1,8 +1,12 @@
 import { z } from 'zod';
-import { toTimeOrNull } from './fields.ts';
+import { EVENTS } from '../../../base/log.ts';
+import { optional, text } from '../../../base/schema.ts';
+import { limitOf, nextCursor, optionalCursor } from '../../operations/fields.ts';
+import { toTime, toTimeOrNull } from './fields.ts';
 import { hostOperation } from './operation.ts';
+import { noteAction } from './parts.ts';
 
-// The machine itself: its tasks and its settings.
+// The machine itself: its tasks, its settings, its log.
 
 const tasks = hostOperation({
   path: '/host/tasks',
@@ -50,4 +54,67 @@ const settings = hostOperation({
   }),
 });
 
-export const machineOperations = [tasks, settings];
+const poke = hostOperation({
+  path: '/host/poke',
+  summary: 'Runs a task now, unless another host is running it.',
+  params: { task: text(100) },
+  returns: z.object({ task: z.string() }),
+  async handle({ task }, call) {
+    const names = call.host.tasks().map(({ name }) => name);
+    if (!names.includes(task)) throw call.invalid('task', `Please enter one of: ${names.join(', ')}`);
+    noteAction(call, 'ran a task', 1, task);
+    call.poke(task);
+    return { task };
+  },
+});
+
+const MAX_LINES = 500;
+const DEFAULT_LINES = 100;
+const level = z.enum(['warn', 'error']);
+const event = z.enum(EVENTS);
+
+const log = hostOperation({
+  path: '/host/log',
+  summary: 'Shows the last warnings and errors of the log, newest first, and how often each event was logged.',
+  params: {
+    level: optional(level),
+    event: optional(event),
+    limit: limitOf(MAX_LINES, DEFAULT_LINES),
+    before: optionalCursor,
+  },
+  returns: z.object({
+    lines: z.array(
+      z.object({
+        n: z.int(),
+        at: z.string(),
+        level,
+        event,
+        fields: z.record(z.string(), z.unknown()),
+      }),
+    ),
+    next: nextCursor,
+    events: z.array(z.object({ event, level, count: z.int(), last_at: z.string() })),
+  }),
+  async handle({ level, event, limit = DEFAULT_LINES, before = Number.POSITIVE_INFINITY }, { host }) {
+    const found = host.log
+      .lines()
+      .filter((line) => line.n < before && (event === undefined || line.event === event))
+      .filter((line) => level !== 'error' || line.level === 'error');
+    const shown = found.slice(0, limit);
+    return {
+      lines: shown.map(({ n, at, level, event, fields }) => ({
+        n,
+        at: toTime(at),
+        level,
+        event,
+        fields: { ...fields },
+      })),
+      next: found.length > shown.length ? (shown.at(-1)?.n ?? null) : null,
+      events: host.log
+        .counts()
+        .map(({ event, level, count, lastAt }) => ({ event, level, count, last_at: toTime(lastAt) })),
+    };
+  },
+});
+
+export const machineOperations = [tasks, poke, settings, log];

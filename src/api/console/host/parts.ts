@@ -1,10 +1,14 @@
 import type { Clock } from '../../../base/clock.ts';
+import type { LogMemory } from '../../../base/log-memory.ts';
+import type { Figures } from '../../../base/prometheus.ts';
 import type { TaskState } from '../../../base/service.ts';
 import { createTurns } from '../../../base/turns.ts';
+import type { Series } from '../../../journal/series.ts';
 import type { History, Notes } from '../../../journal/types.ts';
 import type { Spool } from '../../../queue/delivery.ts';
 import type { Dispatcher } from '../../../queue/dispatcher.ts';
 import type { Store } from '../../../store/store.ts';
+import type { Jobs } from '../../jobs.ts';
 
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
 
@@ -19,18 +23,39 @@ export interface ShownSetting {
 
 /** What lives in parts of the daemon that the API does not know. */
 export interface HostInsight {
+  readonly series: Pick<Series, 'read'>;
   readonly tasks: () => readonly TaskState[];
+  /** The last warnings and errors. */
+  readonly log: Pick<LogMemory, 'lines' | 'counts'>;
   /** The settings in force. */
   readonly settings: () => readonly ShownSetting[];
+}
+
+/** Whether mail is taken, check by check. */
+interface Health {
+  ready(): Promise<{ readonly ok: boolean; readonly checks: Readonly<Record<string, string>> }>;
+}
+
+export interface HostSettings {
+  readonly hostname: string;
+  readonly version: string;
 }
 
 export interface HostDeps {
   readonly store: Pick<Store, 'accounts' | 'people' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
-  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf'>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making'>;
+  readonly spool: Pick<
+    Spool,
+    'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'list' | 'scan' | 'count' | 'retry' | 'drop'
+  >;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'probe'>;
+  readonly jobs: Jobs;
+  /** Runs a task now. */
+  readonly poke: (task: string) => void;
   readonly host: HostInsight;
+  readonly health: Health;
+  readonly metrics: Pick<Figures, 'level'>;
   readonly clock: Clock;
 }
 
@@ -41,6 +66,8 @@ export interface AccountName {
 }
 
 export interface HostParts extends HostDeps {
+  readonly settings: HostSettings;
+  readonly startedAt: number;
   now(): number;
   /** Names of accounts by id; one that is gone is named by its id. */
   names(ids: Iterable<string>): Promise<(id: string) => AccountName>;
@@ -48,13 +75,32 @@ export interface HostParts extends HostDeps {
   inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
 }
 
+/** The account of actions that concern the host as a whole: no account has this id. */
+export const HOST = '';
+
+/** A detail may hold what a person typed. */
+const MAX_DETAIL = 500;
+
+/** Notes what a person did to the host, or to the mail of an account. */
+export function noteAction(
+  { notes, now, by }: Pick<HostParts, 'notes' | 'now'> & { readonly by: string },
+  what: string,
+  count: number,
+  detail: string,
+  account = HOST,
+): void {
+  notes.note({ what: 'action', action: { at: now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) } });
+}
+
 /** Ids asked for in one query. */
 const PAGE = 500;
 
-export function createHostParts(deps: HostDeps): HostParts {
+export function createHostParts(settings: HostSettings, deps: HostDeps): HostParts {
   const { store, clock } = deps;
   return {
     ...deps,
+    settings,
+    startedAt: clock.now(),
     now: () => clock.now(),
     inTurn: createTurns('run'),
     async names(ids) {

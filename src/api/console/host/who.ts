@@ -4,6 +4,7 @@ import { ROLES } from '../../../store/rows/people.ts';
 import { limitOf, nextCursor, optionalCursor } from '../../operations/fields.ts';
 import { account, toTime } from './fields.ts';
 import { hostOperation } from './operation.ts';
+import { HOST } from './parts.ts';
 
 // Whose mail it is, who may see it, and who did what.
 
@@ -186,9 +187,6 @@ const actions = hostOperation({
     };
   },
 });
-
-/** The account of actions that concern the host as a whole: no account has this id. */
-export const HOST = '';
 
 /** Accounts and people. */
 export const whoOperations = [accounts, people, sessions, actions];

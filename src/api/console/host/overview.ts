@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { KINDS } from '../../../queue/delivery.ts';
+import type { LaneView } from '../../../queue/insight.ts';
+import { account, toTime, toTimeOrNull } from './fields.ts';
+import { type HostCall, hostOperation } from './operation.ts';
+
+// Whether all is well, in a sentence, and what needs the operator.
+
+const need = z.object({
+  what: z.enum(['listener', 'queue', 'routes', 'store', 'certificate', 'endpoint', 'task', 'log']),
+  level: z.enum(['warning', 'fault']),
+  text: z.string(),
+  account: account.nullable(),
+  url: z.string().nullable(),
+  since: z.string().nullable(),
+});
+
+type Need = Omit<z.output<typeof need>, 'account' | 'since'> & {
+  readonly account: string | null;
+  readonly since: number | null;
+};
+
+const MOST_NEEDS = 50;
+
+const overview = hostOperation({
+  path: '/host/overview',
+  summary: 'Says in a sentence whether all is well, and what needs the operator.',
+  params: {},
+  returns: z.object({
+    hostname: z.string(),
+    version: z.string(),
+    started_at: z.string(),
+    state: z.enum(['ok', 'warning', 'fault']),
+    text: z.string(),
+    takes_mail: z.boolean(),
+    waiting: z.int(),
+    oldest_at: z.string().nullable(),
+    endpoints_down: z.int(),
+    dead: z.int(),
+    needs: z.array(need),
+  }),
+  async handle(_, call) {
+    const { names, settings, startedAt } = call;
+    const { ok, checks } = await call.health.ready();
+    const down = call.dispatcher.lanes().filter(isDown);
+    const waiting = await read(call, 'postern_spool_waiting');
+    const oldest = await read(call, 'postern_spool_oldest_waiting_seconds');
+    const dead = await read(call, 'postern_spool_deliveries', 'dead');
+    const oldestAt = waiting > 0 ? call.now() - oldest * 1000 : null;
+    const all: Need[] = [
+      ...needsOfChecks(checks),
+      ...(await needsOfCertificates(call)),
+      ...down.map(needOfLane),
+      ...needsOfTasks(call),
+      ...needsOfLog(call),
+    ];
+    const needs = all
+      .toSorted((a, b) => Number(b.level === 'fault') - Number(a.level === 'fault'))
+      .slice(0, MOST_NEEDS);
+    const nameOf = await names(needs.flatMap((one) => one.account ?? []));
+    return {
+      hostname: settings.hostname,
+      version: settings.version,
+      started_at: toTime(startedAt),
+      state: needs[0]?.level ?? ('ok' as const),
+      text: [ok ? 'Taking mail.' : 'Not taking mail.', sentenceOf(down, waiting, oldest)].join(' '),
+      takes_mail: ok,
+      waiting,
+      oldest_at: toTimeOrNull(oldestAt),
+      endpoints_down: down.length,
+      dead,
+      needs: needs.map(({ account, since, ...rest }) => ({
+        ...rest,
+        account: account === null ? null : nameOf(account),
+        since: toTimeOrNull(since),
+      })),
+    };
+  },
+});
+
+/** Webhooks that are down: the mail server of one recipient is nobody's alarm. */
+const isDown = ({ kind, breaker }: LaneView) => KINDS[kind].endpoint === 'webhook' && breaker !== 'up';
+
+/** The sum of a gauge, or of one state of it; 0 while it cannot be read. */
+async function read(
+  { metrics }: Pick<HostCall, 'metrics'>,
+  name: Parameters<HostCall['metrics']['level']>[0],
+  state?: string,
+): Promise<number> {
+  const readings = (await metrics.level(name)) ?? [];
+  return readings
+    .filter(([labels]) => state === undefined || labels['state'] === state)
+    .reduce((sum, [, value]) => sum + value, 0);
+}
+
+function sentenceOf(down: readonly LaneView[], waiting: number, oldestS: number): string {
+  const [first] = down.toSorted((a, b) => (a.since ?? 0) - (b.since ?? 0));
+  if (first) {
+    const theirs = down.reduce((sum, one) => sum + one.waiting, 0);
+    const since = first.since === null ? '' : ` since ${toTime(first.since).slice(0, 16)}`;
+    return down.length === 1
+      ? `1 endpoint is down${since}; ${deliveries(theirs, 'waits', 'wait')} for it.`
+      : `${down.length} endpoints are down, the first${since}; ${deliveries(theirs, 'waits', 'wait')} for them.`;
+  }
+  if (waiting === 0) return 'Nothing waits.';
+  return `${deliveries(waiting, 'waits', 'wait')}, the oldest for ${toSpan(oldestS)}.`;
+}
+
+const deliveries = (count: number, one: string, many: string): string =>
+  count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
+
+function toSpan(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return `${Math.round(seconds / 3600)} h`;
+}
+
+const CHECKS: Readonly<Record<string, Pick<Need, 'what' | 'level'> & { readonly name: string }>> = {
+  smtp: { what: 'listener', level: 'fault', name: 'The SMTP listener' },
+  submission: { what: 'listener', level: 'fault', name: 'The listener for submission' },
+  spool: { what: 'queue', level: 'fault', name: 'The queue' },
+  routes: { what: 'routes', level: 'fault', name: 'The routes' },
+  store: { what: 'store', level: 'warning', name: 'The store' },
+};
+
+/** What the health check finds wrong. */
+function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
+  return Object.entries(checks).flatMap(([check, words]) => {
+    const known = CHECKS[check];
+    if (!known || words === 'ok') return [];
+    const { what, level, name } = known;
+    const text =
+      what === 'store' ? 'The store is away. Mail is still taken for routes that are known.' : `${name}: ${words}.`;
+    return [{ what, level, text, account: null, url: null, since: null }];
+  });
+}
+
+const DAY_S = 86_400;
+const SOON_DAYS = 14;
+
+async function needsOfCertificates({ metrics, now }: HostCall): Promise<Need[]> {
+  const ends = (await metrics.level('postern_tls_certificate_not_after_timestamp_seconds')) ?? [];
+  // The listeners share one certificate.
+  const end = Math.min(...ends.map(([, at]) => at));
+  const days = Math.floor((end - now() / 1000) / DAY_S);
+  if (days >= SOON_DAYS) return [];
+  const on = toTime(end * 1000);
+  const [level, text] =
+    days < 0
+      ? (['fault', `The TLS certificate ended on ${on}.`] as const)
+      : (['warning', `The TLS certificate ends in ${days} ${days === 1 ? 'day' : 'days'}, on ${on}.`] as const);
+  return [{ what: 'certificate', level, text, account: null, url: null, since: null }];
+}
+
+function needOfLane({ account, url, breaker, since, waiting, last }: LaneView): Need {
+  const said =
+    last === null ? '' : last.result.kind === 'answered' ? ` (HTTP ${last.result.status})` : ` (${last.result.error})`;
+  const state = breaker === 'gone' ? 'says that it is gone' : 'is down';
+  const text = `The endpoint ${state}${said}; ${deliveries(waiting, 'waits', 'wait')} for it.`;
+  return { what: 'endpoint', level: 'warning', text, account, url, since };
+}
+
+function needsOfTasks({ host }: HostCall): Need[] {
+  return host.tasks().flatMap(({ name, last }) => {
+    if (last?.result !== 'failed') return [];
+    const text = `The task ${name} failed: ${last.text}.`;
+    return [{ what: 'task' as const, level: 'warning' as const, text, account: null, url: null, since: last.at }];
+  });
+}
+
+const HOUR_MS = 3_600_000;
+
+/** Errors in the log of the last hour. */
+function needsOfLog({ host, now }: HostCall): Need[] {
+  const errors = host.log.counts().filter(({ level, lastAt }) => level === 'error' && lastAt > now() - HOUR_MS);
+  return errors.map(({ event, count, lastAt }) => {
+    const times = count === 1 ? 'once' : `${count} times`;
+    const text = `The log has the error ${event} ${times} since the start, last at ${toTime(lastAt)}.`;
+    return { what: 'log', level: 'warning', text, account: null, url: null, since: null };
+  });
+}
+
+export const overviewOperations = [overview];
