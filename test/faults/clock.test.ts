@@ -185,7 +185,7 @@ async function look(world: TimedWorld): Promise<Kept> {
 
 async function run(clock: FastClock, ms: number): Promise<void> {
   const end = clock.passed() + ms;
-  clock.speed(300);
+  clock.speed(600);
   await clock.reaches(end);
   clock.speed(1);
 }
