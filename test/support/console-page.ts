@@ -25,6 +25,10 @@ export interface ConsolePage {
   text(): Promise<string>;
   /** Presses the button or link with this text, else the first that has it in its text, as the mouse does. */
   press(label: string): Promise<void>;
+  /** Writes a text into the field with this label, in place of what it holds. */
+  fill(label: string, value: string): Promise<void>;
+  /** Whether it never scrolls sideways. */
+  fits(): Promise<boolean>;
   /** Takes one mail in for `box-1@in.test`. */
   mail(message: string, from?: string): Promise<string>;
   /** Signs in, by a link of the command line. */
@@ -68,6 +72,13 @@ export async function startConsolePage(
       );
       await browser.click(x, y);
     },
+    async fill(label, value) {
+      const field = `[...document.querySelectorAll('label')].find((one) => one.checkVisibility() && one.querySelector('.label')?.innerText.trim() === ${JSON.stringify(label)})?.querySelector('input')`;
+      await until(`a field named "${label}"`, () => browser.evaluate(`${field} !== undefined`));
+      await browser.evaluate(`(() => { const one = ${field}; one.focus(); one.select(); })()`);
+      await browser.type(value);
+    },
+    fits: () => browser.evaluate('document.documentElement.scrollWidth === document.documentElement.clientWidth'),
     mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),
     enter: () => enter(running, browser),
     async faults() {

@@ -202,6 +202,9 @@ export const inboundDomain: Struct = {
     verified_at: 'when the proof was seen',
     txt_name: 'where the proof belongs',
     txt_value: 'what the proof is',
+    mx_hosts: 'what an MX record must name',
+    mx_error: 'what it names instead',
+    tested_at: 'when that was looked up',
   },
 };
 

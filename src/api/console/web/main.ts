@@ -7,6 +7,8 @@ import { Frame } from './parts/frame.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
+import { Domain } from './screens/domain.ts';
+import { Domains } from './screens/domains.ts';
 import { Endpoint } from './screens/endpoint.ts';
 import { Endpoints } from './screens/endpoints.ts';
 import { Enter } from './screens/enter.ts';
@@ -35,6 +37,10 @@ function screen(path: string): ComponentChildren {
       return h(Endpoint, { url: place.value.query.get('url') ?? '' });
     case 'given-up':
       return h(GivenUp, null);
+    case 'domains':
+      return h(Domains, null);
+    case 'domain/':
+      return h(Domain, { name: decodeURIComponent(rest), key: rest });
     default:
       return h(
         'div',

@@ -159,3 +159,34 @@ export interface EndpointDetail extends Endpoint {
     readonly question: string | null;
   }[];
 }
+
+/** /inbound/domains. */
+export interface InboundDomain {
+  readonly domain: string;
+  readonly created_at: string;
+  readonly valid_mx: boolean;
+  /** Whether mail to it is accepted; if not, the TXT record must be published first. */
+  readonly routed: boolean;
+  readonly verified_at: string | null;
+  readonly txt_name: string;
+  readonly txt_value: string;
+  readonly mx_hosts: readonly string[];
+  readonly mx_error: string | null;
+  readonly tested_at: string | null;
+}
+
+/** /inbound/routes. */
+export interface InboundRoute {
+  readonly id: string;
+  readonly pattern: string;
+  readonly url: string;
+  readonly batch_events: number;
+}
+
+/** /inbound/test-route. */
+export interface RouteTest {
+  readonly email: string;
+  readonly route: InboundRoute | null;
+  readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
+  readonly payload: unknown;
+}

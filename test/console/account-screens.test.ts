@@ -1,0 +1,170 @@
+import { expect } from 'chai';
+import { chromium } from '../support/chromium.ts';
+import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { openSession } from '../support/mail.ts';
+import { until } from '../support/until.ts';
+import { startZone, type Zone } from '../support/zone.ts';
+
+// The screens for what an account has and sends: domains, lists, mail out, keys.
+
+const program = chromium();
+
+if (program !== undefined)
+  describe('the screens of an account in a browser', function () {
+    this.timeout(120_000);
+    let page: ConsolePage;
+    let zone: Zone;
+    const NAMES = {
+      'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
+      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
+    };
+    before(async () => {
+      zone = await startZone(NAMES);
+      page = await startConsolePage(program, { POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000' });
+    });
+    after(async () => {
+      await page?.stop();
+      await zone?.stop();
+    });
+
+    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const api = (path: string, params?: object) => page.running.api(path, params);
+
+    describe('domains and routes', () => {
+      it('adds a domain, and says what is wrong with its MX record and what should stand there', async () => {
+        await page.open('/domains');
+        await page.press('Add a domain\u2026');
+        await page.fill('Domain', 'wrong.test');
+        await page.press('Add it');
+        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
+        await page.shows('MX is wrong');
+        await page.shows('The MX records of wrong.test name mail.old.test, not in.postern.test');
+        await page.shows('10 in.postern.test.');
+        expect((await api('/inbound/domains')).map(({ domain }: { domain: string }) => domain)).to.include(
+          'wrong.test',
+        );
+      });
+
+      it('sees at once that the record was mended', async () => {
+        zone.set({ ...NAMES, 'wrong.test': NAMES['good.test'] });
+        await page.open('/domain/wrong.test');
+        await page.press('Check now');
+        await page.shows('Its MX record names this service');
+      });
+
+      it('says beside the field what is wrong with it, in the words of the API', async () => {
+        await page.open('/domains');
+        await page.press('Add a domain\u2026');
+        await page.fill('Domain', 'localhost');
+        await page.press('Add it');
+        await page.shows('Not a valid domain name');
+        expect(
+          await page.browser.evaluate(`document.querySelector('[aria-invalid]').closest('label').innerText`),
+        ).to.match(/^Domain[^]*Not a valid domain name$/);
+        await page.browser.press('Escape');
+      });
+
+      it('adds routes, shows them in the order in which they match, and why an address matches one of them', async () => {
+        await page.open('/domain/wrong.test');
+        await page.shows('No route yet.');
+        for (const pattern of ['*', 'support-*', 'support-1']) {
+          await page.press('Add a route\u2026');
+          await page.fill('Mailbox', pattern);
+          await page.fill('URL', page.hook.url);
+          await page.press('Add it');
+          await until('the route', async () => (await page.text()).includes(`\n${pattern}\n`));
+        }
+        const order = `[...document.querySelectorAll('.routes .pattern')].map((one) => one.innerText)`;
+        expect(await page.browser.evaluate(order)).to.deep.equal(['support-1', 'support-*', '*']);
+        await page.fill('Address', 'support-9@wrong.test');
+        await page.browser.press('Enter');
+        await page.shows('takes it');
+        expect(await place()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
+        expect(
+          await page.browser.evaluate(`[...document.querySelectorAll('.verdicts li')].map((one) => one.innerText)`),
+        ).to.deep.equal([
+          'support-*\n1.3\ntakes it',
+          'support-1\n1.4\ndoes not match',
+          '*\n1.2\nmatches too, but support-* comes first',
+        ]);
+        await page.press('What is posted, for a sample');
+        await page.shows('"email": "support-9@wrong.test"');
+      });
+
+      it('tests the address again when a route has changed, and says that no route is left when all are removed', async () => {
+        await page.open('/domain/wrong.test?test=support-9%40wrong.test');
+        await page.press('Change\u2026');
+        await page.fill('Mailbox', 'support-9');
+        await page.press('Save');
+        await until('another match', async () => /support-9\s+1\.4\s+takes it/.test(await page.text()));
+        for (const left of [2, 1, 0]) {
+          await page.press('Remove\u2026');
+          await page.shows('Mail that was taken already is still posted.');
+          await page.press('Remove it');
+          await until('one less', async () => (await api('/inbound/routes', { domain: 'wrong.test' })).length === left);
+          await until('the dialog to close', () =>
+            page.browser.evaluate(`document.querySelector('dialog[open]') === null`),
+          );
+        }
+        await page.shows('is refused with 550 5.1.1');
+        await page.shows('The domain has no route.');
+      });
+
+      it('says why a URL cannot be a route', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Add a route\u2026');
+        await page.fill('Mailbox', '*');
+        await page.fill('URL', 'http://127.0.0.1:9/');
+        await page.press('Add it');
+        await page.shows("We can't verify that the URL exists. Cause:");
+        await page.browser.press('Escape');
+      });
+
+      it('removes a domain after it said what is lost', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Remove the domain\u2026');
+        await page.shows('Mail to it is refused from then on.');
+        await page.press('Remove it');
+        await until('the list', async () => (await place()) === '/console/domains');
+        expect(await api('/inbound/domains')).to.have.length(1);
+        expect(await page.text()).to.not.contain('wrong.test');
+      });
+
+      it('leads from a refusal to the routes that the address could have matched', async () => {
+        const session = await openSession(page.running.smtp);
+        for (const line of ['EHLO client.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<nobody@in.test>'])
+          await session.say(line);
+        session.close();
+        await page.open('/refused');
+        await page.press('Which routes are there?');
+        await page.shows('is refused with 550 5.1.1');
+        await page.shows('does not match');
+      });
+    });
+
+    describe('all of them', () => {
+      it('are under "More" on a telephone, by keyboard too', async () => {
+        await page.open('/', PHONE);
+        await page.press('More');
+        await page.press('Domains');
+        await until('the screen', async () => (await place()) === '/console/domains');
+      });
+
+      for (const [name, path] of Object.entries({
+        domains: '/domains?test=box-7%40in.test',
+        'a domain': '/domain/in.test?test=nobody%40in.test',
+      })) {
+        for (const scheme of ['light', 'dark'] as const)
+          for (const size of [DESK, PHONE])
+            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+              await page.browser.prefer(scheme);
+              await page.open(path, size);
+              expect(await page.faults()).to.deep.equal([]);
+            });
+        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+          await page.open(path, [320, 700]);
+          expect(await page.fits()).to.equal(true);
+        });
+      }
+    });
+  });
