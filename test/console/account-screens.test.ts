@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
+import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -14,16 +15,24 @@ if (program !== undefined)
     this.timeout(120_000);
     let page: ConsolePage;
     let zone: Zone;
+    let relay: MailSink;
     const NAMES = {
+      'relay.test': { A: ['127.0.0.1'] },
       'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
       'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
     };
     before(async () => {
       zone = await startZone(NAMES);
-      page = await startConsolePage(program, { POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000' });
+      relay = await startMailSink();
+      page = await startConsolePage(program, {
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_OUTBOUND__RELAY: `smtp://relay.test:${relay.port}`,
+      });
     });
     after(async () => {
       await page?.stop();
+      await relay?.stop();
       await zone?.stop();
     });
 
@@ -142,6 +151,83 @@ if (program !== undefined)
       });
     });
 
+    /** Sends a mail, and answers its id. */
+    const send = async (email: string, subject = 'Your order'): Promise<string> => {
+      const message = { from_email: 'news@sender.test', subject, text: 'Hello', to: [{ email }] };
+      const [{ _id: id }] = await api('/messages/send', { message });
+      return id;
+    };
+
+    describe('lists', () => {
+      it('says that nobody is on them, and adds an address with the reason', async () => {
+        await page.open('/lists');
+        await page.shows('Nobody is on the list.');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'Ann@to.test');
+        await page.fill('Why', 'asked us to stop');
+        await page.press('Add it');
+        await page.shows('asked us to stop');
+        expect(await page.text()).to.match(/By hand[^]*ann@to\.test[^]*for good/);
+      });
+
+      it('shows why an address got there, with the message that caused it, and what it costs to take it off', async () => {
+        relay.refuse({ code: 550, text: '5.1.1 No such user <b>here</b>' });
+        const id = await send('gone@to.test');
+        await until('the entry', async () => (await api('/rejects/list', { email: 'gone' })).length === 1);
+        relay.refuse(undefined);
+        await page.open('/lists?q=gone');
+        await page.shows('5.1.1 No such user <b>here</b>');
+        expect(await page.text()).to.match(/Hard bounce[^]*gone@to\.test[^]*expires in 6 days/);
+        expect(await page.text()).to.not.contain('ann@to.test');
+        expect(await page.browser.evaluate(`document.querySelector('.listed a').getAttribute('href')`)).to.equal(
+          `/console/sent/${id}`,
+        );
+        await page.press('Take off\u2026');
+        await page.shows('This costs reputation');
+        await page.press('Take it off');
+        await page.shows('No address on the list begins with this');
+        expect(await api('/rejects/list', { email: 'gone' })).to.deep.equal([]);
+      });
+
+      it('whitelists an address, and then rejects no mail to it', async () => {
+        await page.open('/lists');
+        await page.press('Whitelist');
+        await page.shows('Nobody is on the whitelist.');
+        expect(await place()).to.equal('/console/lists?list=whitelist');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'friend@to.test');
+        await page.press('Add it');
+        await page.shows('Whitelisted');
+        await page.press('Rejected');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'friend@to.test');
+        await page.press('Add it');
+        await page.shows('friend@to.test is on the whitelist. Take it off there first.');
+        await page.browser.press('Escape');
+      });
+
+      it('finds an address by its beginning with the search above, and only those of a reason', async () => {
+        await page.open('/lists');
+        await page.browser.press('/');
+        await page.browser.type('bob');
+        await page.browser.press('Enter');
+        await page.shows('No address on the list begins with this');
+        await page.press('Show the whole list');
+        await page.shows('ann@to.test');
+        await page.open('/lists?reason=spam');
+        await page.shows('No address on the list begins with this, for this reason.');
+      });
+
+      it('exports the list', async () => {
+        await page.open('/lists');
+        await page.press('Export');
+        await page.shows('Download the export');
+        const url = await page.browser.evaluate(`document.querySelector('a[download]').href`);
+        const archive = await fetch(page.running.base + new URL(url).pathname);
+        expect(archive.headers.get('content-type')).to.equal('application/zip');
+      });
+    });
+
     describe('all of them', () => {
       it('are under "More" on a telephone, by keyboard too', async () => {
         await page.open('/', PHONE);
@@ -152,6 +238,9 @@ if (program !== undefined)
 
       for (const [name, path] of Object.entries({
         domains: '/domains?test=box-7%40in.test',
+        lists: '/lists',
+        'an empty list': '/lists?q=zz',
+        whitelist: '/lists?list=whitelist',
         'a domain': '/domain/in.test?test=nobody%40in.test',
       })) {
         for (const scheme of ['light', 'dark'] as const)

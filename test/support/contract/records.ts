@@ -107,6 +107,7 @@ export const rejectEntry: Struct = {
     sender: { ...sender, orNull: true },
     subaccount: 'string or null',
   },
+  beyond: { message_id: 'the message that caused it' },
 };
 
 export const ip: Struct = {

@@ -13,6 +13,7 @@ import { Endpoint } from './screens/endpoint.ts';
 import { Endpoints } from './screens/endpoints.ts';
 import { Enter } from './screens/enter.ts';
 import { GivenUp } from './screens/given-up.ts';
+import { Lists } from './screens/lists.ts';
 import { MailList } from './screens/mail-list.ts';
 import { Message } from './screens/message.ts';
 import { Now } from './screens/now.ts';
@@ -37,6 +38,8 @@ function screen(path: string): ComponentChildren {
       return h(Endpoint, { url: place.value.query.get('url') ?? '' });
     case 'given-up':
       return h(GivenUp, null);
+    case 'lists':
+      return h(Lists, null);
     case 'domains':
       return h(Domains, null);
     case 'domain/':

@@ -190,3 +190,23 @@ export interface RouteTest {
   readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
   readonly payload: unknown;
 }
+
+/** /rejects/list. */
+export interface RejectEntry {
+  readonly email: string;
+  readonly reason: 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
+  readonly detail: string | null;
+  readonly created_at: string;
+  readonly last_event_at: string;
+  readonly expires_at: string | null;
+  readonly expired: boolean;
+  readonly subaccount: string | null;
+  readonly message_id: string | null;
+}
+
+/** /whitelists/list. */
+export interface WhitelistEntry {
+  readonly email: string;
+  readonly detail: string | null;
+  readonly created_at: string;
+}

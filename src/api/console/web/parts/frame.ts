@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { awaySince } from '../call.ts';
 import { live } from '../live.ts';
-import { go, linkTo, place } from '../router.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { Icon, type IconName } from './icons.ts';
@@ -28,6 +28,7 @@ const SECTIONS: readonly Section[] = [
   { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
   { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', inside: '/endpoint', needs: 'endpoints/list' },
   { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+  { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
   { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
 ];
 /** So many stand in the bar of a telephone; the others are under "More". */
@@ -121,6 +122,7 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
   '/mail': OF_MAIL,
   '/given-up': OF_MAIL,
   '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
+  '/lists': { about: 'addresses', help: 'The beginning of an address' },
   '/domains': { about: 'domains', help: 'A part of the name' },
 };
 
@@ -139,7 +141,8 @@ function Search(): ComponentChildren {
       role: 'search',
       onSubmit: (event: Event) => {
         event.preventDefault();
-        go(linkTo(own ? path : '/mail', { q: text.trim() }));
+        const q = text.trim();
+        go(own ? withQuery({ q }) : linkTo('/mail', { q }));
       },
     },
     h(Icon, { name: 'search' }),
