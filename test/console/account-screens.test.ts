@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
+import { postern } from '../support/command.ts';
 import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';
@@ -145,6 +146,9 @@ if (program !== undefined)
           await session.say(line);
         session.close();
         await page.open('/refused');
+        await until('the counts, which move the list', () =>
+          page.browser.evaluate(`document.querySelector('.reasons') !== null`),
+        );
         await page.press('Which routes are there?');
         await page.shows('is refused with 550 5.1.1');
         await page.shows('does not match');
@@ -228,6 +232,144 @@ if (program !== undefined)
       });
     });
 
+    describe('mail out', () => {
+      it('says how to send a first message while there is none', async () => {
+        const other = await startConsolePage(program);
+        try {
+          await other.open('/sent');
+          await other.shows('Nothing was sent in the last 7 days.');
+          expect(await other.text()).to.contain('/api/1.0/messages/send.json');
+        } finally {
+          await other.stop();
+        }
+      });
+
+      it('shows the whole SMTP dialog of a message that was put off', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Greylisted <i>try again</i>' });
+        const id = await send('grey@to.test', 'Your order');
+        await until('the attempt', async () => (await api('/messages/info', { id })).delivery.attempts.length === 1);
+        await until('the event', async () => (await api('/messages/info', { id })).state === 'deferred');
+        await page.open('/sent');
+        await page.press('Deferred');
+        expect(await place()).to.equal('/console/sent?q=state%3Adeferred');
+        await page.press('Your order');
+        await until('the message', async () => (await place()) === `/console/sent/${id}`);
+        await page.shows('Their server put it off, after');
+        const text = await page.text();
+        expect(text).to.match(/relay\.test: 451 after \d/);
+        const lines = await page.browser.evaluate(
+          `[...document.querySelectorAll('.dialog li')].map((one) => one.textContent)`,
+        );
+        expect(lines).to.include('\u2192sent: RCPT TO:<grey@to.test>');
+        expect(lines).to.include('\u2190received: 451 4.7.1 Greylisted <i>try again</i>');
+        await page.shows('Hello');
+        relay.refuse(undefined);
+      });
+
+      it('says where a message went and when, and what came back', async () => {
+        const id = await send('jo@to.test', 'Taken at once');
+        await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
+        relay.refuse({ code: 550, text: '5.1.1 No such user' });
+        const back = await send('nobody@to.test', 'Comes back');
+        await until('it came back', async () => (await api('/messages/info', { id: back })).state === 'bounced');
+        relay.refuse(undefined);
+        await page.open(`/sent/${id}`);
+        await page.shows('Taken by relay.test');
+        await page.press('SMTP dialog');
+        expect(await page.text()).to.match(/\(\d+ bytes\)/);
+        await page.open(`/sent/${back}`);
+        await page.shows('It came back (bad mailbox)');
+        await page.shows('Mail to nobody@to.test is rejected now: it is on the list');
+        await page.press('Take it off the list\u2026');
+        await page.press('Take it off');
+        await page.press('Stop mailing this address\u2026');
+        await page.press('Stop mailing it');
+        await page.shows('it is on the list.');
+        expect((await api('/rejects/list', { email: 'nobody@to.test' }))[0].detail).to.equal('stopped at the console');
+      });
+
+      it('sends a scheduled message now, and cancels one', async () => {
+        const later = async (email: string) => {
+          const message = { from_email: 'news@sender.test', subject: 'Later', text: 'x', to: [{ email }] };
+          const at = new Date(Date.now() + 86_400_000).toISOString().slice(0, 19).replace('T', ' ');
+          return (await api('/messages/send', { message, send_at: at }))[0]._id;
+        };
+        const [first, second] = [await later('one@to.test'), await later('two@to.test')];
+        await page.open(`/sent/${first}`);
+        await page.press('Send it now');
+        await until('it leaves', () => relay.mails.some(({ to }) => to.includes('one@to.test')));
+        await page.open(`/sent/${second}`);
+        await page.press('Cancel it\u2026');
+        await page.press('Do not send it');
+        await until('nothing is scheduled', async () => (await api('/messages/list-scheduled')).length === 0);
+      });
+
+      it('knows no message that is not there', async () => {
+        await page.open('/sent/0123456789abcdef0123456789abcdef');
+        await page.shows('There is no such message, or it is forgotten already.');
+      });
+    });
+
+    describe('keys, and what was done', () => {
+      it('makes a key, shows it once with a call that works, and revokes it', async () => {
+        await page.open('/keys');
+        await page.press('Make a key\u2026');
+        await page.fill('Label', 'billing');
+        await page.press('Make it');
+        await page.shows('Copy it now: it is shown this once.');
+        const key = await page.browser.evaluate(`document.querySelector('.secret').innerText`);
+        expect(await page.browser.evaluate(`document.querySelector('dialog pre').innerText`)).to.match(
+          new RegExp(`^curl ${page.running.base}/api/1\\.0/users/ping\\.json -d '\\{"key":"${key}"\\}'$`),
+        );
+        const ping = async () =>
+          (
+            await fetch(`${page.running.base}/api/1.0/users/ping.json`, {
+              method: 'POST',
+              body: JSON.stringify({ key }),
+            })
+          ).status;
+        expect(await ping()).to.equal(200);
+        await page.press('Close');
+        await page.shows('billing');
+        expect(await page.browser.evaluate(`document.body.innerText.includes(${JSON.stringify(key)})`)).to.equal(false);
+        await page.browser.evaluate(
+          `[...document.querySelectorAll('.keys-made li')].find((one) => one.innerText.includes('billing')).querySelector('button').click()`,
+        );
+        await page.shows('Programs that use it are refused within seconds.');
+        await page.press('Revoke it');
+        await until('it is gone', async () => !(await page.text()).includes('billing'));
+        await until('the key is refused', async () => (await ping()) !== 200);
+      });
+
+      it('shows who did that', async () => {
+        await page.open('/actions');
+        await until('the notes', async () => {
+          await page.open('/actions');
+          return /operator\s+key revoked\s+\S+ \(billing\)[^]*operator\s+key made/.test(await page.text());
+        });
+      });
+
+      it('offers a helper only what a helper may do', async () => {
+        const added = await postern(['person', 'add', 'hal', '--role', 'helper', '--json'], {
+          POSTERN_DATA_DIR: page.running.dir,
+          POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
+        });
+        await page.enter(added.records()[0].url);
+        const buttons = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.screen button')].map((one) => one.innerText)`);
+        await page.open('/lists');
+        await page.shows('ann@to.test');
+        expect(await buttons()).to.deep.equal([]);
+        await page.open('/domain/in.test');
+        await page.shows('DNS records');
+        expect(await buttons()).to.deep.equal(['Copy', 'Copy']);
+        expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Keys');
+        await page.open('/keys');
+        await page.shows('The role helper does not include this.');
+        await page.enter();
+      });
+    });
+
     describe('all of them', () => {
       it('are under "More" on a telephone, by keyboard too', async () => {
         await page.open('/', PHONE);
@@ -236,9 +378,16 @@ if (program !== undefined)
         await until('the screen', async () => (await place()) === '/console/domains');
       });
 
+      const pathOf = async (path: string) =>
+        path === 'sent' ? `/sent/${(await api('/messages/search', { query: 'email:grey' }))[0]._id}` : path;
       for (const [name, path] of Object.entries({
         domains: '/domains?test=box-7%40in.test',
         lists: '/lists',
+        'mail out': '/sent',
+        'no mail out': '/sent?q=nothing+like+it',
+        'a message out': 'sent',
+        keys: '/keys',
+        'what was done': '/actions',
         'an empty list': '/lists?q=zz',
         whitelist: '/lists?list=whitelist',
         'a domain': '/domain/in.test?test=nobody%40in.test',
@@ -247,11 +396,11 @@ if (program !== undefined)
           for (const size of [DESK, PHONE])
             it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
               await page.browser.prefer(scheme);
-              await page.open(path, size);
+              await page.open(await pathOf(path), size);
               expect(await page.faults()).to.deep.equal([]);
             });
         it(`${name} never scrolls sideways, at 320 px either`, async () => {
-          await page.open(path, [320, 700]);
+          await page.open(await pathOf(path), [320, 700]);
           expect(await page.fits()).to.equal(true);
         });
       }

@@ -31,8 +31,8 @@ export interface ConsolePage {
   fits(): Promise<boolean>;
   /** Takes one mail in for `box-1@in.test`. */
   mail(message: string, from?: string): Promise<string>;
-  /** Signs in, by a link of the command line. */
-  enter(): Promise<void>;
+  /** Signs in, by a link of the command line: as an operator, or as whom the link is for. */
+  enter(link?: string): Promise<void>;
   /** What axe objects to. */
   faults(): Promise<string[]>;
   stop(): Promise<void>;
@@ -80,7 +80,7 @@ export async function startConsolePage(
     },
     fits: () => browser.evaluate('document.documentElement.scrollWidth === document.documentElement.clientWidth'),
     mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),
-    enter: () => enter(running, browser),
+    enter: (link) => enter(running, browser, link),
     async faults() {
       await browser.evaluate(`${AXE};0`);
       return browser.evaluate(
@@ -97,8 +97,8 @@ export async function startConsolePage(
 }
 
 /** Opens a link of the command line, and presses its button. */
-async function enter(running: TestDaemon, browser: Browser): Promise<void> {
-  const link = await running.daemon.enterLink();
+async function enter(running: TestDaemon, browser: Browser, given?: string): Promise<void> {
+  const link = given ?? (await running.daemon.enterLink());
   if (link === undefined) throw new Error('the console is off');
   await browser.open(running.base + new URL(link).pathname, ...DESK);
   await browser.evaluate(`document.querySelector('button').click()`);

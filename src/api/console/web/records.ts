@@ -210,3 +210,100 @@ export interface WhitelistEntry {
   readonly detail: string | null;
   readonly created_at: string;
 }
+
+export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
+
+/** A message to one recipient: /messages/search. Times are seconds since 1970. */
+export interface SentMessage {
+  readonly ts: number;
+  readonly _id: string;
+  readonly sender: string;
+  readonly template: string | null;
+  readonly subject: string;
+  readonly email: string;
+  readonly tags: readonly string[];
+  readonly opens: number;
+  readonly opens_detail: readonly Visit[];
+  readonly clicks: number;
+  readonly clicks_detail: readonly (Visit & { readonly url: string })[];
+  readonly state: SentState;
+  readonly subaccount: string | null;
+  readonly diag: string | null;
+  readonly bounce_description: string | null;
+}
+
+export interface Visit {
+  readonly ts: number;
+  readonly ip: string | null;
+  readonly ua: string | null;
+}
+
+/** /messages/info. */
+export interface SentStory extends SentMessage {
+  readonly smtp_events: readonly {
+    readonly ts: number;
+    readonly type: string;
+    readonly diag: string;
+    readonly destination_ip: string | null;
+    readonly destination: string | null;
+  }[];
+  /** What the queue has of it; null if it has deleted it, or is that of another host. */
+  readonly delivery: {
+    readonly state: 'waiting' | 'delivered' | 'dead' | 'dropped';
+    readonly next_attempt_at: string | null;
+    readonly attempts: readonly MailAttempt[];
+  } | null;
+}
+
+export interface MailAttempt {
+  readonly time: string;
+  readonly duration_ms: number;
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly answer: string;
+  readonly connections: readonly Connection[];
+  readonly connections_left_out: number;
+}
+
+export interface Connection {
+  readonly host: string;
+  readonly address: string;
+  readonly source_ip: string | null;
+  readonly tls: string | null;
+  readonly reused: boolean;
+  readonly duration_ms: number;
+  readonly error: string | null;
+  readonly dialog: readonly string[];
+}
+
+/** /messages/content. */
+export interface SentContent {
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly text: string | null;
+  readonly html: string | null;
+  readonly attachments: readonly { readonly name: string; readonly type: string; readonly content: string }[];
+}
+
+/** /messages/list-scheduled. */
+export interface Scheduled {
+  readonly _id: string;
+  readonly send_at: string;
+}
+
+/** /keys/list. */
+export interface ApiKey {
+  readonly id: string;
+  readonly starts_with: string;
+  readonly label: string;
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+}
+
+/** /actions/list. */
+export interface Action {
+  readonly at: string;
+  readonly by: string;
+  readonly what: string;
+  readonly count: number;
+  readonly detail: string;
+}

@@ -28,8 +28,11 @@ const SECTIONS: readonly Section[] = [
   { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
   { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', inside: '/endpoint', needs: 'endpoints/list' },
   { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+  { path: '/sent', label: 'Mail out', icon: 'outbox', inside: '/sent/', needs: 'messages/search' },
   { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
   { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
+  { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
+  { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
 ];
 /** So many stand in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;
@@ -104,7 +107,8 @@ function Accounts(): ComponentChildren {
     label: 'Account',
     value: account.value?.id ?? '',
     options: accounts.map(({ id, name }) => [id, name] as const),
-    onValue: (id) => go(linkTo(place.value.path.replace(/^\/(?:message|endpoint|domain)\b.*$/, '/'), { account: id })),
+    onValue: (id) =>
+      go(linkTo(place.value.path.replace(/^\/(?:message|endpoint|domain|sent(?=\/))\b.*$/, '/'), { account: id })),
   });
 }
 
@@ -122,6 +126,7 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
   '/mail': OF_MAIL,
   '/given-up': OF_MAIL,
   '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
+  '/sent': { about: 'mail out', help: 'Words, or email: sender: subject: tag: state: template: subaccount: u_name:' },
   '/lists': { about: 'addresses', help: 'The beginning of an address' },
   '/domains': { about: 'domains', help: 'A part of the name' },
 };
