@@ -26,9 +26,9 @@ total() { cat "$logs"/steps/*/out | awk -v word="$1" '$1 ~ /^[0-9]+$/ && $2 == w
 
 # step NAME COMMAND...: runs alone, and shows what it prints as it comes.
 step() {
+  wait
   local name=$1 start=$SECONDS out
   shift
-  wait
   out=$(mktemp -p "$logs")
   say "$name: $*"
   limited "$@" 2>&1 | tee "$out"

@@ -18,7 +18,7 @@ const LONGEST_MS = 60;
 /** The history behind `ask`, which is asked in steps, so that no search keeps others waiting. */
 export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): History {
   /** Goes back in steps, until there are enough rows or it has taken long enough. */
-  async function back<T extends { readonly n: number }>(
+  async function back<T extends { readonly n: number; readonly at: number }>(
     bounds: Promise<Window>,
     step: number,
     find: (window: Window, limit: number) => Promise<readonly T[]>,
@@ -31,10 +31,11 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
     for (const [from, to] of windows([first, Math.min(last, cursor - 1)], step)) {
       rows.push(...(await find([from, to], limit - rows.length)));
       const oldest = rows.at(-1);
-      if (oldest && rows.length >= limit) return { rows, next: oldest.n > first ? oldest.n : null };
-      if (from > first && clock.monotonic() >= until) return { rows, next: from };
+      const next = oldest && rows.length >= limit ? oldest.n : from;
+      if (next <= first) break;
+      if (rows.length >= limit || clock.monotonic() >= until) return { rows: newestFirst(rows), next };
     }
-    return { rows, next: null };
+    return { rows: newestFirst(rows), next: null };
   }
 
   return frozen({
@@ -69,6 +70,10 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
       back(ask('actionBounds'), STEP, (...step) => ask('actions', account, ...step), limit, cursor),
   });
 }
+
+/** Rows are written up to a second after what they tell of, so their numbers are not quite in order of time. */
+const newestFirst = <T extends { readonly n: number; readonly at: number }>(rows: readonly T[]): readonly T[] =>
+  rows.toSorted((a, b) => b.at - a.at || b.n - a.n);
 
 /** The rows from the last to the first, some at a time. */
 function* windows([first, last]: Window, step: number): Iterable<Window> {

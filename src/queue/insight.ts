@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
+import { toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
 import type { Lane, LastAttempt, Waiting } from './schedule/lane.ts';
 
@@ -42,7 +43,8 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): L
   const { account, url, kind, state, making, posting, places, mostPlaces, last } = lane;
   const { phase, since, probeAt, hold } = state;
   const away = phase !== 'closed';
-  const held = hold && lane.isHeld(now) ? { since: toWall(hold.since), until: toWall(hold.until) } : null;
+  const held =
+    hold && lane.isHeld(now) ? { since: toWall(hold.since), until: toWholeSecond(toWall(hold.until)) } : null;
   const waiting = lane.queue.waiting();
   return {
     account,

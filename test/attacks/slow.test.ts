@@ -55,7 +55,7 @@ const sum = (work: readonly Work[]): Work =>
  * is not held against it.
  */
 function keptOf(quiet: Work, during: Work, alone: number): number {
-  if (during.mails === 0) return 0;
+  if (during.mails === 0 || quiet.mails === 0) return 0; // what was left to do when the crowd paused took everything
   const processors = during.processor / during.seconds;
   return during.mails / during.seconds / (quiet.mails / quiet.seconds) + alone * Math.max(0, 1 / processors - 1);
 }

@@ -178,7 +178,9 @@ if (program !== undefined)
         `fetch('/console/session', { method: 'DELETE', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: '{}' })`,
       );
       await browser.open(`${page.running.base}/console/mail`, ...DESK);
-      await page.shows('Password');
+      await until('the cursor in the first field', () =>
+        browser.evaluate(`document.activeElement.autocomplete === 'username'`),
+      );
       await browser.type('nobody');
       await browser.press('Tab');
       await browser.type('not the password');

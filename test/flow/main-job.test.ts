@@ -14,14 +14,18 @@ describe('the main job, from socket to webhook', () => {
   let hook: Receiver;
   let route: { id: string };
 
+  before(async () => {
+    postern = await startDaemon();
+  });
+  after(() => postern.stop());
   beforeEach(async () => {
     hook = await startReceiver();
-    postern = await startDaemon();
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     route = await postern.api('/inbound/add-route', { domain: 'in.test', pattern: 'support-*', url: hook.url });
   });
   afterEach(async () => {
-    await postern.stop();
+    const domains: { domain: string }[] = await postern.api('/inbound/domains');
+    for (const { domain } of domains) await postern.api('/inbound/delete-domain', { domain });
     await hook.stop();
   });
 
@@ -168,7 +172,7 @@ describe('the main job, from socket to webhook', () => {
     const before = postsOf(hook.requests).length;
     postern = await startDaemon({}, { dir });
     const [delivery] = await until('it is known', async () => {
-      const list = await postern.api('/inbound/deliveries', {});
+      const list = await postern.api('/inbound/deliveries', { route: route.id });
       return list.length === 1 && list;
     });
     await until('the post', () => postsOf(hook.requests).length > before);

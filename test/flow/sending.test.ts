@@ -1,16 +1,11 @@
 import { expect } from 'chai';
-import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
-import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
-import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
-
-const MESSAGES = Number(process.env.KILL_MESSAGES ?? 200);
-const HEADERS = 'X-Number';
 
 const told = (hook: Receiver): any[] =>
   [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
@@ -146,66 +141,5 @@ describe('mail that an account sends, through the whole daemon', function () {
       const [sender] = await running.api('/senders/list', {});
       return sender?.sent === 4 && sender.hard_bounces === 2 && sender.soft_bounces === 1;
     });
-  });
-});
-
-describe(`kill -9 in the middle of ${MESSAGES} mails going out`, function () {
-  this.timeout(240_000);
-
-  it('loses none, sends none twice but those in flight, and every number is right afterwards', async () => {
-    const server = await startMailServer();
-    const dir = await tempDir();
-    const env = {
-      POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${server.port}`,
-      POSTERN_OUTBOUND__QUOTA: 'false',
-      POSTERN_OUTBOUND__CONCURRENCY: '10',
-    };
-    let daemon: ChildDaemon = await spawnDaemon(dir, env);
-    const api = (path: string, params: object) => createCaller(daemon.base, KEY).api(path, params);
-    const ids: string[] = [];
-    try {
-      for (let n = 0; n < MESSAGES; n += 20) {
-        const to = Array.from({ length: 20 }, (_, i) => ({
-          email: `${(n + i) % 10 === 0 ? 'gone' : 'jo'}${n + i}@to.test`,
-        }));
-        const answer = await api('/messages/send', {
-          message: {
-            from_email: 'news@sender.test',
-            subject: 'kill',
-            text: 'x',
-            headers: { [HEADERS]: String(n) },
-            to,
-            tags: ['kill'],
-          },
-        });
-        ids.push(...answer.map(({ _id }: { _id: string }) => _id));
-        if (n === Math.floor(MESSAGES / 60) * 20 || n === Math.floor(MESSAGES / 30) * 20) {
-          await until('some are on their way', () => server.asked.length > n / 2);
-          await daemon.end('SIGKILL');
-          daemon = await spawnDaemon(dir, env);
-        }
-      }
-      const asked = () => new Set(server.asked).size;
-      await until('all were handed over', () => asked() === MESSAGES, 120_000);
-      await until(
-        'all are counted',
-        async () => {
-          const [tag] = await api('/tags/list', {});
-          return tag?.sent === MESSAGES * 0.9 && tag.hard_bounces === MESSAGES * 0.1;
-        },
-        120_000,
-      );
-      const found = await api('/messages/search', { limit: 1000 });
-      expect(new Set(found.map(({ _id }: { _id: string }) => _id))).to.deep.equal(new Set(ids));
-      const states = found.map(({ state }: { state: string }) => state);
-      expect(states.filter((state: string) => state === 'bounced')).to.have.length(MESSAGES * 0.1);
-      expect(states.filter((state: string) => state === 'sent')).to.have.length(MESSAGES * 0.9);
-      expect(server.asked.length - MESSAGES, 'repeats: at most what was in flight at two kills').to.be.at.most(2 * 20);
-      expect(new Set(server.mails.flatMap(({ to }) => to)).size).to.equal(MESSAGES * 0.9);
-      expect(await api('/rejects/list', {})).to.have.length(MESSAGES * 0.1);
-    } finally {
-      await daemon.end();
-      await server.stop();
-    }
   });
 });

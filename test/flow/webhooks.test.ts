@@ -1,12 +1,10 @@
 import { expect } from 'chai';
 import { mandrillSignature } from '../../src/webhooks/signing.ts';
-import { spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
-import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
-import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
 /** Posted events without repeats of a batch. */
@@ -123,44 +121,4 @@ describe('from a change of the lists to a signed POST', function () {
       { count: 1, dry_run: false },
     ]);
   });
-});
-
-describe('kill -9 in the middle of changes of the lists', () => {
-  it('loses no event of a change that was answered, and counts each batch once', async () => {
-    const hook = await startReceiver();
-    const dir = await tempDir();
-    const env = { POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20', POSTERN_WEBHOOKS__BATCH_EVENTS: '7' };
-    let daemon = await spawnDaemon(dir, env);
-    const { id } = await createCaller(daemon.base, KEY).api('/webhooks/add', { url: hook.url, events: ['blacklist'] });
-    const answered: string[] = [];
-    for (let round = 0; round < 3; round++) {
-      const { ask } = createCaller(daemon.base, KEY);
-      let next = 0;
-      const caller = async () => {
-        while (next < 400) {
-          const email = `r${round}-${next++}@example.com`;
-          if ((await ask('/rejects/add', { email })).status === 200) answered.push(email);
-        }
-      };
-      const calling = Promise.allSettled(Array.from({ length: 8 }, caller));
-      const before = answered.length;
-      await until('some changes', () => answered.length - before > 40 + 30 * round, 60_000);
-      await daemon.end('SIGKILL');
-      await calling;
-      daemon = await spawnDaemon(dir, env);
-    }
-    const emails = () => new Set(arrived(hook).map(({ reject }) => reject.email));
-    await until('all that were answered', () => answered.every((email) => emails().has(email)), 60_000).catch(() => {});
-    expect(answered.filter((email) => !emails().has(email))).to.deep.equal([]);
-    expect(emails().size, 'an event in two batches').to.equal(arrived(hook).length);
-    const { api } = createCaller(daemon.base, KEY);
-    await until(
-      'the numbers',
-      async () => (await api('/webhooks/info', { id })).events_sent === arrived(hook).length,
-      20_000,
-    );
-    expect((await api('/webhooks/info', { id })).batches_sent).to.equal(idsOf(hook).size);
-    expect(await daemon.end()).to.equal(0);
-    await hook.stop();
-  }).timeout(240_000);
 });

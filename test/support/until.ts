@@ -4,6 +4,9 @@
  */
 export const PATIENCE = Number(process.env['TEST_PATIENCE'] ?? 4);
 
+/** A look may cost as much as what is waited for: a call of the API, a run of the command line. */
+const MOST_PAUSE_MS = 60;
+
 /**
  * Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails
  * after `ms`.
@@ -14,10 +17,10 @@ export async function until<T>(
   ms = 8000 * PATIENCE,
 ): Promise<Exclude<T, undefined | false>> {
   const end = performance.now() + ms;
-  for (;;) {
+  for (let pause = 5; ; pause = Math.min(pause * 1.3, MOST_PAUSE_MS)) {
     const value = await probe();
     if (value !== undefined && value !== false) return value as Exclude<T, undefined | false>;
     if (performance.now() > end) throw new Error(`waited ${ms} ms in vain for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }

@@ -201,7 +201,13 @@ export function toMemory({ phase, since, probeAt, hold }: EndpointState, shift: 
   if (phase === 'closed' && !hold) return null;
   const wall = (time: number) => Math.round(time + shift);
   const kept = { phase, since: wall(since), probeAt: wall(probeAt) };
-  return JSON.stringify(hold ? { ...kept, hold: { since: wall(hold.since), until: wall(hold.until) } } : kept);
+  if (!hold) return JSON.stringify(kept);
+  return JSON.stringify({ ...kept, hold: { since: wall(hold.since), until: toWholeSecond(wall(hold.until)) } });
+}
+
+/** The end of a hold is shown in seconds; converted between two clocks, it may fall a millisecond short of one. */
+export function toWholeSecond(time: number): number {
+  return Math.round(time / 1000) * 1000;
 }
 
 /**

@@ -8,6 +8,8 @@ export interface FastClock extends Clock {
   jump(ms: number): void;
   /** Milliseconds that passed, whatever is shown. */
   passed(): number;
+  /** Resolves in the tick in which so many milliseconds have passed. */
+  reaches(ms: number): Promise<void>;
   /** It stands still from then on. */
   stop(): void;
 }
@@ -43,6 +45,7 @@ export function createFastClock({
   let since = performance.now();
   let offset = start;
   const timers = new Set<Timer>();
+  const waiters = new Set<Timer>();
   const passed = () => base + Math.min(performance.now() - since, MOST_MS) * factor;
   const wall = () => Math.round(shows(offset + passed()));
   const first = wall();
@@ -54,6 +57,7 @@ export function createFastClock({
     const now = steps();
     const due = [...timers].filter(({ at }) => at <= now).sort((a, b) => a.at - b.at);
     for (const timer of due) if (timers.delete(timer)) timer.fn();
+    for (const waiter of waiters) if (waiter.at <= base && waiters.delete(waiter)) waiter.fn();
   }
   const ticking = setInterval(tick, TICK_MS);
   ticking.unref();
@@ -76,6 +80,7 @@ export function createFastClock({
     jump(ms) {
       offset += ms;
     },
+    reaches: (at) => new Promise((fn) => waiters.add({ at, fn })),
     stop() {
       clearInterval(ticking);
     },

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { TooLong } from '../../../src/mail/faults.ts';
 import { formatDate, merge, merging, render, toVars } from '../../../src/mail/merge/merge.ts';
-import { growth, repeated } from '../../support/growth.ts';
+import { repeated } from '../../support/growth.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
 const now = new Date('2026-01-05T14:07:09Z');
@@ -232,49 +232,6 @@ describe('merge tags', () => {
     expect(() => run('*|URL:A|*'.repeat(100_000), { a: '%'.repeat(500_000) }), 'which would be 150 GB').to.throw(
       TooLong,
     );
-  });
-
-  const units = [
-    '*|IF:',
-    '*|',
-    '|*',
-    '*|IF:|*',
-    '*|IF:NAME|*',
-    '*|IF:NOPE|*',
-    '*|IFNOT:NAME=1|*',
-    '*|NAME|*',
-    '*|NAME',
-    '*',
-    '|',
-    '*|IF:NAME|*x*|END:IF|*',
-    '*|ELSE:|*',
-    '*|ELSEIF:NAME|*',
-    '*|END:IF|*',
-    '*|IF:BIG>5|*',
-    '*|IF:BIG=5|*',
-    '*|DATE:YYYY|*',
-    '*|\n|*',
-    '*|IF:NAME>    ',
-    '*|NAME:',
-    '*|UPPER:',
-  ];
-  it('take time in proportion to the text, whatever is in it', function () {
-    this.timeout(120_000);
-    const values = { name: 'Ann', big: '5'.repeat(500_000) };
-    for (const unit of units)
-      expect(
-        growth((size) => {
-          run(repeated(unit, size), values);
-        }, 40_000),
-        unit,
-      ).to.be.below(128);
-    for (const end of ['|*', ' x|*'])
-      expect(
-        growth((size) => {
-          run(`*|IF:NAME${' '.repeat(size)}${end}`, values);
-        }, 40_000),
-        end,
-      ).to.be.below(128);
   });
 
   it('come out of two hundred thousand conditions inside one another', () => {

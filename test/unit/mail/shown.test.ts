@@ -217,40 +217,4 @@ describe('the HTML of a mail, made safe to show', () => {
     expect(page).to.deep.include({ leftOut: 1, cut: false });
     expect(page.html).to.contain('<body>Hello</body>');
   });
-
-  it('takes time in proportion to the length, whatever is repeated', () => {
-    const pieces = [
-      '<',
-      '<p ',
-      '<p a="',
-      '<style>',
-      '</style>',
-      '<!--',
-      '&',
-      '<svg>',
-      '<div style="a:(((',
-      '/*',
-      '<a href=x>',
-    ];
-    pieces.push(
-      '<style>p{',
-      '<style>@media x{',
-      "<style>'",
-      '<style>a(',
-      'a-',
-      '<p style="a:b;',
-      '(',
-      '<td>',
-      'cid:',
-      '<img src="',
-    );
-    const time = (html: string) => {
-      const began = performance.now();
-      show(html, 5_000_000);
-      return performance.now() - began;
-    };
-    for (const piece of pieces)
-      for (const inside of ['', '<style>p{a:', '<p style="a:'])
-        expect(time(inside + piece.repeat(2_000_000 / piece.length)), inside + piece).to.be.below(3_000);
-  });
 });

@@ -117,6 +117,7 @@ describe('the detail of mail going out', () => {
       const sink = await startMailSink({ authMethods: [method], ...(method === 'CRAM-MD5' && CRAM(pass)) });
       const relay = `smtp://${user}:${pass}@relay.test:${sink.port}`;
       const attempt = await carry(world.carrier({ zone, allowPrivate: [], relay }));
+      await world.stop(); // the carrier would keep the connection for ten seconds
       await sink.stop();
       expect(attempt, method).to.include({ code: 250 });
       const dialog = hopsOf(attempt)[0]?.dialog ?? [];

@@ -1,5 +1,5 @@
 import { type ComponentChildren, h } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { Field } from '../parts/elements.ts';
 import { messageOf, signIn } from '../session.ts';
 
@@ -9,7 +9,7 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
   const [password, setPassword] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = 'Enter \u00b7 Postern';
     document.querySelector<HTMLInputElement>('.enter input')?.focus();
   }, []);
