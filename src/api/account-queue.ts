@@ -4,6 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
+  type AttemptRecord,
   type Body,
   type DeliveryKind,
   type Endpoint,
@@ -130,7 +131,7 @@ export interface MessageDeps {
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
   readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'delivery' | 'message'>;
+  readonly spool: Pick<Spool, 'delivery' | 'message' | 'attempts'>;
 }
 
 /** A queued message with its delivery and its bytes. */
@@ -157,6 +158,11 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
       if (!found || sizeOf(found.body) > maxBytes) return undefined;
       const bytes = found.body.kind === 'blob' ? await readBlob(found.body.path) : Buffer.from(found.body.bytes);
       return bytes && { delivery, message: found.message, bytes };
+    },
+    /** A delivery with its attempts, as long as this host's queue has it. */
+    async delivery(id: string): Promise<{ delivery: QueuedDelivery; attempts: AttemptRecord[] } | undefined> {
+      const delivery = await spool.delivery(id);
+      return delivery?.account === account ? { delivery, attempts: await spool.attempts(id) } : undefined;
     },
     cancel: (row: ScheduledRow) => scheduling.cancel(row),
     move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),

@@ -5,6 +5,9 @@ import { type Resolver, sameName } from './types.ts';
 /** The result of an MX check. `unknown`: the DNS lookup failed, and the previous result still holds. */
 type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
+/** Characters of foreign records in an error. */
+const MOST_SHOWN = 300;
+
 /**
  * Checks whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the
  * address of a domain without MX; an inbound domain needs an explicit MX, because nothing else shows that it is meant
@@ -24,7 +27,8 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
   if (names.every((name) => name === ''))
     return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return { valid: true, error: null };
-  return { valid: false, error: `The MX records of ${domain} name ${names.join(', ')}, not ${hosts.join(' or ')}` };
+  const seen = names.join(', ').slice(0, MOST_SHOWN);
+  return { valid: false, error: `The MX records of ${domain} name ${seen}, not ${hosts.join(' or ')}` };
 }
 
 /**
@@ -232,7 +236,7 @@ async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promi
   if (alias.kind !== 'records') return invalid(`There is no DKIM record at ${name}.`);
   if (alias.records.some((record) => sameName(record, target)))
     return invalid(`${name} points to ${target} as it should, but the record there is not published yet.`);
-  return invalid(`${name} points to ${alias.records.join(', ').slice(0, 300)}, not to ${target}.`);
+  return invalid(`${name} points to ${alias.records.join(', ').slice(0, MOST_SHOWN)}, not to ${target}.`);
 }
 
 /** Returns why the record is not our key (RFC 6376 section 3.6.1); undefined if it is. */

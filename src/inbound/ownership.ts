@@ -123,8 +123,8 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     texts: readonly string[],
   ): Promise<InboundDomainRow | undefined> {
     const name = nameOf(claim);
-    const { account, domain, createdAt, validMx, testedAt } = claim;
-    const own = { account, domain, createdAt, validMx, testedAt, verifiedAt: proven ? now() : null };
+    const { account, domain, createdAt, validMx, mxError = null, testedAt } = claim;
+    const own = { account, domain, createdAt, validMx, mxError, testedAt, verifiedAt: proven ? now() : null };
     while (await inboundDomains.one({ id: claim.id })) {
       const row = { id: name, ...own };
       const isFree = (await inboundDomains.insert(row)) === 'inserted';
@@ -195,7 +195,7 @@ export function retestInboundDomainsTask(
     // Written only if nobody checked meanwhile: a later check has newer records.
     const written = await store.inboundDomains.change(
       { id: row.id, account: row.account, testedAt: row.testedAt },
-      { validMx, testedAt: new Date(clock.now()) },
+      { validMx, ...(found !== 'unknown' && { mxError: found.error }), testedAt: new Date(clock.now()) },
     );
     const settled = written && isClaim(written) ? await ownership.settle(written) : written;
     return settled !== undefined && (validMx !== row.validMx || settled.id !== row.id);

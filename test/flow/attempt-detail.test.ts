@@ -154,6 +154,15 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
       destination_ip: '127.0.0.1',
       destination: 'relay.test',
     });
+    const { state, next_attempt_at: next, attempts } = info.delivery;
+    expect({ state, next, tries: attempts.length }).to.deep.equal({ state: 'delivered', next: null, tries: 1 });
+    expect(attempts[0]).to.include({ status: 250, error: null, connections_left_out: 0 });
+    const [connection] = attempts[0].connections;
+    expect(connection).to.include({ host: 'relay.test', source_ip: '127.0.0.1', tls: 'TLSv1.3', error: null });
+    expect(connection.dialog)
+      .to.include('> RCPT TO:<jo@to.test>')
+      .and.to.satisfy((lines: string[]) => lines.some((line) => /^> \(\d+ bytes\)$/.test(line)));
+    expect(JSON.stringify(info)).not.to.contain(PASSWORD);
   });
 
   it('is in the record of a batch of events too', async () => {

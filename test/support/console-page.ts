@@ -25,10 +25,14 @@ export interface ConsolePage {
   text(): Promise<string>;
   /** Presses the button or link with this text, else the first that has it in its text, as the mouse does. */
   press(label: string): Promise<void>;
+  /** Writes a text into the field with this label, in place of what it holds. */
+  fill(label: string, value: string): Promise<void>;
+  /** Whether it never scrolls sideways. */
+  fits(): Promise<boolean>;
   /** Takes one mail in for `box-1@in.test`. */
   mail(message: string, from?: string): Promise<string>;
-  /** Signs in, by a link of the command line. */
-  enter(): Promise<void>;
+  /** Signs in, by a link of the command line: as an operator, or as whom the link is for. */
+  enter(link?: string): Promise<void>;
   /** What axe objects to. */
   faults(): Promise<string[]>;
   stop(): Promise<void>;
@@ -68,8 +72,15 @@ export async function startConsolePage(
       );
       await browser.click(x, y);
     },
+    async fill(label, value) {
+      const field = `[...document.querySelectorAll('label')].find((one) => one.checkVisibility() && one.querySelector('.label')?.innerText.trim() === ${JSON.stringify(label)})?.querySelector('input')`;
+      await until(`a field named "${label}"`, () => browser.evaluate(`${field} !== undefined`));
+      await browser.evaluate(`(() => { const one = ${field}; one.focus(); one.select(); })()`);
+      await browser.type(value);
+    },
+    fits: () => browser.evaluate('document.documentElement.scrollWidth === document.documentElement.clientWidth'),
     mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),
-    enter: () => enter(running, browser),
+    enter: (link) => enter(running, browser, link),
     async faults() {
       await browser.evaluate(`${AXE};0`);
       return browser.evaluate(
@@ -86,8 +97,8 @@ export async function startConsolePage(
 }
 
 /** Opens a link of the command line, and presses its button. */
-async function enter(running: TestDaemon, browser: Browser): Promise<void> {
-  const link = await running.daemon.enterLink();
+async function enter(running: TestDaemon, browser: Browser, given?: string): Promise<void> {
+  const link = given ?? (await running.daemon.enterLink());
   if (link === undefined) throw new Error('the console is off');
   await browser.open(running.base + new URL(link).pathname, ...DESK);
   await browser.evaluate(`document.querySelector('button').click()`);

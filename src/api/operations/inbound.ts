@@ -31,6 +31,14 @@ const inboundDomainRecord = z
     verified_at: timeOrNull('when the TXT record was first found; null: never'),
     txt_name: str('name of the TXT record that proves that the domain belongs to the account'),
     txt_value: str('the value of that record'),
+    mx_hosts: z
+      .array(z.string())
+      .meta({ description: 'names of this service: an MX record of the domain must name one of them' }),
+    mx_error: z
+      .string()
+      .nullable()
+      .meta({ description: 'what is wrong with the MX records, at the last check that the DNS answered; else null' }),
+    tested_at: timeOrNull('when the MX records were last looked up, now and every hour', 'null: not yet'),
   })
   .meta({ title: 'inbound domain record' });
 
@@ -58,10 +66,16 @@ const DOMAIN = {
   verified_at: null,
   txt_name: '_postern-challenge.inbound.example.com',
   txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
+  mx_hosts: ['mx.postern.test'],
+  mx_error: null,
+  tested_at: null,
 };
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
 
-function toDomainRecord(row: InboundDomainRow) {
+/** The host names that an MX record may have. */
+const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
+
+function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']) {
   const { name, value } = proofOf(row);
   return {
     domain: row.domain,
@@ -71,6 +85,9 @@ function toDomainRecord(row: InboundDomainRow) {
     verified_at: row.verifiedAt ? toTimestamp(row.verifiedAt) : null,
     txt_name: name,
     txt_value: value,
+    mx_hosts: mxHostsOf(settings),
+    mx_error: row.mxError ?? null,
+    tested_at: row.testedAt ? toTimestamp(row.testedAt) : null,
   };
 }
 
@@ -98,11 +115,11 @@ const domains = operation({
   returns: z.array(inboundDomainRecord),
   errors: [],
   example: { params: {}, answer: [DOMAIN] },
-  async handle(_, { store }) {
+  async handle(_, { store, settings }) {
     const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
     // While a proof takes effect, a domain may briefly be listed together with its claim.
     const routed = new Set(rows.filter((row) => !isClaim(row)).map(nameOf));
-    return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map(toDomainRecord);
+    return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map((row) => toDomainRecord(row, settings));
   },
 });
 
@@ -125,6 +142,8 @@ const addDomain = operation({
       created_at: '2026-01-05 12:00:00',
       txt_name: '_postern-challenge.mail.example.com',
       txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
+      mx_error: 'The MX records of mail.example.com name mail.example.net, not mx.postern.test',
+      tested_at: '2026-01-05 12:00:00',
     },
   },
   async handle({ domain: { domain, id } }, call) {
@@ -135,7 +154,8 @@ const addDomain = operation({
         added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
       );
     }
-    return toDomainRecord(added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row);
+    const row = added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row;
+    return toDomainRecord(row, call.settings);
   },
 });
 
@@ -147,9 +167,12 @@ async function checkDns(
   row: InboundDomainRow,
   { store, resolver, settings, now, inbound }: Call<never>,
 ): Promise<InboundDomainRow | undefined> {
-  const mx = await checkMx(resolver, nameOf(row), [settings.hostname, ...settings.mxHosts]);
+  const mx = await checkMx(resolver, nameOf(row), mxHostsOf(settings));
   if (mx === 'unknown') return inbound.find(nameOf(row));
-  const seen = await store.inboundDomains.change({ id: row.id }, { validMx: mx.valid, testedAt: now() });
+  const seen = await store.inboundDomains.change(
+    { id: row.id },
+    { validMx: mx.valid, mxError: mx.error, testedAt: now() },
+  );
   return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
 }
 
@@ -161,12 +184,15 @@ const checkDomain = operation({
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
-  example: { params: { domain: 'inbound.example.com' }, answer: { ...DOMAIN, valid_mx: true } },
+  example: {
+    params: { domain: 'inbound.example.com' },
+    answer: { ...DOMAIN, valid_mx: true, tested_at: '2026-01-05 12:00:00' },
+  },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
     const checked = await checkDns(row, call);
     if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    return toDomainRecord(checked);
+    return toDomainRecord(checked, call.settings);
   },
 });
 
@@ -186,7 +212,7 @@ const deleteDomain = operation({
     await removeRoutes(id, call); // added meanwhile
     await call.inbound.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    return toDomainRecord(removed);
+    return toDomainRecord(removed, call.settings);
   },
 });
 

@@ -30,6 +30,9 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
   };
 }
 
+/** A key, as a note of who did what names it. */
+const shownOf = ({ hint, label }: KeyRow) => (label === '' ? `${hint}…` : `${hint}… (${label})`);
+
 /** Keys that an account may have at one time; the command line may make more. */
 const MOST_KEYS = 100;
 const LONGEST_LABEL = 100;
@@ -94,7 +97,9 @@ const add = operation({
     return call.inTurn('keys', async () => {
       if ((await call.keys.valid()).length >= MOST_KEYS)
         throw call.invalid('account', `The account has ${MOST_KEYS} API keys, which is its limit; revoke one first`);
+      const note = await call.actions.begin();
       const { row, key } = await call.keys.add(label);
+      note('key made', 1, shownOf(row));
       return { ...(await toRecord(row, call)), key };
     });
   },
@@ -114,7 +119,9 @@ const revoke = operation({
     const row = await findKey(id, call);
     if (row.id === call.apiKey) throw call.refuse('Invalid_OwnKey');
     const record = await toRecord(row, call);
+    const note = await call.actions.begin();
     await call.keys.revoke(row);
+    note('key revoked', 1, shownOf(row));
     return record;
   },
 });

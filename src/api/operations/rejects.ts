@@ -121,12 +121,21 @@ const rejectEntry = z
       .nullable()
       .meta({ description: 'the sender whose mail caused it, a sender record; null for entries added by hand' }),
     subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
+    message_id: z.string().nullable().meta({
+      description:
+        'id of the message whose event last created or renewed it; null if it was added by hand or is not known any more (not part of the Mandrill API)',
+    }),
   })
   .meta({ title: 'reject entry' });
 
 type Sender = z.input<typeof senderRecord>;
 
-function toRejectEntry(row: RejectRow, senders: ReadonlyMap<string, Sender>, now: Date) {
+function toRejectEntry(
+  row: RejectRow,
+  senders: ReadonlyMap<string, Sender>,
+  messages: ReadonlyMap<string, string>,
+  now: Date,
+) {
   return {
     email: row.email,
     reason: row.reason,
@@ -144,7 +153,20 @@ function toRejectEntry(row: RejectRow, senders: ReadonlyMap<string, Sender>, now
             ...toStats(NO_COUNTS),
           }),
     subaccount: row.subaccount === '' ? null : row.subaccount,
+    message_id: messages.get(lastEvent(row) ?? '') ?? null,
   };
+}
+
+const lastEvent = ({ eventIds = [] }: RejectRow) => eventIds.at(-1);
+
+/** The messages of the last events of many entries, by event, in one query. */
+async function messagesOf(
+  { messageEvents }: AccountStore,
+  rows: readonly RejectRow[],
+): Promise<ReadonlyMap<string, string>> {
+  const ids = rows.flatMap((row) => lastEvent(row) ?? []);
+  if (ids.length === 0) return new Map();
+  return new Map((await messageEvents.many({ id: { in: ids } })).map(({ id, message }) => [id, message]));
 }
 
 /** The sender records of many entries, in one query. */
@@ -230,14 +252,15 @@ const list = operation({
         expired: false,
         sender: { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS },
         subaccount: null,
+        message_id: null,
       },
     ],
   },
   async handle({ email = '', include_expired: includeExpired = false, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const rows = await listRejects(call.store, { prefix: email, includeExpired, subaccount }, call.now());
-    const senders = await sendersOf(call.store, rows);
-    return rows.map((row) => toRejectEntry(row, senders, call.now()));
+    const [senders, messages] = await Promise.all([sendersOf(call.store, rows), messagesOf(call.store, rows)]);
+    return rows.map((row) => toRejectEntry(row, senders, messages, call.now()));
   },
 });
 

@@ -185,6 +185,8 @@ export interface InboundDomainRow extends OwnedRow {
   readonly domain: string;
   readonly createdAt: Date;
   readonly validMx: boolean;
+  /** What stands in the DNS instead, at the last check; null or absent: nothing is known to be wrong. */
+  readonly mxError?: string | null;
   readonly testedAt: Date | null;
   /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;

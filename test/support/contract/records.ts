@@ -107,6 +107,7 @@ export const rejectEntry: Struct = {
     sender: { ...sender, orNull: true },
     subaccount: 'string or null',
   },
+  beyond: { message_id: 'the message that caused it' },
 };
 
 export const ip: Struct = {
@@ -202,6 +203,9 @@ export const inboundDomain: Struct = {
     verified_at: 'when the proof was seen',
     txt_name: 'where the proof belongs',
     txt_value: 'what the proof is',
+    mx_hosts: 'what an MX record must name',
+    mx_error: 'what it names instead',
+    tested_at: 'when that was looked up',
   },
 };
 

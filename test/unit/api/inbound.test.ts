@@ -3,6 +3,11 @@ import { expect } from 'chai';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
 import { put } from '../../support/spool.ts';
 
+const NOW = '2026-01-05 12:00:00';
+
+/** What the DNS of these tests says. */
+const mxError = (name: string) => `The MX records of ${name} name mail.example.net, not mx.postern.test`;
+
 /** What every record tells: how the account of the examples proves the domain. */
 const proof = (domain: string) => ({
   txt_name: `_postern-challenge.${domain}`,
@@ -15,10 +20,14 @@ const record = (domain: string, created_at: string, valid_mx = false, name = dom
   routed: true,
   verified_at: null,
   ...proof(name),
+  mx_hosts: ['mx.postern.test'],
+  // The one that the examples begin with was never looked up.
+  mx_error: valid_mx || created_at !== NOW ? null : mxError(name),
+  tested_at: created_at === NOW ? NOW : null,
 });
 const DOMAIN = record('inbound.example.com', '2026-01-05 11:00:00');
+const CHECKED = { ...DOMAIN, valid_mx: true, tested_at: NOW };
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
-const NOW = '2026-01-05 12:00:00';
 
 const fault = (code: number, name: string, message: string) => ({ status: 'error', code, name, message });
 const invalid = (faults: object) => fault(-2, 'ValidationError', `Validation error: ${JSON.stringify(faults)}`);
@@ -59,8 +68,8 @@ describe('the Inbound group', () => {
     ['add-domain', { domain: 'a b.example' }, 422, invalid({ domain: 'Not a valid domain name' })],
     ['add-domain', { domain: 'exam\r\nple.com' }, 422, invalid({ domain: 'Not a valid domain name' })],
     ['add-domain', { domain: 'x'.repeat(300) + '.example' }, 422, invalid({ domain: 'Not a valid domain name' })],
-    ['check-domain', { domain: 'inbound.example.com' }, 200, { ...DOMAIN, valid_mx: true }],
-    ['check-domain', { domain: 'Inbound.Example.Com.' }, 200, { ...DOMAIN, valid_mx: true }],
+    ['check-domain', { domain: 'inbound.example.com' }, 200, CHECKED],
+    ['check-domain', { domain: 'Inbound.Example.Com.' }, 200, CHECKED],
     ['check-domain', { domain: 'nowhere.example.com' }, 404, unknownDomain('nowhere.example.com')],
     ['delete-domain', { domain: 'inbound.example.com' }, 200, DOMAIN],
     ['delete-domain', { domain: 'not a domain' }, 404, unknownDomain('not a domain')],
@@ -301,8 +310,13 @@ describe('the Inbound group', () => {
         'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 1 }] },
       },
     });
-    await answers('check-domain', { domain: 'inbound.example.com' }, 200, { ...DOMAIN, valid_mx: true });
+    const hosts = { mx_hosts: ['mx.postern.test', 'mx2.postern.test'] };
+    await answers('check-domain', { domain: 'inbound.example.com' }, 200, { ...CHECKED, ...hosts });
     await world.call('/inbound/add-domain', { domain: 'elsewhere.example.com' });
-    await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, record('elsewhere.example.com', NOW));
+    await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, {
+      ...record('elsewhere.example.com', NOW),
+      ...hosts,
+      mx_error: 'The MX records of elsewhere.example.com name mx.example.net, not mx.postern.test or mx2.postern.test',
+    });
   });
 });

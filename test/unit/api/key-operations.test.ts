@@ -37,6 +37,18 @@ for (const driver of drivers) {
       expect(JSON.stringify(await list()) + JSON.stringify(world.log.lines)).not.to.contain(key);
     });
 
+    it('are noted with who made and revoked them', async () => {
+      await start();
+      const { id, starts_with: hint } = await add('robot');
+      await world.call('/keys/revoke', { id });
+      await world.journal.flush();
+      const { actions } = (await world.call('/actions/list')).body;
+      expect(actions.map(({ by, what, detail }: any) => [by, what, detail])).to.deep.equal([
+        [KEY.slice(0, 4), 'key revoked', `${hint}\u2026 (robot)`],
+        [KEY.slice(0, 4), 'key made', `${hint}\u2026 (robot)`],
+      ]);
+    });
+
     it('have ids that tell nothing of the key: the hash, which could be tried against guesses, is not in them', async () => {
       await start();
       for (const { id } of await list())

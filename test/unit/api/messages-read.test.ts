@@ -218,7 +218,12 @@ describe('reading messages', () => {
         },
         { ts: at(9).getTime() / 1000, type: 'bounced', diag: 'smtp;550 no', ...places },
       ]);
-      expect(body).to.include({ state: 'bounced', diag: 'smtp;550 no', bounce_description: 'bad_mailbox' });
+      expect(body).to.include({
+        state: 'bounced',
+        diag: 'smtp;550 no',
+        bounce_description: 'bad_mailbox',
+        delivery: null,
+      });
     });
 
     it('knows no message of another account', async () => {

@@ -47,6 +47,7 @@ describe('the rejection list, over the API', () => {
           expired: false,
           sender: null,
           subaccount: null,
+          message_id: null,
         },
       ]);
     });
@@ -197,6 +198,36 @@ describe('the rejection list, over the API', () => {
       expect(await list({ email: 'Ann@Example.com' })).to.deep.equal(['ann@example.com']);
       expect(await list({ email: '' })).to.have.length(4);
       expect(await list({ email: 'example' })).to.deep.equal([]);
+    });
+
+    it('names the message whose event came last, of this account and while it is known', async () => {
+      const event = (id: string, account: string, message: string) =>
+        world.store.messageEvents.insert({
+          id,
+          account,
+          message,
+          kind: 'hard_bounce',
+          at: days(0),
+          appliedAt: days(0),
+          detail: {},
+          unsent: null,
+          unsentSince: null,
+        });
+      await event('e1', ACCOUNT, 'first');
+      await event('e2', ACCOUNT, 'second');
+      await event('e3', OTHER_ACCOUNT, 'of another');
+      await put('a@example.com', { reason: 'hard-bounce', eventIds: ['e1', 'e2'] });
+      await put('b@example.com', { reason: 'hard-bounce', eventIds: ['e1', 'forgotten'] });
+      await put('c@example.com', { reason: 'hard-bounce', eventIds: ['e3'] });
+      const entries = await ok('/rejects/list');
+      expect(
+        entries.map((one: { email: string; message_id: string | null }) => [one.email, one.message_id]),
+      ).to.deep.equal([
+        ['a@example.com', 'second'],
+        ['b@example.com', null],
+        ['c@example.com', null],
+        ['gone@example.com', null],
+      ]);
     });
 
     it('takes no letter of a search for more than itself', async () => {

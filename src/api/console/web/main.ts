@@ -7,14 +7,21 @@ import { Frame } from './parts/frame.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
+import { Actions } from './screens/actions.ts';
+import { Domain } from './screens/domain.ts';
+import { Domains } from './screens/domains.ts';
 import { Endpoint } from './screens/endpoint.ts';
 import { Endpoints } from './screens/endpoints.ts';
 import { Enter } from './screens/enter.ts';
 import { GivenUp } from './screens/given-up.ts';
+import { Keys } from './screens/keys.ts';
+import { Lists } from './screens/lists.ts';
 import { MailList } from './screens/mail-list.ts';
 import { Message } from './screens/message.ts';
 import { Now } from './screens/now.ts';
 import { Refused } from './screens/refused.ts';
+import { SentList } from './screens/sent-list.ts';
+import { SentMessageScreen } from './screens/sent-message.ts';
 import { readSession, session } from './session.ts';
 
 /** The screen of a path. */
@@ -35,6 +42,20 @@ function screen(path: string): ComponentChildren {
       return h(Endpoint, { url: place.value.query.get('url') ?? '' });
     case 'given-up':
       return h(GivenUp, null);
+    case 'lists':
+      return h(Lists, null);
+    case 'sent':
+      return h(SentList, null);
+    case 'sent/':
+      return h(SentMessageScreen, { id: decodeURIComponent(rest), key: rest });
+    case 'keys':
+      return h(Keys, null);
+    case 'actions':
+      return h(Actions, null);
+    case 'domains':
+      return h(Domains, null);
+    case 'domain/':
+      return h(Domain, { name: decodeURIComponent(rest), key: rest });
     default:
       return h(
         'div',

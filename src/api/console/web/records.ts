@@ -159,3 +159,151 @@ export interface EndpointDetail extends Endpoint {
     readonly question: string | null;
   }[];
 }
+
+/** /inbound/domains. */
+export interface InboundDomain {
+  readonly domain: string;
+  readonly created_at: string;
+  readonly valid_mx: boolean;
+  /** Whether mail to it is accepted; if not, the TXT record must be published first. */
+  readonly routed: boolean;
+  readonly verified_at: string | null;
+  readonly txt_name: string;
+  readonly txt_value: string;
+  readonly mx_hosts: readonly string[];
+  readonly mx_error: string | null;
+  readonly tested_at: string | null;
+}
+
+/** /inbound/routes. */
+export interface InboundRoute {
+  readonly id: string;
+  readonly pattern: string;
+  readonly url: string;
+  readonly batch_events: number;
+}
+
+/** /inbound/test-route. */
+export interface RouteTest {
+  readonly email: string;
+  readonly route: InboundRoute | null;
+  readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
+  readonly payload: unknown;
+}
+
+/** /rejects/list. */
+export interface RejectEntry {
+  readonly email: string;
+  readonly reason: 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
+  readonly detail: string | null;
+  readonly created_at: string;
+  readonly last_event_at: string;
+  readonly expires_at: string | null;
+  readonly expired: boolean;
+  readonly subaccount: string | null;
+  readonly message_id: string | null;
+}
+
+/** /whitelists/list. */
+export interface WhitelistEntry {
+  readonly email: string;
+  readonly detail: string | null;
+  readonly created_at: string;
+}
+
+export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
+
+/** A message to one recipient: /messages/search. Times are seconds since 1970. */
+export interface SentMessage {
+  readonly ts: number;
+  readonly _id: string;
+  readonly sender: string;
+  readonly template: string | null;
+  readonly subject: string;
+  readonly email: string;
+  readonly tags: readonly string[];
+  readonly opens: number;
+  readonly opens_detail: readonly Visit[];
+  readonly clicks: number;
+  readonly clicks_detail: readonly (Visit & { readonly url: string })[];
+  readonly state: SentState;
+  readonly subaccount: string | null;
+  readonly diag: string | null;
+  readonly bounce_description: string | null;
+}
+
+export interface Visit {
+  readonly ts: number;
+  readonly ip: string | null;
+  readonly ua: string | null;
+}
+
+/** /messages/info. */
+export interface SentStory extends SentMessage {
+  readonly smtp_events: readonly {
+    readonly ts: number;
+    readonly type: string;
+    readonly diag: string;
+    readonly destination_ip: string | null;
+    readonly destination: string | null;
+  }[];
+  /** What the queue has of it; null if it has deleted it, or is that of another host. */
+  readonly delivery: {
+    readonly state: 'waiting' | 'delivered' | 'dead' | 'dropped';
+    readonly next_attempt_at: string | null;
+    readonly attempts: readonly MailAttempt[];
+  } | null;
+}
+
+export interface MailAttempt {
+  readonly time: string;
+  readonly duration_ms: number;
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly answer: string;
+  readonly connections: readonly Connection[];
+  readonly connections_left_out: number;
+}
+
+export interface Connection {
+  readonly host: string;
+  readonly address: string;
+  readonly source_ip: string | null;
+  readonly tls: string | null;
+  readonly reused: boolean;
+  readonly duration_ms: number;
+  readonly error: string | null;
+  readonly dialog: readonly string[];
+}
+
+/** /messages/content. */
+export interface SentContent {
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly text: string | null;
+  readonly html: string | null;
+  readonly attachments: readonly { readonly name: string; readonly type: string; readonly content: string }[];
+}
+
+/** /messages/list-scheduled. */
+export interface Scheduled {
+  readonly _id: string;
+  readonly send_at: string;
+}
+
+/** /keys/list. */
+export interface ApiKey {
+  readonly id: string;
+  readonly starts_with: string;
+  readonly label: string;
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+}
+
+/** /actions/list. */
+export interface Action {
+  readonly at: string;
+  readonly by: string;
+  readonly what: string;
+  readonly count: number;
+  readonly detail: string;
+}

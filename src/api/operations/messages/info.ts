@@ -1,14 +1,17 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
 import { inSlices } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
 import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
+import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
-import { str } from '../fields.ts';
+import { str, time, timeOrNull } from '../fields.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 // Records of sent messages, and their conversion from rows.
@@ -41,6 +44,39 @@ const fields = {
 
 export const messageRecord = z.object(fields).meta({ title: 'message record' });
 
+const connectionRecord = z.object({
+  host: str('name of the server'),
+  address: str('its IP address and port'),
+  source_ip: maybe.meta({ description: 'our address; null without a connection' }),
+  tls: maybe.meta({ description: 'TLS version; null without TLS' }),
+  reused: z.boolean().meta({ description: 'whether the connection was open from an earlier message' }),
+  duration_ms: z.number(),
+  error: maybe.meta({ description: 'why it ended, if not by a reply to the message' }),
+  dialog: z.array(z.string()).meta({
+    description: 'the SMTP dialog: `> ` and what was sent, `< ` and what the server replied; the message as its size',
+  }),
+});
+
+const mailAttemptRecord = z.object({
+  time: time('when it began'),
+  duration_ms: z.number(),
+  status: z.int().nullable().meta({ description: 'SMTP reply code; null without a reply' }),
+  error: maybe.meta({ description: 'why there was no reply; null if there was one' }),
+  answer: str('the reply'),
+  connections: z.array(connectionRecord).meta({
+    description: `the connections of the attempt, in order; empty if none is kept: those of the last eight attempts are, in ${DETAIL_BYTES} bytes each`,
+  }),
+  connections_left_out: z.int().meta({ description: 'earlier connections for which there was no room' }),
+});
+
+const sentDelivery = z.object({
+  state: z
+    .enum(['waiting', 'delivered', 'dead', 'dropped'])
+    .meta({ description: 'dead: given up; dropped: ended by a person' }),
+  next_attempt_at: timeOrNull('when it is attempted next', 'null if it is not waiting'),
+  attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
+});
+
 const infoRecord = z
   .object({
     ...fields,
@@ -56,6 +92,10 @@ const infoRecord = z
         }),
       )
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
+    delivery: sentDelivery.nullable().meta({
+      description:
+        'its delivery; null if it is not on the queue of this host, or not any more (not part of the Mandrill API)',
+    }),
   })
   .meta({ title: 'message detail' });
 
@@ -98,7 +138,11 @@ export function toMessageRecord(row: SentMessageRow): z.input<typeof messageReco
 const NOBODY = { ip: null, location: null, ua: null };
 
 /** The record of a message with the details of its events. */
-function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
+function toInfo(
+  row: SentMessageRow,
+  events: readonly MessageEventRow[],
+  kept: { readonly delivery: QueuedDelivery; readonly attempts: readonly AttemptRecord[] } | undefined,
+): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
   const clicks = events
     .filter(({ kind }) => kind === 'click')
@@ -122,6 +166,36 @@ function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.inpu
         },
       ];
     }),
+    delivery: kept
+      ? {
+          state: kept.delivery.state,
+          next_attempt_at: kept.delivery.state === 'waiting' ? toTimestamp(new Date(kept.delivery.dueAt)) : null,
+          attempts: kept.attempts.toSorted((a, b) => a.at - b.at).map(toMailAttempt),
+        }
+      : null,
+  };
+}
+
+function toMailAttempt({ at, durationMs, status, error, answer, detail: text }: AttemptRecord) {
+  const detail = text === undefined ? undefined : readDetail(text);
+  const { hops = [], leftOut = 0 } = detail && 'hops' in detail ? detail : {};
+  return {
+    time: toTimestamp(new Date(at)),
+    duration_ms: durationMs,
+    status,
+    error,
+    answer,
+    connections: hops.map(({ host, address, source, tls, reused, ms, error, dialog }) => ({
+      host,
+      address,
+      source_ip: source ?? null,
+      tls: tls ?? null,
+      reused: reused ?? false,
+      duration_ms: ms,
+      error: error ?? null,
+      dialog: [...dialog],
+    })),
+    connections_left_out: leftOut,
   };
 }
 
@@ -199,11 +273,16 @@ const info = operation({
           destination: 'mx.example.com',
         },
       ],
+      delivery: null,
     },
   },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
-    return toInfo(row, await call.store.messageEvents.many({ message: id }, { sort: 'at', limit: MAX_EVENTS }));
+    const [events, kept] = await Promise.all([
+      call.store.messageEvents.many({ message: id }, { sort: 'at', limit: MAX_EVENTS }),
+      row.delivery ? call.messages.delivery(row.delivery) : undefined,
+    ]);
+    return toInfo(row, events, kept);
   },
 });
 

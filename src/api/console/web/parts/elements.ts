@@ -1,5 +1,5 @@
 import { type ComponentChildren, h } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { messageOf } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
 import { exactTime, now, relative, toMs } from './text.ts';
@@ -57,9 +57,11 @@ export function Button({
 export interface FieldProps {
   readonly label: string;
   readonly value: string;
-  readonly type?: 'text' | 'password' | 'url' | 'search';
+  readonly type?: 'text' | 'password' | 'url' | 'search' | 'email' | 'number';
   readonly autocomplete?: string;
   readonly help?: string;
+  /** What is wrong with the value. */
+  readonly error?: string | undefined;
   readonly required?: boolean;
   onValue(value: string): void;
 }
@@ -70,9 +72,11 @@ export function Field({
   type = 'text',
   autocomplete = 'off',
   help,
+  error,
   required,
   onValue,
 }: FieldProps): ComponentChildren {
+  const id = useId();
   return h(
     'label',
     { class: 'field' },
@@ -84,8 +88,11 @@ export function Field({
       required: required ?? false,
       spellcheck: false,
       onInput: (event: InputEvent) => onValue((event.currentTarget as HTMLInputElement).value),
+      'aria-invalid': error === undefined ? undefined : 'true',
+      'aria-errormessage': error === undefined ? undefined : id,
     }),
     help !== undefined && h('span', { class: 'help' }, help),
+    error !== undefined && h('span', { class: 'wrong', role: 'alert', id }, error),
   );
 }
 

@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { awaySince } from '../call.ts';
 import { live } from '../live.ts';
-import { go, linkTo, place } from '../router.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { Icon, type IconName } from './icons.ts';
@@ -28,7 +28,14 @@ const SECTIONS: readonly Section[] = [
   { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
   { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', inside: '/endpoint', needs: 'endpoints/list' },
   { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+  { path: '/sent', label: 'Mail out', icon: 'outbox', inside: '/sent/', needs: 'messages/search' },
+  { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
+  { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
+  { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
+  { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
 ];
+/** So many stand in the bar of a telephone; the others are under "More". */
+const IN_BAR = 4;
 
 export function Frame({ children }: { readonly children?: ComponentChildren }): ComponentChildren {
   return h(
@@ -53,18 +60,42 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
 
 function Rail(): ComponentChildren {
   const { path } = place.value;
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [path]);
+  const sections = SECTIONS.filter(({ needs }) => needs === undefined || may(needs));
+  const isHere = ({ path: own, inside }: Section) => path === own || (inside !== undefined && path.startsWith(inside));
+  const others = sections.slice(IN_BAR);
+  const close = (event: KeyboardEvent) => {
+    if (event.key === 'Escape' && open) {
+      event.stopPropagation();
+      setOpen(false);
+    }
+  };
+  const entry = (one: Section) =>
+    h(
+      'a',
+      { key: one.path, href: linkTo(one.path), 'aria-current': isHere(one) ? 'page' : undefined },
+      h(Icon, { name: one.icon }),
+      h('span', null, one.label),
+    );
   return h(
     'nav',
-    { class: 'rail', 'aria-label': 'Screens' },
-    SECTIONS.filter(({ needs }) => needs === undefined || may(needs)).map((one) => {
-      const here = path === one.path || (one.inside !== undefined && path.startsWith(one.inside));
-      return h(
-        'a',
-        { key: one.path, href: linkTo(one.path), 'aria-current': here ? 'page' : undefined },
-        h(Icon, { name: one.icon }),
-        h('span', null, one.label),
-      );
-    }),
+    { class: 'rail', 'aria-label': 'Screens', onKeyDown: close },
+    sections.slice(0, IN_BAR).map(entry),
+    others.length > 0 &&
+      h(
+        'button',
+        {
+          type: 'button',
+          class: others.some(isHere) ? 'more here' : 'more',
+          'aria-expanded': open,
+          'aria-controls': 'more-screens',
+          onClick: () => setOpen(!open),
+        },
+        h(Icon, { name: 'more' }),
+        h('span', null, 'More'),
+      ),
+    h('div', { id: 'more-screens', class: open ? 'rest open' : 'rest' }, others.map(entry)),
   );
 }
 
@@ -76,18 +107,38 @@ function Accounts(): ComponentChildren {
     label: 'Account',
     value: account.value?.id ?? '',
     options: accounts.map(({ id, name }) => [id, name] as const),
-    onValue: (id) => go(linkTo(place.value.path.replace(/^\/(?:message|endpoint).*$/, '/'), { account: id })),
+    onValue: (id) =>
+      go(linkTo(place.value.path.replace(/^\/(?:message|endpoint|domain|sent(?=\/))\b.*$/, '/'), { account: id })),
   });
 }
 
-/** Searches refusals on their screen, and mail everywhere else. */
+interface Searched {
+  readonly about: string;
+  readonly help: string;
+}
+
+const OF_MAIL: Searched = {
+  about: 'mail',
+  help: 'Words, or from: to: subject: route: client: url: state: status: id: before: after:',
+};
+/** Screens with a search of their own. */
+const SEARCHED: Readonly<Record<string, Searched>> = {
+  '/mail': OF_MAIL,
+  '/given-up': OF_MAIL,
+  '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
+  '/sent': { about: 'mail out', help: 'Words, or email: sender: subject: tag: state: template: subaccount: u_name:' },
+  '/lists': { about: 'addresses', help: 'The beginning of an address' },
+  '/domains': { about: 'domains', help: 'A part of the name' },
+};
+
+/** Searches what the screen shows, and mail where it shows no list. */
 function Search(): ComponentChildren {
   const { path, query } = place.value;
-  const about = path === '/refused' ? 'refusals' : 'mail';
+  const own = SEARCHED[path];
+  const { about, help } = own ?? OF_MAIL;
   const shown = query.get('q') ?? '';
   const [text, setText] = useState(shown);
   useEffect(() => setText(shown), [shown, path]);
-  const target = path === '/refused' || path === '/given-up' ? path : '/mail';
   return h(
     'form',
     {
@@ -95,7 +146,8 @@ function Search(): ComponentChildren {
       role: 'search',
       onSubmit: (event: Event) => {
         event.preventDefault();
-        go(linkTo(target, { q: text.trim() }));
+        const q = text.trim();
+        go(own ? withQuery({ q }) : linkTo('/mail', { q }));
       },
     },
     h(Icon, { name: 'search' }),
@@ -105,10 +157,7 @@ function Search(): ComponentChildren {
       value: text,
       'aria-label': `Search ${about}`,
       placeholder: `Search ${about}`,
-      title:
-        about === 'mail'
-          ? 'Words, or from: to: subject: route: client: url: state: status: id: before: after:'
-          : 'Words, or from: to: client: reason: domain: before: after:',
+      title: help,
       spellcheck: false,
       autocomplete: 'off',
       onInput: (event: InputEvent) => setText((event.currentTarget as HTMLInputElement).value),

@@ -91,11 +91,9 @@ function Empty(): ComponentChildren {
     h(
       'p',
       null,
-      'An endpoint is a URL that a route or a webhook posts to. Add a route with ',
-      h('code', null, '/inbound/add-route'),
-      ' (see the ',
-      h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
-      ').',
+      'An endpoint is a URL that a route or a webhook posts to. Routes belong to ',
+      h('a', { href: linkTo('/domains') }, 'domains'),
+      '.',
     ),
   );
 }

@@ -203,7 +203,7 @@ function FirstMinute(): ComponentChildren {
           onPress: () => ask('POST', '/console/test-message', {}),
         }),
       ],
-    h('p', null, 'Or add an inbound domain and a route with the API, and send a mail to it:'),
+    h('p', null, 'Or add ', h('a', { href: linkTo('/domains') }, 'a domain and a route'), ', and send a mail to it:'),
     h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
     h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
   );

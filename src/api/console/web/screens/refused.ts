@@ -6,7 +6,7 @@ import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { number, plain } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
-import { account } from '../session.ts';
+import { account, may } from '../session.ts';
 
 interface Reasons {
   readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
@@ -96,7 +96,17 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
       h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
     ),
     h('p', { class: 'reply' }, h('code', null, `${stage}: ${plain(reply)}`)),
-    h('p', { class: 'advice' }, advice),
+    h(
+      'p',
+      { class: 'advice' },
+      advice,
+      reason === 'noMailbox' &&
+        recipient !== null &&
+        may('inbound/test-route') && [
+          ' ',
+          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
+        ],
+    ),
     h(
       'p',
       { class: 'faint' },
@@ -108,7 +118,7 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
   );
 }
 
-/** `unknownMailbox` as words. */
+/** `noMailbox` as words. */
 export function reasonText(reason: string): string {
   const words = plain(reason)
     .replace(/([a-z])([A-Z])/g, '$1 $2')

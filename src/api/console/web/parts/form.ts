@@ -1,0 +1,126 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Failed } from '../call.ts';
+import { messageOf } from '../session.ts';
+import { Button, Dialog, Field, type FieldProps } from './elements.ts';
+
+// Forms that call an operation, and questions before something is lost.
+
+export interface FormField extends Pick<FieldProps, 'label' | 'type' | 'help' | 'required'> {
+  /** The parameter of the operation, whose errors stand beside the field. */
+  readonly name: string;
+  readonly value?: string;
+}
+
+export type Values = Readonly<Record<string, string>>;
+
+export interface FormProps {
+  readonly fields: readonly FormField[];
+  /** The label of the button. */
+  readonly label: string;
+  /** The fields and the button in one line, if there is room. */
+  readonly inline?: boolean;
+  onSubmit(values: Values): Promise<unknown>;
+}
+
+/** A form. The fields are empty again after it was sent. */
+export function Form({ fields, label, inline = false, onSubmit }: FormProps): ComponentChildren {
+  const initial = () => Object.fromEntries(fields.map(({ name, value = '' }) => [name, value]));
+  const [values, setValues] = useState<Values>(initial);
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const alive = useRef(true);
+  useEffect(() => () => void (alive.current = false), []);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (busy) return;
+    setBusy(true);
+    setError(undefined);
+    try {
+      await onSubmit(values);
+      if (alive.current) setValues(initial());
+    } catch (thrown) {
+      if (alive.current) setError(thrown);
+    } finally {
+      if (alive.current) setBusy(false);
+    }
+  };
+  const faults = error === undefined ? {} : faultsOf(error);
+  const beside = fields.filter(({ name }) => faults[name] !== undefined);
+  return h(
+    'form',
+    { class: inline ? 'form inline' : 'form', onSubmit: submit, noValidate: true },
+    fields.map(({ name, value: _, ...field }) =>
+      h(Field, {
+        key: name,
+        ...field,
+        value: values[name] ?? '',
+        error: faults[name],
+        onValue: (value) => setValues((before) => ({ ...before, [name]: value })),
+      }),
+    ),
+    error !== undefined && beside.length === 0 && h('p', { class: 'wrong', role: 'alert' }, messageOf(error)),
+    h(
+      'p',
+      { class: 'buttons' },
+      h('button', { type: 'submit', class: 'button main', disabled: busy, 'aria-busy': busy }, label),
+    ),
+  );
+}
+
+const FAULTS = /^Validation error: (\{.*\})$/s;
+
+/** What is wrong with each parameter, as the API says it. */
+function faultsOf(error: unknown): Values {
+  const found = error instanceof Failed && error.kind === 'ValidationError' ? FAULTS.exec(error.message) : null;
+  try {
+    return found?.[1] === undefined ? {} : JSON.parse(found[1]);
+  } catch {
+    return {};
+  }
+}
+
+/** Asks once before something is lost; the children say what. */
+export function Confirm({
+  title,
+  label,
+  onConfirm,
+  onClose,
+  children,
+}: {
+  readonly title: string;
+  readonly label: string;
+  onConfirm(): Promise<unknown>;
+  onClose(): void;
+  readonly children?: ComponentChildren;
+}): ComponentChildren {
+  const confirm = async () => {
+    await onConfirm();
+    onClose();
+  };
+  return h(
+    Dialog,
+    { title, onClose },
+    h('div', null, children),
+    h(
+      'p',
+      { class: 'buttons' },
+      h(Button, { label: 'Cancel', onPress: onClose }),
+      h(Button, { label, kind: 'danger', onPress: confirm }),
+    ),
+  );
+}
+
+/** A button that puts a text on the clipboard. */
+export function Copy({ text, label = 'Copy' }: { readonly text: string; readonly label?: string }): ComponentChildren {
+  const [copied, setCopied] = useState(false);
+  return h(Button, {
+    label: copied ? 'Copied' : label,
+    kind: 'quiet',
+    title: text,
+    onPress: async () => {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+    },
+  });
+}

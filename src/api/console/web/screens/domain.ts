@@ -1,0 +1,363 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import { Bars, Button, Dialog, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Confirm, Copy, Form, type FormField, type Values } from '../parts/form.ts';
+import { Icon } from '../parts/icons.ts';
+import { count, plain, shortUrl } from '../parts/text.ts';
+import type { InboundDomain, InboundRoute } from '../records.ts';
+import { go, linkTo } from '../router.ts';
+import { account, may } from '../session.ts';
+import { DomainStateMark, domainSentence, useDomains } from './domains.ts';
+import { inOrder, Tester } from './route-tester.ts';
+
+/** One domain: its DNS records, its routes, and beside them the tester. */
+export function Domain({ name }: { readonly name: string }): ComponentChildren {
+  const { data, error, failedAt, again, change } = useDomains();
+  const routes = useLoad(may('inbound/routes') ? `routes ${account.value?.id} ${name}` : undefined, (stop) =>
+    call<readonly InboundRoute[]>('inbound/routes', { domain: name }, stop),
+  );
+  const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
+  const checked = (newer: InboundDomain) =>
+    change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
+  return h(
+    'div',
+    { class: 'screen beside' },
+    h(
+      'div',
+      { class: 'pane' },
+      h(
+        'p',
+        { class: 'back' },
+        h('a', { href: linkTo('/domains'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Domains'),
+      ),
+      h(Title, { text: plain(name) }),
+      error && h(Fault, { error, since: failedAt, again }),
+      data === undefined
+        ? !error && h(Bars, { rows: 6 })
+        : domain === undefined
+          ? h(Notice, { title: 'The account has no such domain.' })
+          : [
+              h(
+                'p',
+                { key: 'sentence', class: 'sentence' },
+                h(DomainStateMark, { domain }),
+                ' ',
+                domainSentence(domain),
+                '.',
+              ),
+              h(Actions, { key: 'actions', domain, routes: routes.data?.length ?? 0, checked }),
+              h(DnsRecords, { key: 'records', domain }),
+              may('inbound/routes') && h(Routes, { key: 'routes', domain: name, routes }),
+            ],
+    ),
+    domain !== undefined && may('inbound/test-route') && h(Tester, { stamp: JSON.stringify(routes.data ?? '') }),
+  );
+}
+
+function Actions({
+  domain: { domain },
+  routes,
+  checked,
+}: {
+  readonly domain: InboundDomain;
+  readonly routes: number;
+  checked(newer: InboundDomain): void;
+}): ComponentChildren {
+  const [removing, setRemoving] = useState(false);
+  return h(
+    'div',
+    { class: 'buttons' },
+    may('inbound/check-domain') &&
+      h(Button, {
+        label: 'Check now',
+        icon: 'replay',
+        onPress: async () => checked(await call<InboundDomain>('inbound/check-domain', { domain })),
+      }),
+    may('inbound/delete-domain') && h(Button, { label: 'Remove the domain\u2026', onPress: () => setRemoving(true) }),
+    removing &&
+      h(
+        Confirm,
+        {
+          title: `Remove ${plain(domain)}?`,
+          label: 'Remove it',
+          onConfirm: async () => {
+            await call('inbound/delete-domain', { domain });
+            go(linkTo('/domains'));
+          },
+          onClose: () => setRemoving(false),
+        },
+        h(
+          'p',
+          null,
+          routes === 0 ? 'It has no routes. ' : `Its ${count(routes, 'route')} ${routes === 1 ? 'is' : 'are'} lost. `,
+          'Mail to it is refused from then on. Mail that was taken already is still posted.',
+        ),
+      ),
+  );
+}
+
+/** What should stand in the DNS, and what was seen there. */
+function DnsRecords({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
+  const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
+  const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
+  return h(
+    'section',
+    { 'aria-labelledby': 'dns' },
+    h('h2', { id: 'dns' }, 'DNS records'),
+    h(
+      'ul',
+      { class: 'rows dns' },
+      h(DnsRecord, {
+        type: 'MX',
+        name,
+        values: hosts.map((host) => `10 ${host}.`),
+        mark: isValid
+          ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
+          : testedAt === null
+            ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
+            : h(State, { icon: 'cross', word: 'Not seen', tone: 'bad' }),
+        note: [
+          hosts.length > 1 && 'One of them is enough. ',
+          error !== null && `${plain(error)}. `,
+          testedAt !== null && ['Looked up ', h(Time, { key: 'time', at: testedAt }), '; again within the hour.'],
+        ],
+      }),
+      h(DnsRecord, {
+        type: 'TXT',
+        name: txtName,
+        values: [txtValue],
+        mark:
+          verifiedAt !== null
+            ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
+            : h(State, { icon: 'clock', word: 'Not seen', tone: routed ? 'off' : 'wait' }),
+        note: [
+          routed
+            ? 'Proves that the domain is yours, so that no other account can take it over.'
+            : 'Proves that the domain is yours: mail to it is refused until this record is seen.',
+          verifiedAt !== null && [' First seen ', h(Time, { key: 'time', at: verifiedAt }), '.'],
+        ],
+      }),
+    ),
+  );
+}
+
+function DnsRecord({
+  type,
+  name,
+  values,
+  mark,
+  note,
+}: {
+  readonly type: string;
+  readonly name: string;
+  readonly values: readonly string[];
+  readonly mark: ComponentChildren;
+  readonly note: ComponentChildren;
+}): ComponentChildren {
+  return h(
+    'li',
+    null,
+    h('span', { class: 'type' }, type),
+    h('code', { class: 'name' }, plain(name)),
+    h('span', { class: 'mark' }, mark),
+    h(
+      'ul',
+      { class: 'values' },
+      values.map((value) => h('li', { key: value }, h('code', null, value), h(Copy, { text: value }))),
+    ),
+    h('p', { class: 'note faint' }, note),
+  );
+}
+
+/** The routes in the order in which they are tried. */
+function Routes({
+  domain,
+  routes,
+}: {
+  readonly domain: string;
+  readonly routes: Loaded<readonly InboundRoute[]>;
+}): ComponentChildren {
+  const { data, error, failedAt, again, change } = routes;
+  const [open, setOpen] = useState<{ readonly what: 'add' | 'edit' | 'remove'; readonly route?: InboundRoute }>();
+  const close = () => setOpen(undefined);
+  const done = () => {
+    close();
+    again();
+  };
+  return h(
+    'section',
+    { 'aria-labelledby': 'routes' },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'routes' }, 'Routes'),
+      may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setOpen({ what: 'add' }) }),
+    ),
+    h(
+      'p',
+      { class: 'faint' },
+      'In the order in which they are tried: exact names, then patterns with the most literal characters, then the oldest.',
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data === undefined
+      ? !error && h(Bars, { rows: 3 })
+      : data.length === 0
+        ? h(
+            Notice,
+            { title: 'No route yet.' },
+            h('p', null, 'Mail to this domain is refused until a route says where it is posted to.'),
+          )
+        : h(
+            'ol',
+            { class: 'rows routes' },
+            inOrder(data).map((route) =>
+              h(RouteRow, {
+                key: route.id,
+                route,
+                onEdit: () => setOpen({ what: 'edit', route }),
+                onRemove: () => setOpen({ what: 'remove', route }),
+              }),
+            ),
+          ),
+    open?.what === 'add' && h(AddRoute, { domain, done, onClose: close }),
+    open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
+    open?.what === 'remove' &&
+      open.route &&
+      h(RemoveRoute, {
+        route: open.route,
+        removed: (id) => change((rows) => rows.filter((one) => one.id !== id)),
+        onClose: close,
+      }),
+  );
+}
+
+function RouteRow({
+  route: { id, pattern, url, batch_events: batch },
+  onEdit,
+  onRemove,
+}: {
+  readonly route: InboundRoute;
+  onEdit(): void;
+  onRemove(): void;
+}): ComponentChildren {
+  return h(
+    'li',
+    { 'data-row': id },
+    h('code', { class: 'pattern' }, plain(pattern)),
+    h('span', { class: 'faint' }, id),
+    h(
+      'span',
+      { class: 'target' },
+      h('span', { 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
+      h('a', { href: linkTo('/endpoint', { url }) }, shortUrl(url)),
+      batch > 1 && h('span', { class: 'faint' }, `, up to ${batch} mails in a POST`),
+    ),
+    h(
+      'span',
+      { class: 'buttons' },
+      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Mail'),
+      may('inbound/update-route') &&
+        h(Button, { label: 'Change\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
+      may('inbound/delete-route') &&
+        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
+    ),
+  );
+}
+
+const fieldsOf = (route?: InboundRoute): readonly FormField[] => [
+  {
+    name: 'pattern',
+    label: 'Mailbox',
+    value: route?.pattern ?? '',
+    help: 'The part before the @. * is any run of characters, ? is one: support-* or *.',
+  },
+  {
+    name: 'url',
+    label: 'URL',
+    type: 'url',
+    value: route?.url ?? '',
+    help: 'Mail is posted there. It is asked now whether it answers.',
+  },
+  {
+    name: 'batch_events',
+    label: 'Mails in a POST, at most',
+    type: 'number',
+    value: String(route?.batch_events ?? 1),
+    help: 'More than one only when several wait; nothing waits for a POST to fill.',
+  },
+];
+
+const paramsOf = ({ pattern, url, batch_events: batch = '' }: Values) => ({
+  pattern,
+  url,
+  ...(batch.trim() !== '' && { batch_events: Number(batch) }),
+});
+
+interface RouteDialog {
+  /** It is done: show the routes anew. */
+  done(): void;
+  onClose(): void;
+}
+
+function AddRoute({ domain, done, onClose }: RouteDialog & { readonly domain: string }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: 'Add a route', onClose },
+    h(Form, {
+      fields: fieldsOf(),
+      label: 'Add it',
+      onSubmit: async (values) => {
+        await call('inbound/add-route', { domain, ...paramsOf(values) });
+        done();
+      },
+    }),
+  );
+}
+
+function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: `Change route ${route.id}`, onClose },
+    h('p', { class: 'faint' }, 'With another URL, mail that still waits for this route is posted there too.'),
+    h(Form, {
+      fields: fieldsOf(route),
+      label: 'Save',
+      onSubmit: async (values) => {
+        await call('inbound/update-route', { id: route.id, ...paramsOf(values) });
+        done();
+      },
+    }),
+  );
+}
+
+function RemoveRoute({
+  route: { id, pattern },
+  removed,
+  onClose,
+}: {
+  readonly route: InboundRoute;
+  removed(id: string): void;
+  onClose(): void;
+}): ComponentChildren {
+  return h(
+    Confirm,
+    {
+      title: `Remove route ${id}?`,
+      label: 'Remove it',
+      onConfirm: async () => {
+        await call('inbound/delete-route', { id });
+        removed(id);
+      },
+      onClose,
+    },
+    h(
+      'p',
+      null,
+      'Mail to ',
+      h('code', null, plain(pattern)),
+      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
+    ),
+  );
+}

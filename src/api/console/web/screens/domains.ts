@@ -1,0 +1,141 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import { Bars, Button, Dialog, Fault, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { Form } from '../parts/form.ts';
+import type { IconName } from '../parts/icons.ts';
+import { count, plain } from '../parts/text.ts';
+import type { InboundDomain } from '../records.ts';
+import { go, linkTo, place } from '../router.ts';
+import { account, may } from '../session.ts';
+import { Tester } from './route-tester.ts';
+
+/** Rows on one screen; the others are found by searching. */
+const MOST_ROWS = 500;
+
+/** The inbound domains of the account. */
+export function useDomains(): Loaded<readonly InboundDomain[]> {
+  return useLoad(`domains ${account.value?.id}`, (stop) => call<readonly InboundDomain[]>('inbound/domains', {}, stop));
+}
+
+export function domainLink(domain: string): string {
+  return linkTo(`/domain/${encodeURIComponent(domain)}`);
+}
+
+/** Domains that mail comes in for; the tester of routes is beside them. */
+export function Domains(): ComponentChildren {
+  const { data, error, failedAt, again } = useDomains();
+  const [adding, setAdding] = useState(false);
+  const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
+  const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
+  return h(
+    'div',
+    { class: 'screen beside' },
+    h(
+      'div',
+      { class: 'pane' },
+      h(
+        Title,
+        { text: 'Domains' },
+        may('inbound/add-domain') &&
+          h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
+      ),
+      adding && h(AddDomain, { onClose: () => setAdding(false) }),
+      error && h(Fault, { error, since: failedAt, again }),
+      found === undefined
+        ? !error && h(Bars, { rows: 4 })
+        : found.length === 0
+          ? h(Empty, { query })
+          : h(
+              'ul',
+              { class: 'rows domains' },
+              found.slice(0, MOST_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
+            ),
+      found !== undefined &&
+        found.length > MOST_ROWS &&
+        h(
+          'p',
+          { class: 'faint' },
+          `${count(found.length - MOST_ROWS, 'more domain')}; search for a part of the name to see them.`,
+        ),
+    ),
+    may('inbound/test-route') && h(Tester, { stamp: '' }),
+  );
+}
+
+function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
+  return h(
+    'li',
+    { 'data-row': domain.domain },
+    h(
+      'a',
+      { href: domainLink(domain.domain) },
+      h(DomainStateMark, { domain }),
+      h('span', { class: 'name' }, h('bdi', null, plain(domain.domain))),
+      h('span', { class: 'sentence' }, domainSentence(domain)),
+    ),
+  );
+}
+
+function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): {
+  readonly icon: IconName;
+  readonly word: string;
+  readonly tone: Tone;
+} {
+  if (!routed) return { icon: 'clock', word: 'Not proven', tone: 'wait' };
+  if (isValid) return { icon: 'check', word: 'Ready', tone: 'good' };
+  if (testedAt === null) return { icon: 'question', word: 'Not checked', tone: 'off' };
+  return { icon: 'alert', word: 'MX is wrong', tone: 'bad' };
+}
+
+export function DomainStateMark({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
+  return h(State, stateOf(domain));
+}
+
+/** How a domain is, in a sentence. */
+export function domainSentence(domain: InboundDomain): string {
+  const { routed, valid_mx: isValid, mx_error: error } = domain;
+  if (!routed) return 'Mail to it is refused until its TXT record is published';
+  if (isValid) return 'Its MX record names this service';
+  return error === null ? 'Its MX record was not seen yet' : plain(error);
+}
+
+function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: 'Add a domain', onClose },
+    h(Form, {
+      fields: [
+        {
+          name: 'domain',
+          label: 'Domain',
+          help: 'Mail to every mailbox of it that a route matches is taken, such as in.example.com.',
+        },
+      ],
+      label: 'Add it',
+      onSubmit: async ({ domain }) => {
+        const added = await call<InboundDomain>('inbound/add-domain', { domain });
+        go(domainLink(added.domain));
+      },
+    }),
+  );
+}
+
+function Empty({ query }: { readonly query: string }): ComponentChildren {
+  if (query !== '')
+    return h(
+      Notice,
+      { title: 'No domain has this in its name.' },
+      h('p', null, h('a', { href: linkTo('/domains') }, 'Show all domains')),
+    );
+  return h(
+    Notice,
+    { title: 'No domain yet.' },
+    h(
+      'p',
+      null,
+      'Mail comes in for domains whose MX record names this service. Add one, then a route that says where its mail is posted to.',
+    ),
+  );
+}

@@ -1,0 +1,385 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Choice, Dialog, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Confirm, Form } from '../parts/form.ts';
+import type { IconName } from '../parts/icons.ts';
+import { now, plain, relative, toMs } from '../parts/text.ts';
+import type { RejectEntry, WhitelistEntry } from '../records.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { account, may } from '../session.ts';
+
+/** As many as the API lists; those behind are found by the beginning of their address. */
+const MOST_LISTED = 1_000;
+
+type Which = 'rejects' | 'whitelists';
+
+/** Addresses that get no mail, and those that always do. */
+export function Lists(): ComponentChildren {
+  const { query } = place.value;
+  const which: Which = query.get('list') === 'whitelist' ? 'whitelists' : 'rejects';
+  const q = (query.get('q') ?? '').trim();
+  const [adding, setAdding] = useState(false);
+  const [version, setVersion] = useState(0);
+  return h(
+    'div',
+    { class: 'screen' },
+    h(
+      Title,
+      { text: 'Lists' },
+      h(
+        'span',
+        { class: 'buttons' },
+        may(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`) && h(Export, { key: which, which }),
+        may(`${which}/add`) &&
+          h(Button, { label: 'Add an address\u2026', kind: 'main', onPress: () => setAdding(true) }),
+      ),
+    ),
+    h(
+      'nav',
+      { class: 'chips', 'aria-label': 'List' },
+      h(ListChip, { which, value: 'rejects', label: 'Rejected' }),
+      h(ListChip, { which, value: 'whitelists', label: 'Whitelist' }),
+    ),
+    h(
+      'p',
+      { class: 'faint' },
+      which === 'rejects'
+        ? 'No mail is sent to these addresses: it is rejected at once. Bounces, complaints and unsubscribes put them here for a time, people for good.'
+        : 'Nothing puts these addresses on the list of rejected ones.',
+    ),
+    which === 'rejects' ? h(Rejects, { key: 'rejects', q, version }) : h(Whitelist, { key: 'whitelists', q, version }),
+    adding &&
+      h(AddAddress, {
+        which,
+        onClose: () => setAdding(false),
+        added: () => {
+          setAdding(false);
+          setVersion(version + 1);
+        },
+      }),
+  );
+}
+
+function ListChip({
+  which,
+  value,
+  label,
+}: {
+  readonly which: Which;
+  readonly value: Which;
+  readonly label: string;
+}): ComponentChildren {
+  const q = place.value.query.get('q') ?? undefined;
+  return h(
+    'a',
+    {
+      class: 'chip',
+      href: linkTo('/lists', { list: value === 'whitelists' ? 'whitelist' : undefined, q }),
+      'aria-current': which === value ? 'true' : undefined,
+    },
+    label,
+  );
+}
+
+const REASONS: Readonly<
+  Record<RejectEntry['reason'], { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
+> = {
+  'hard-bounce': { icon: 'cross', word: 'Hard bounce', tone: 'bad' },
+  'soft-bounce': { icon: 'clock', word: 'Soft bounce', tone: 'wait' },
+  spam: { icon: 'alert', word: 'Complaint', tone: 'bad' },
+  unsub: { icon: 'refused', word: 'Unsubscribed', tone: 'off' },
+  custom: { icon: 'person', word: 'By hand', tone: 'off' },
+};
+
+interface ListProps {
+  /** The beginning of an address. */
+  readonly q: string;
+  /** Changes when an address was added. */
+  readonly version: number;
+}
+
+function Rejects({ q, version }: ListProps): ComponentChildren {
+  const { query } = place.value;
+  const withExpired = query.get('expired') === 'yes';
+  const reason = query.get('reason') ?? '';
+  const { data, error, failedAt, again, change } = useLoad(
+    `rejects ${account.value?.id} ${withExpired} ${version} ${q}`,
+    (stop) => call<readonly RejectEntry[]>('rejects/list', { email: q, include_expired: withExpired }, stop),
+  );
+  const [taking, setTaking] = useState<RejectEntry>();
+  const shown = data?.filter((one) => reason === '' || one.reason === reason);
+  return h(
+    'div',
+    { class: 'pane' },
+    h(
+      'p',
+      { class: 'chips' },
+      h(Choice, {
+        label: 'Reason',
+        value: reason,
+        options: [['', 'Any reason'], ...Object.entries(REASONS).map(([id, { word }]) => [id, word] as const)],
+        onValue: (value) => go(withQuery({ reason: value }), true),
+      }),
+      h(
+        'a',
+        {
+          class: 'chip',
+          href: withQuery({ expired: withExpired ? undefined : 'yes' }),
+          'aria-current': withExpired ? 'true' : undefined,
+        },
+        'Also expired ones',
+      ),
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    shown === undefined
+      ? !error && h(Bars, { rows: 8 })
+      : shown.length === 0
+        ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
+        : h(
+            'ul',
+            { class: 'rows listed' },
+            shown.map((entry) => h(RejectRow, { key: keyOf(entry), entry, onTake: () => setTaking(entry) })),
+          ),
+    h(Cut, { length: data?.length ?? 0 }),
+    taking &&
+      h(TakeOff, {
+        entry: taking,
+        onClose: () => setTaking(undefined),
+        taken: () => change((rows) => rows.filter((one) => keyOf(one) !== keyOf(taking))),
+      }),
+  );
+}
+
+const keyOf = ({ email, subaccount }: RejectEntry) => `${email} ${subaccount ?? ''}`;
+
+/** How long an entry still holds. */
+function termOf({ expires_at: at, expired }: RejectEntry): string {
+  if (at === null) return 'for good';
+  if (expired) return 'expired';
+  return `expires ${relative(toMs(at), now.value)}`;
+}
+
+function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): void }): ComponentChildren {
+  const { email, reason, detail, last_event_at: at, subaccount, message_id: message } = entry;
+  return h(
+    'li',
+    { 'data-row': keyOf(entry) },
+    h('span', { class: 'mark' }, h(State, REASONS[reason])),
+    h(
+      'span',
+      { class: 'address' },
+      h('bdi', null, plain(email)),
+      subaccount !== null && h('span', { class: 'faint' }, ` of ${plain(subaccount)}`),
+    ),
+    h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
+    h('span', { class: 'when faint' }, h(Time, { at }), `, ${termOf(entry)}`),
+    h(
+      'span',
+      { class: 'buttons' },
+      message !== null &&
+        may('messages/info') &&
+        h('a', { class: 'button quiet', href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
+      message === null &&
+        may('messages/search') &&
+        h('a', { class: 'button quiet', href: linkTo('/sent', { q: `email:${email}` }) }, 'Mail to it'),
+      may('rejects/delete') &&
+        h(Button, { label: 'Take off\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
+    ),
+  );
+}
+
+/** Asks before an address gets mail again, and says what that costs. */
+export function TakeOff({
+  entry: { email, subaccount, reason, expires_at: expires },
+  onClose,
+  taken,
+}: {
+  readonly entry: Pick<RejectEntry, 'email' | 'subaccount' | 'reason' | 'expires_at'>;
+  onClose(): void;
+  taken(): void;
+}): ComponentChildren {
+  return h(
+    Confirm,
+    {
+      title: `Take ${plain(email)} off the list?`,
+      label: 'Take it off',
+      onConfirm: async () => {
+        await call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) });
+        taken();
+      },
+      onClose,
+    },
+    h('p', null, 'Mail to it is sent again.'),
+    reason === 'custom'
+      ? h('p', null, 'It was added by hand. Unless it replaced an entry of a bounce or complaint, this costs nothing.')
+      : h(
+          'p',
+          null,
+          'This costs reputation, on which the hourly quota depends',
+          expires === null ? '' : `; the entry expires by itself ${relative(toMs(expires), now.value)}`,
+          '. If the address bounces or complains again, it comes back.',
+        ),
+  );
+}
+
+function Whitelist({ q, version }: ListProps): ComponentChildren {
+  const { data, error, failedAt, again, change } = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
+    call<readonly WhitelistEntry[]>('whitelists/list', { email: q }, stop),
+  );
+  const [taking, setTaking] = useState<string>();
+  return h(
+    'div',
+    { class: 'pane' },
+    error && h(Fault, { error, since: failedAt, again }),
+    data === undefined
+      ? !error && h(Bars, { rows: 8 })
+      : data.length === 0
+        ? h(Empty, { filtered: q !== '', which: 'whitelists' })
+        : h(
+            'ul',
+            { class: 'rows listed' },
+            data.map(({ email, detail, created_at: at }) =>
+              h(
+                'li',
+                { key: email, 'data-row': email },
+                h('span', { class: 'mark' }, h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })),
+                h('span', { class: 'address' }, h('bdi', null, plain(email))),
+                h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
+                h('span', { class: 'when faint' }, h(Time, { at })),
+                h(
+                  'span',
+                  { class: 'buttons' },
+                  may('whitelists/delete') &&
+                    h(Button, {
+                      label: 'Take off\u2026',
+                      kind: 'quiet',
+                      title: plain(email),
+                      onPress: () => setTaking(email),
+                    }),
+                ),
+              ),
+            ),
+          ),
+    h(Cut, { length: data?.length ?? 0 }),
+    taking !== undefined &&
+      h(
+        Confirm,
+        {
+          title: `Take ${plain(taking)} off the whitelist?`,
+          label: 'Take it off',
+          onConfirm: async () => {
+            await call('whitelists/delete', { email: taking });
+            change((rows) => rows.filter(({ email }) => email !== taking));
+          },
+          onClose: () => setTaking(undefined),
+        },
+        h(
+          'p',
+          null,
+          'Bounces and complaints put it on the list of rejected addresses again. If it was there when it was whitelisted, this costs reputation.',
+        ),
+      ),
+  );
+}
+
+function Cut({ length }: { readonly length: number }): ComponentChildren {
+  if (length < MOST_LISTED) return null;
+  return h(
+    'p',
+    { class: 'faint' },
+    'These are the first 1,000 by address. Search for the beginning of an address, or export the list, to see the others.',
+  );
+}
+
+function AddAddress({
+  which,
+  added,
+  onClose,
+}: {
+  readonly which: Which;
+  added(): void;
+  onClose(): void;
+}): ComponentChildren {
+  const [refused, setRefused] = useState<string>();
+  return h(
+    Dialog,
+    { title: which === 'rejects' ? 'Reject mail to an address' : 'Whitelist an address', onClose },
+    h(
+      'p',
+      { class: 'faint' },
+      which === 'rejects'
+        ? 'No mail is sent to it until somebody takes it off.'
+        : 'It is taken off the list of rejected addresses, and nothing puts it there again.',
+    ),
+    h(Form, {
+      fields: [
+        { name: 'email', label: 'Address', type: 'email' },
+        { name: 'comment', label: 'Why', help: 'For whoever asks later.' },
+      ],
+      label: 'Add it',
+      onSubmit: async ({ email, comment }) => {
+        setRefused(undefined);
+        const answer = await call<{ readonly email: string; readonly added: boolean }>(`${which}/add`, {
+          email,
+          comment,
+        });
+        if (answer.added) added();
+        else setRefused(answer.email);
+      },
+    }),
+    refused !== undefined &&
+      h('p', { class: 'wrong', role: 'alert' }, `${plain(refused)} is on the whitelist. Take it off there first.`),
+  );
+}
+
+interface Job {
+  readonly id: string;
+  readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
+  readonly result_url: string | null;
+  readonly error: string | null;
+}
+
+const ASK_AGAIN_MS = 1_000;
+
+/** Exports the whole list; the link leads to its archive. */
+function Export({ which }: { readonly which: Which }): ComponentChildren {
+  const [job, setJob] = useState<Job>();
+  const stop = useRef(new AbortController());
+  useEffect(() => () => stop.current.abort(), []);
+  const start = async () => {
+    let found = await call<Job>(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`);
+    while (found.state === 'waiting' || found.state === 'working') {
+      await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+      if (stop.current.signal.aborted) return;
+      found = await call<Job>('exports/info', { id: found.id }, stop.current.signal);
+    }
+    if (found.error !== null) throw new Error(found.error);
+    setJob(found);
+  };
+  if (job?.result_url) return h('a', { class: 'button', href: job.result_url, download: '' }, 'Download the export');
+  return h(Button, { label: 'Export', onPress: start });
+}
+
+function Empty({ filtered, which }: { readonly filtered: boolean; readonly which: Which }): ComponentChildren {
+  if (!filtered)
+    return h(Notice, {
+      icon: 'check',
+      tone: 'good',
+      title: which === 'rejects' ? 'Nobody is on the list.' : 'Nobody is on the whitelist.',
+    });
+  return h(
+    Notice,
+    { title: 'No address on the list begins with this, for this reason.' },
+    h(
+      'p',
+      null,
+      h(
+        'a',
+        { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) },
+        'Show the whole list',
+      ),
+    ),
+  );
+}

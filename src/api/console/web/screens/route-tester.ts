@@ -1,0 +1,105 @@
+import { type ComponentChildren, h } from 'preact';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Fault, State } from '../parts/elements.ts';
+import { Form } from '../parts/form.ts';
+import { Json } from '../parts/painter.ts';
+import { count, plain, shortUrl } from '../parts/text.ts';
+import type { InboundRoute, RouteTest } from '../records.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { account } from '../session.ts';
+
+// The tester of routes: which one an address matches, why the others do not, and what would be posted.
+
+const MOST_SHOWN = 50;
+
+/** Routes in the order in which they are tried: exact names, then by literal characters; the oldest wins. */
+export function inOrder<T extends InboundRoute>(oldestFirst: readonly T[]): readonly T[] {
+  return oldestFirst.toSorted((a, b) => weightOf(b.pattern) - weightOf(a.pattern));
+}
+
+const weightOf = (pattern: string): number =>
+  /[*?]/.test(pattern) ? [...pattern].filter((one) => one !== '*' && one !== '?').length : Number.MAX_SAFE_INTEGER;
+
+/** The tester. The address stands in the URL; another `stamp` tests it again, as the routes have changed. */
+export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren {
+  const address = place.value.query.get('test') ?? '';
+  return h(
+    'aside',
+    { class: 'pane tester', 'aria-labelledby': 'tester' },
+    h('h2', { id: 'tester' }, 'Test an address'),
+    h(Form, {
+      key: address,
+      fields: [{ name: 'address', label: 'Address', type: 'email', value: address }],
+      label: 'Test',
+      inline: true,
+      onSubmit: async ({ address: wanted = '' }) => go(withQuery({ test: wanted.trim() }), true),
+    }),
+    address === ''
+      ? h('p', { class: 'faint' }, 'Shows the route that it matches, and what would be posted. Nothing is sent.')
+      : h(Result, { address, stamp }),
+  );
+}
+
+function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
+  const { data, error, failedAt, again } = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
+    call<RouteTest>('inbound/test-route', { address }, stop),
+  );
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (!data) return h(Bars, { rows: 3 });
+  const { route, payload } = data;
+  const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
+  return h(
+    'div',
+    { class: 'result', role: 'status' },
+    h(
+      'p',
+      { class: 'sentence' },
+      route === null
+        ? h(State, { icon: 'refused', word: 'No match', tone: 'bad' })
+        : h(State, { icon: 'check', word: 'Match', tone: 'good' }),
+      ' ',
+      route === null
+        ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ' is refused with 550 5.1.1.']
+        : [
+            'Mail to ',
+            h('bdi', { key: 'who' }, plain(data.email)),
+            ' is posted to ',
+            h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
+            '.',
+          ],
+    ),
+    routes.length === 0
+      ? h('p', { class: 'faint' }, 'The domain has no route.')
+      : h(
+          'ul',
+          { class: 'rows verdicts' },
+          routes
+            .slice(0, MOST_SHOWN)
+            .map(({ id, pattern, result }) =>
+              h(
+                'li',
+                { key: id },
+                h('code', null, plain(pattern)),
+                h('span', { class: 'faint' }, id),
+                h('span', { class: result === 'hit' ? 'hit' : 'faint' }, whyOf(result, route)),
+              ),
+            ),
+          routes.length > MOST_SHOWN &&
+            h('li', { key: 'more', class: 'faint' }, count(routes.length - MOST_SHOWN, 'more route')),
+        ),
+    payload !== null &&
+      h('details', null, h('summary', null, 'What is posted, for a sample'), h(Json, { value: payload })),
+  );
+}
+
+function whyOf(result: RouteTest['routes'][number]['result'], route: InboundRoute | null): string {
+  switch (result) {
+    case 'hit':
+      return 'takes it';
+    case 'less specific':
+      return route === null ? 'matches' : `matches too, but ${plain(route.pattern)} comes first`;
+    case 'no match':
+      return 'does not match';
+  }
+}

@@ -1,0 +1,71 @@
+import { type ComponentChildren, h } from 'preact';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
+import { count, plain, size } from '../parts/text.ts';
+import type { SentContent } from '../records.ts';
+import { go, place, withQuery } from '../router.ts';
+import { account, may, person } from '../session.ts';
+
+/** The content of a message out; its HTML as text only. */
+export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
+  const mayRead = person.value?.reads_content === true && may('messages/content');
+  const { data, error, failedAt, again } = useLoad(
+    mayRead ? `sent content ${account.value?.id} ${id}` : undefined,
+    (stop) => call<SentContent>('messages/content', { id }, stop),
+  );
+  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
+  if (error?.kind === 'Unknown_Message')
+    return h(Notice, { title: 'The content is forgotten, or may not be shown; what happened is kept.' });
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (!data) return h(Bars, { rows: 5 });
+  const { text, html, attachments } = data;
+  const fields = Object.entries(data.headers).flatMap(([name, values]) =>
+    (typeof values === 'string' ? [values] : values).map((value) => ({ name, value })),
+  );
+  const tabs = [
+    ...(text === null ? [] : [{ id: 'text', label: 'Text' }]),
+    ...(html === null ? [] : [{ id: 'html', label: 'HTML source' }]),
+    { id: 'headers', label: `Headers ${fields.length}` },
+    { id: 'files', label: `Files ${attachments.length}` },
+  ];
+  const wanted = place.value.query.get('tab');
+  const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
+  return h(
+    'div',
+    null,
+    h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }),
+    h(
+      'div',
+      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
+      chosen === 'text' && h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
+      chosen === 'html' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
+      chosen === 'headers' &&
+        (fields.length === 0
+          ? h('p', { class: 'faint' }, 'None besides those that Postern writes.')
+          : h(
+              'dl',
+              { class: 'headers' },
+              fields.map(({ name, value }, i) =>
+                h('div', { key: i }, h('dt', null, plain(name)), h('dd', { dir: 'auto' }, plain(value))),
+              ),
+            )),
+      chosen === 'files' &&
+        (attachments.length === 0
+          ? h('p', { class: 'faint' }, count(0, 'file'))
+          : h(
+              'ul',
+              { class: 'rows parts' },
+              attachments.map(({ name, type, content }, i) =>
+                h(
+                  'li',
+                  { key: i },
+                  h('span', { class: 'type' }, plain(type)),
+                  h('span', { class: 'name', dir: 'auto' }, plain(name)),
+                  h('span', { class: 'size' }, size(Math.floor((content.length * 3) / 4))),
+                ),
+              ),
+            )),
+    ),
+  );
+}

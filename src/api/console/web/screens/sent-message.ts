@@ -1,0 +1,279 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Confirm, Copy } from '../parts/form.ts';
+import { Icon } from '../parts/icons.ts';
+import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { withField } from '../query.ts';
+import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { account, may, person } from '../session.ts';
+import { useRepeat } from './endpoints.ts';
+import { TakeOff } from './lists.ts';
+import { SentContentTabs } from './sent-content.ts';
+import { SentStateMark, toTime } from './sent-list.ts';
+import { type Entry, toEntries } from './sent-timeline.ts';
+import { Dialogs } from './smtp-dialog.ts';
+
+/** One message out: where it is, and what was said on its way. */
+export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
+  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) =>
+    call<SentStory>('messages/info', { id }, stop),
+  );
+  const { data: message, error, failedAt, again } = loaded;
+  useRepeat(loaded);
+  return h(
+    'div',
+    { class: 'screen narrow' },
+    h(
+      'p',
+      { class: 'back' },
+      h('a', { href: linkTo('/sent'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Mail out'),
+    ),
+    message
+      ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
+      : error?.kind === 'Unknown_Message'
+        ? [
+            h(Title, { key: 'title', text: 'Not known' }),
+            h(
+              Notice,
+              { key: 'notice', title: 'There is no such message, or it is forgotten already.' },
+              h('p', null, `The id is ${id}.`),
+            ),
+          ]
+        : error
+          ? h(Fault, { error, since: failedAt, again })
+          : h(Bars, { rows: 8 }),
+  );
+}
+
+function Story({
+  message,
+  error,
+  again,
+}: {
+  readonly message: SentStory;
+  readonly error: ComponentChildren;
+  again(): void;
+}): ComponentChildren {
+  const { sender, email, subject, state } = message;
+  return h(
+    'article',
+    null,
+    h(Title, { text: plain(subject) || '(no subject)' }),
+    error,
+    h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
+    h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
+    isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
+    h(Listed, { message }),
+    h(About, { message }),
+    h('h2', null, 'What happened'),
+    h(Timeline, { message }),
+    h('h2', null, 'Content'),
+    h(SentContentTabs, { id: message._id }),
+  );
+}
+
+/** What became of a message, in a sentence. */
+function sentenceOf(message: SentStory): string {
+  const { state, delivery, smtp_events: events, bounce_description: kind } = message;
+  const tries = delivery ? count(delivery.attempts.length, 'attempt') : '';
+  switch (state) {
+    case 'queued':
+      return `Not sent yet${nextOf(message)}`;
+    case 'deferred':
+      return `Their server put it off${tries && `, after ${tries}`}${nextOf(message)}`;
+    case 'sent': {
+      const last = events.findLast(({ type }) => type === 'sent');
+      if (!last) return 'Taken by their server';
+      const after = last.ts > message.ts ? `, ${span((last.ts - message.ts) * 1000)} after it was submitted` : '';
+      return `Taken by ${plain(last.destination ?? 'their server')}${after}`;
+    }
+    case 'bounced':
+    case 'soft-bounced':
+      return `It came back${kind === null ? '' : ` (${plain(kind).replaceAll('_', ' ')})`}`;
+    case 'rejected':
+      return 'Not sent: when it was submitted, the address was on the list of rejected ones';
+    case 'spam':
+      return 'The recipient reported it as spam';
+    case 'unsub':
+      return 'The recipient has unsubscribed';
+  }
+}
+
+function nextOf({ delivery }: SentStory): string {
+  if (!delivery) return '';
+  if (delivery.state === 'dropped') return '; a person has dropped it';
+  if (delivery.next_attempt_at === null) return '';
+  const at = toMs(delivery.next_attempt_at);
+  return at <= now.value ? '; it is on its way' : `; the next attempt is ${relative(at, now.value)}`;
+}
+
+const SOON_MS = 5_000;
+
+/** Whether it waits without an attempt so far: for its time, its quota, or its subaccount. */
+function isHeld({ delivery }: SentStory): boolean {
+  return (
+    delivery?.state === 'waiting' &&
+    delivery.attempts.length === 0 &&
+    delivery.next_attempt_at !== null &&
+    toMs(delivery.next_attempt_at) > now.value + SOON_MS
+  );
+}
+
+/** Why it is held back, and until when. */
+function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+  const { _id: id, email, subaccount } = message;
+  const [canceling, setCanceling] = useState(false);
+  const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
+    call<readonly Scheduled[]>('messages/list-scheduled', { to: email }, stop),
+  );
+  if (!data) return null;
+  const scheduled = data.find((one) => one._id === id);
+  if (!scheduled)
+    return h(Notice, {
+      icon: 'pause',
+      title:
+        subaccount === null
+          ? 'Held back by the hourly quota of the account.'
+          : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
+    });
+  return h(
+    Notice,
+    { icon: 'clock', title: `To be sent at ${exactTime(toMs(scheduled.send_at))}.` },
+    h(
+      'p',
+      { class: 'buttons' },
+      may('messages/reschedule') &&
+        h(Button, {
+          label: 'Send it now',
+          onPress: async () => {
+            await call('messages/reschedule', { id, send_at: toApiTime(Date.now()) });
+            again();
+          },
+        }),
+      may('messages/cancel-scheduled') && h(Button, { label: 'Cancel it\u2026', onPress: () => setCanceling(true) }),
+    ),
+    canceling &&
+      h(
+        Confirm,
+        {
+          title: 'Cancel this message?',
+          label: 'Do not send it',
+          onConfirm: async () => {
+            await call('messages/cancel-scheduled', { id });
+            again();
+          },
+          onClose: () => setCanceling(false),
+        },
+        h('p', null, 'It is never sent, and its content is lost.'),
+      ),
+  );
+}
+
+/** Whether its address gets mail, and a way to change that. */
+function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
+  const [open, setOpen] = useState<'stop' | 'take'>();
+  const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
+    call<readonly RejectEntry[]>('rejects/list', { email }, stop),
+  );
+  if (!data) return null;
+  const close = () => setOpen(undefined);
+  const entry = data.find(
+    (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
+  );
+  return h(
+    'div',
+    null,
+    entry
+      ? h(
+          Notice,
+          {
+            icon: 'refused',
+            tone: 'bad',
+            title: `Mail to ${plain(email)} is rejected now: it is on the list${entry.expires_at === null ? '' : `, until ${exactTime(toMs(entry.expires_at))}`}.`,
+          },
+          h(
+            'p',
+            { class: 'buttons' },
+            h('a', { href: linkTo('/lists', { q: email }) }, 'Show it'),
+            may('rejects/delete') && h(Button, { label: 'Take it off the list\u2026', onPress: () => setOpen('take') }),
+          ),
+        )
+      : may('rejects/add') && h(Button, { label: 'Stop mailing this address\u2026', onPress: () => setOpen('stop') }),
+    open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
+    open === 'stop' &&
+      h(
+        Confirm,
+        {
+          title: `Send no more mail to ${plain(email)}?`,
+          label: 'Stop mailing it',
+          onConfirm: async () => {
+            await call('rejects/add', { email, comment: 'stopped at the console' });
+            again();
+          },
+          onClose: close,
+        },
+        h(
+          'p',
+          null,
+          'It is put on the list of rejected addresses for good: mail of the whole account to it is rejected.',
+        ),
+      ),
+  );
+}
+
+function About({ message }: { readonly message: SentStory }): ComponentChildren {
+  const { _id: id, ts, tags, template, subaccount, email, delivery, diag } = message;
+  const to = (name: string, value: string) =>
+    h('a', { key: value, href: linkTo('/sent', { q: withField('', name, value) }) }, plain(value));
+  const link =
+    window.location.origin +
+    linkTo(`/sent/${encodeURIComponent(id)}`, {
+      account: person.value?.account === null ? account.value?.id : undefined,
+    });
+  return h(Facts, {
+    rows: [
+      ['Submitted', h('span', null, exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')')],
+      ['Recipient', to('email', email)],
+      ...(diag === null ? [] : [['Last reply', plain(diag)] as const]),
+      ...(tags.length === 0 ? [] : [['Tags', tags.flatMap((tag, i) => [i > 0 && ', ', to('tag', tag)])] as const]),
+      ...(template === null ? [] : [['Template', plain(template)] as const]),
+      ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
+      ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
+      ['Id', h('span', null, h('code', null, id), h(Copy, { text: link, label: 'Copy link' }))],
+    ],
+  });
+}
+
+function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
+  return h(
+    'ol',
+    { class: 'timeline' },
+    toEntries(message).map((entry, i) => h(TimelineRow, { key: i, entry, began: message.ts * 1000 })),
+  );
+}
+
+function TimelineRow({ entry, began }: { readonly entry: Entry; readonly began: number }): ComponentChildren {
+  const { at, icon, tone, text, detail, attempt, open = false } = entry;
+  return h(
+    'li',
+    { class: tone },
+    h(Icon, { name: icon }),
+    h(
+      'span',
+      { class: 'when' },
+      h('time', { dateTime: new Date(at).toISOString(), title: exactTime(at) }, clockTime(at)),
+      at > began && h('span', { class: 'after' }, `+${span(at - began)}`),
+    ),
+    h(
+      'span',
+      { class: 'text' },
+      plain(text),
+      detail !== undefined && detail !== '' && h('span', { class: 'detail', dir: 'auto' }, plain(detail)),
+      attempt && h(Dialogs, { attempt, open }),
+    ),
+  );
+}

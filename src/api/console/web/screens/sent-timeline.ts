@@ -1,0 +1,68 @@
+import type { Tone } from '../parts/elements.ts';
+import type { IconName } from '../parts/icons.ts';
+import { span, toMs } from '../parts/text.ts';
+import type { MailAttempt, SentStory, Visit } from '../records.ts';
+
+// What happened to a message out, as entries in the order of time.
+
+export interface Entry {
+  readonly at: number;
+  readonly icon: IconName;
+  readonly tone: Tone;
+  readonly text: string;
+  readonly detail?: string;
+  readonly attempt?: MailAttempt;
+  /** Whether its dialog is open at first. */
+  readonly open?: boolean;
+}
+
+/** The attempts of the queue say more than the events of the store, and are forgotten sooner. */
+export function toEntries(message: SentStory): readonly Entry[] {
+  const { ts, state, delivery, smtp_events: events, opens_detail: opens, clicks_detail: clicks } = message;
+  const attempts = delivery?.attempts ?? [];
+  const known = attempts.length > 0;
+  const entries: readonly Entry[] = [
+    { at: ts * 1000, icon: 'dot', tone: 'off', text: `Submitted from ${message.sender}` },
+    ...(state === 'rejected'
+      ? [{ at: ts * 1000, icon: 'refused', tone: 'bad', text: 'Not sent: the address is on a list' } as const]
+      : []),
+    ...attempts.map((attempt, i) => toEntry(attempt, i === attempts.length - 1)),
+    ...events
+      .filter(({ type }) => !known || type === 'bounced' || type === 'soft-bounced')
+      .map(({ ts: at, type, diag, destination, destination_ip: address }): Entry => {
+        const [icon, tone, text] = EVENTS[type] ?? (['dot', 'off', type] as const);
+        const where = destination === null ? '' : ` ${destination}${address === null ? '' : ` (${address})`}`;
+        return { at: at * 1000, icon, tone, text: text + where, detail: diag };
+      }),
+    ...opens.map((visit): Entry => ({ ...visitOf(visit), text: 'Opened' })),
+    ...clicks.map((visit): Entry => ({ ...visitOf(visit), text: `Clicked ${visit.url}` })),
+  ];
+  return entries.toSorted((a, b) => a.at - b.at);
+}
+
+const EVENTS: Readonly<Record<string, readonly [IconName, Tone, string]>> = {
+  sent: ['check', 'good', 'Taken by'],
+  deferred: ['clock', 'wait', 'Put off by'],
+  bounced: ['cross', 'bad', 'Bounced'],
+  'soft-bounced': ['cross', 'bad', 'Soft bounce'],
+};
+
+function toEntry(attempt: MailAttempt, isLast: boolean): Entry {
+  const { time, duration_ms: ms, status, error, answer, connections } = attempt;
+  const host = connections.at(-1)?.host;
+  const ok = status !== null && status >= 200 && status < 300;
+  return {
+    at: toMs(time),
+    icon: ok ? 'check' : 'cross',
+    tone: ok ? 'good' : 'bad',
+    text: `${host ?? 'Attempt'}: ${status ?? 'no reply'} after ${span(ms)}`,
+    detail: error ?? answer,
+    attempt,
+    open: isLast && !ok,
+  };
+}
+
+function visitOf({ ts, ip, ua }: Visit): Entry {
+  const detail = [ip, ua].filter((one) => one !== null).join(', ');
+  return { at: ts * 1000, icon: 'dot', tone: 'good', text: '', detail };
+}

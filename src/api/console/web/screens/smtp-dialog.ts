@@ -1,0 +1,56 @@
+import { type ComponentChildren, h } from 'preact';
+import { count, plain, span } from '../parts/text.ts';
+import type { Connection, MailAttempt } from '../records.ts';
+
+// What was said to the servers that an attempt talked to, line by line.
+
+export function Dialogs({
+  attempt: { connections, connections_left_out: leftOut },
+  open,
+}: {
+  readonly attempt: MailAttempt;
+  readonly open: boolean;
+}): ComponentChildren {
+  if (connections.length === 0) return null;
+  return h(
+    'details',
+    { class: 'attempt', open },
+    h('summary', null, 'SMTP dialog'),
+    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'earlier connection')} left out.`),
+    connections.map((connection, i) => h(Spoken, { key: i, connection })),
+  );
+}
+
+function Spoken({ connection }: { readonly connection: Connection }): ComponentChildren {
+  const { host, address, source_ip: source, tls, reused, duration_ms: ms, error, dialog } = connection;
+  const facts = [
+    source !== null && `from ${source}`,
+    tls ?? (dialog.length > 0 && 'no TLS'),
+    reused && 'over an open connection',
+    span(ms),
+  ].filter((one) => one !== false);
+  return h(
+    'div',
+    { class: 'spoken' },
+    h('p', null, h('strong', null, plain(host)), ` ${address}`, h('span', { class: 'faint' }, `, ${facts.join(', ')}`)),
+    dialog.length > 0 &&
+      h(
+        'ol',
+        { class: 'dialog', dir: 'ltr' },
+        dialog.map((line, i) => h(Line, { key: i, line })),
+      ),
+    error !== null && h('p', { class: 'wrong' }, plain(error)),
+  );
+}
+
+function Line({ line }: { readonly line: string }): ComponentChildren {
+  const [, mark, text = line] = /^([<>]) (.*)$/s.exec(line) ?? [];
+  const [arrow, who] = mark === '>' ? ['\u2192', 'sent: '] : mark === '<' ? ['\u2190', 'received: '] : ['', ''];
+  return h(
+    'li',
+    { class: mark === '>' ? 'ours' : 'theirs' },
+    h('span', { class: 'arrow', 'aria-hidden': 'true' }, arrow),
+    h('span', { class: 'hidden' }, who),
+    h('code', null, plain(text)),
+  );
+}

@@ -1,0 +1,408 @@
+import { expect } from 'chai';
+import { chromium } from '../support/chromium.ts';
+import { postern } from '../support/command.ts';
+import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { openSession } from '../support/mail.ts';
+import { type MailSink, startMailSink } from '../support/mail-sink.ts';
+import { until } from '../support/until.ts';
+import { startZone, type Zone } from '../support/zone.ts';
+
+// The screens for what an account has and sends: domains, lists, mail out, keys.
+
+const program = chromium();
+
+if (program !== undefined)
+  describe('the screens of an account in a browser', function () {
+    this.timeout(120_000);
+    let page: ConsolePage;
+    let zone: Zone;
+    let relay: MailSink;
+    const NAMES = {
+      'relay.test': { A: ['127.0.0.1'] },
+      'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
+      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
+    };
+    before(async () => {
+      zone = await startZone(NAMES);
+      relay = await startMailSink();
+      page = await startConsolePage(program, {
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_OUTBOUND__RELAY: `smtp://relay.test:${relay.port}`,
+      });
+    });
+    after(async () => {
+      await page?.stop();
+      await relay?.stop();
+      await zone?.stop();
+    });
+
+    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const api = (path: string, params?: object) => page.running.api(path, params);
+
+    describe('domains and routes', () => {
+      it('adds a domain, and says what is wrong with its MX record and what should stand there', async () => {
+        await page.open('/domains');
+        await page.press('Add a domain\u2026');
+        await page.fill('Domain', 'wrong.test');
+        await page.press('Add it');
+        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
+        await page.shows('MX is wrong');
+        await page.shows('The MX records of wrong.test name mail.old.test, not in.postern.test');
+        await page.shows('10 in.postern.test.');
+        expect((await api('/inbound/domains')).map(({ domain }: { domain: string }) => domain)).to.include(
+          'wrong.test',
+        );
+      });
+
+      it('sees at once that the record was mended', async () => {
+        zone.set({ ...NAMES, 'wrong.test': NAMES['good.test'] });
+        await page.open('/domain/wrong.test');
+        await page.press('Check now');
+        await page.shows('Its MX record names this service');
+      });
+
+      it('says beside the field what is wrong with it, in the words of the API', async () => {
+        await page.open('/domains');
+        await page.press('Add a domain\u2026');
+        await page.fill('Domain', 'localhost');
+        await page.press('Add it');
+        await page.shows('Not a valid domain name');
+        expect(
+          await page.browser.evaluate(`document.querySelector('[aria-invalid]').closest('label').innerText`),
+        ).to.match(/^Domain[^]*Not a valid domain name$/);
+        await page.browser.press('Escape');
+      });
+
+      it('adds routes, shows them in the order in which they match, and why an address matches one of them', async () => {
+        await page.open('/domain/wrong.test');
+        await page.shows('No route yet.');
+        for (const pattern of ['*', 'support-*', 'support-1']) {
+          await page.press('Add a route\u2026');
+          await page.fill('Mailbox', pattern);
+          await page.fill('URL', page.hook.url);
+          await page.press('Add it');
+          await until('the route', async () => (await page.text()).includes(`\n${pattern}\n`));
+        }
+        const order = `[...document.querySelectorAll('.routes .pattern')].map((one) => one.innerText)`;
+        expect(await page.browser.evaluate(order)).to.deep.equal(['support-1', 'support-*', '*']);
+        await page.fill('Address', 'support-9@wrong.test');
+        await page.browser.press('Enter');
+        await page.shows('takes it');
+        expect(await place()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
+        expect(
+          await page.browser.evaluate(`[...document.querySelectorAll('.verdicts li')].map((one) => one.innerText)`),
+        ).to.deep.equal([
+          'support-*\n1.3\ntakes it',
+          'support-1\n1.4\ndoes not match',
+          '*\n1.2\nmatches too, but support-* comes first',
+        ]);
+        await page.press('What is posted, for a sample');
+        await page.shows('"email": "support-9@wrong.test"');
+      });
+
+      it('tests the address again when a route has changed, and says that no route is left when all are removed', async () => {
+        await page.open('/domain/wrong.test?test=support-9%40wrong.test');
+        await page.press('Change\u2026');
+        await page.fill('Mailbox', 'support-9');
+        await page.press('Save');
+        await until('another match', async () => /support-9\s+1\.4\s+takes it/.test(await page.text()));
+        for (const left of [2, 1, 0]) {
+          await page.press('Remove\u2026');
+          await page.shows('Mail that was taken already is still posted.');
+          await page.press('Remove it');
+          await until('one less', async () => (await api('/inbound/routes', { domain: 'wrong.test' })).length === left);
+          await until('the dialog to close', () =>
+            page.browser.evaluate(`document.querySelector('dialog[open]') === null`),
+          );
+        }
+        await page.shows('is refused with 550 5.1.1');
+        await page.shows('The domain has no route.');
+      });
+
+      it('says why a URL cannot be a route', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Add a route\u2026');
+        await page.fill('Mailbox', '*');
+        await page.fill('URL', 'http://127.0.0.1:9/');
+        await page.press('Add it');
+        await page.shows("We can't verify that the URL exists. Cause:");
+        await page.browser.press('Escape');
+      });
+
+      it('removes a domain after it said what is lost', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Remove the domain\u2026');
+        await page.shows('Mail to it is refused from then on.');
+        await page.press('Remove it');
+        await until('the list', async () => (await place()) === '/console/domains');
+        expect(await api('/inbound/domains')).to.have.length(1);
+        expect(await page.text()).to.not.contain('wrong.test');
+      });
+
+      it('leads from a refusal to the routes that the address could have matched', async () => {
+        const session = await openSession(page.running.smtp);
+        for (const line of ['EHLO client.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<nobody@in.test>'])
+          await session.say(line);
+        session.close();
+        await page.open('/refused');
+        await until('the counts, which move the list', () =>
+          page.browser.evaluate(`document.querySelector('.reasons') !== null`),
+        );
+        await page.press('Which routes are there?');
+        await page.shows('is refused with 550 5.1.1');
+        await page.shows('does not match');
+      });
+    });
+
+    /** Sends a mail, and answers its id. */
+    const send = async (email: string, subject = 'Your order'): Promise<string> => {
+      const message = { from_email: 'news@sender.test', subject, text: 'Hello', to: [{ email }] };
+      const [{ _id: id }] = await api('/messages/send', { message });
+      return id;
+    };
+
+    describe('lists', () => {
+      it('says that nobody is on them, and adds an address with the reason', async () => {
+        await page.open('/lists');
+        await page.shows('Nobody is on the list.');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'Ann@to.test');
+        await page.fill('Why', 'asked us to stop');
+        await page.press('Add it');
+        await page.shows('asked us to stop');
+        expect(await page.text()).to.match(/By hand[^]*ann@to\.test[^]*for good/);
+      });
+
+      it('shows why an address got there, with the message that caused it, and what it costs to take it off', async () => {
+        relay.refuse({ code: 550, text: '5.1.1 No such user <b>here</b>' });
+        const id = await send('gone@to.test');
+        await until('the entry', async () => (await api('/rejects/list', { email: 'gone' })).length === 1);
+        relay.refuse(undefined);
+        await page.open('/lists?q=gone');
+        await page.shows('5.1.1 No such user <b>here</b>');
+        expect(await page.text()).to.match(/Hard bounce[^]*gone@to\.test[^]*expires in 6 days/);
+        expect(await page.text()).to.not.contain('ann@to.test');
+        expect(await page.browser.evaluate(`document.querySelector('.listed a').getAttribute('href')`)).to.equal(
+          `/console/sent/${id}`,
+        );
+        await page.press('Take off\u2026');
+        await page.shows('This costs reputation');
+        await page.press('Take it off');
+        await page.shows('No address on the list begins with this');
+        expect(await api('/rejects/list', { email: 'gone' })).to.deep.equal([]);
+      });
+
+      it('whitelists an address, and then rejects no mail to it', async () => {
+        await page.open('/lists');
+        await page.press('Whitelist');
+        await page.shows('Nobody is on the whitelist.');
+        expect(await place()).to.equal('/console/lists?list=whitelist');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'friend@to.test');
+        await page.press('Add it');
+        await page.shows('Whitelisted');
+        await page.press('Rejected');
+        await page.press('Add an address\u2026');
+        await page.fill('Address', 'friend@to.test');
+        await page.press('Add it');
+        await page.shows('friend@to.test is on the whitelist. Take it off there first.');
+        await page.browser.press('Escape');
+      });
+
+      it('finds an address by its beginning with the search above, and only those of a reason', async () => {
+        await page.open('/lists');
+        await page.browser.press('/');
+        await page.browser.type('bob');
+        await page.browser.press('Enter');
+        await page.shows('No address on the list begins with this');
+        await page.press('Show the whole list');
+        await page.shows('ann@to.test');
+        await page.open('/lists?reason=spam');
+        await page.shows('No address on the list begins with this, for this reason.');
+      });
+
+      it('exports the list', async () => {
+        await page.open('/lists');
+        await page.press('Export');
+        await page.shows('Download the export');
+        const url = await page.browser.evaluate(`document.querySelector('a[download]').href`);
+        const archive = await fetch(page.running.base + new URL(url).pathname);
+        expect(archive.headers.get('content-type')).to.equal('application/zip');
+      });
+    });
+
+    describe('mail out', () => {
+      it('says how to send a first message while there is none', async () => {
+        const other = await startConsolePage(program);
+        try {
+          await other.open('/sent');
+          await other.shows('Nothing was sent in the last 7 days.');
+          expect(await other.text()).to.contain('/api/1.0/messages/send.json');
+        } finally {
+          await other.stop();
+        }
+      });
+
+      it('shows the whole SMTP dialog of a message that was put off', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Greylisted <i>try again</i>' });
+        const id = await send('grey@to.test', 'Your order');
+        await until('the attempt', async () => (await api('/messages/info', { id })).delivery.attempts.length === 1);
+        await until('the event', async () => (await api('/messages/info', { id })).state === 'deferred');
+        await page.open('/sent');
+        await page.press('Deferred');
+        expect(await place()).to.equal('/console/sent?q=state%3Adeferred');
+        await page.press('Your order');
+        await until('the message', async () => (await place()) === `/console/sent/${id}`);
+        await page.shows('Their server put it off, after');
+        const text = await page.text();
+        expect(text).to.match(/relay\.test: 451 after \d/);
+        const lines = await page.browser.evaluate(
+          `[...document.querySelectorAll('.dialog li')].map((one) => one.textContent)`,
+        );
+        expect(lines).to.include('\u2192sent: RCPT TO:<grey@to.test>');
+        expect(lines).to.include('\u2190received: 451 4.7.1 Greylisted <i>try again</i>');
+        await page.shows('Hello');
+        relay.refuse(undefined);
+      });
+
+      it('says where a message went and when, and what came back', async () => {
+        const id = await send('jo@to.test', 'Taken at once');
+        await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
+        relay.refuse({ code: 550, text: '5.1.1 No such user' });
+        const back = await send('nobody@to.test', 'Comes back');
+        await until('it came back', async () => (await api('/messages/info', { id: back })).state === 'bounced');
+        relay.refuse(undefined);
+        await page.open(`/sent/${id}`);
+        await page.shows('Taken by relay.test');
+        await page.press('SMTP dialog');
+        expect(await page.text()).to.match(/\(\d+ bytes\)/);
+        await page.open(`/sent/${back}`);
+        await page.shows('It came back (bad mailbox)');
+        await page.shows('Mail to nobody@to.test is rejected now: it is on the list');
+        await page.press('Take it off the list\u2026');
+        await page.press('Take it off');
+        await page.press('Stop mailing this address\u2026');
+        await page.press('Stop mailing it');
+        await page.shows('it is on the list.');
+        expect((await api('/rejects/list', { email: 'nobody@to.test' }))[0].detail).to.equal('stopped at the console');
+      });
+
+      it('sends a scheduled message now, and cancels one', async () => {
+        const later = async (email: string) => {
+          const message = { from_email: 'news@sender.test', subject: 'Later', text: 'x', to: [{ email }] };
+          const at = new Date(Date.now() + 86_400_000).toISOString().slice(0, 19).replace('T', ' ');
+          return (await api('/messages/send', { message, send_at: at }))[0]._id;
+        };
+        const [first, second] = [await later('one@to.test'), await later('two@to.test')];
+        await page.open(`/sent/${first}`);
+        await page.press('Send it now');
+        await until('it leaves', () => relay.mails.some(({ to }) => to.includes('one@to.test')));
+        await page.open(`/sent/${second}`);
+        await page.press('Cancel it\u2026');
+        await page.press('Do not send it');
+        await until('nothing is scheduled', async () => (await api('/messages/list-scheduled')).length === 0);
+      });
+
+      it('knows no message that is not there', async () => {
+        await page.open('/sent/0123456789abcdef0123456789abcdef');
+        await page.shows('There is no such message, or it is forgotten already.');
+      });
+    });
+
+    describe('keys, and what was done', () => {
+      it('makes a key, shows it once with a call that works, and revokes it', async () => {
+        await page.open('/keys');
+        await page.press('Make a key\u2026');
+        await page.fill('Label', 'billing');
+        await page.press('Make it');
+        await page.shows('Copy it now: it is shown this once.');
+        const key = await page.browser.evaluate(`document.querySelector('.secret').innerText`);
+        expect(await page.browser.evaluate(`document.querySelector('dialog pre').innerText`)).to.match(
+          new RegExp(`^curl ${page.running.base}/api/1\\.0/users/ping\\.json -d '\\{"key":"${key}"\\}'$`),
+        );
+        const ping = async () =>
+          (
+            await fetch(`${page.running.base}/api/1.0/users/ping.json`, {
+              method: 'POST',
+              body: JSON.stringify({ key }),
+            })
+          ).status;
+        expect(await ping()).to.equal(200);
+        await page.press('Close');
+        await page.shows('billing');
+        expect(await page.browser.evaluate(`document.body.innerText.includes(${JSON.stringify(key)})`)).to.equal(false);
+        await page.browser.evaluate(
+          `[...document.querySelectorAll('.keys-made li')].find((one) => one.innerText.includes('billing')).querySelector('button').click()`,
+        );
+        await page.shows('Programs that use it are refused within seconds.');
+        await page.press('Revoke it');
+        await until('it is gone', async () => !(await page.text()).includes('billing'));
+        await until('the key is refused', async () => (await ping()) !== 200);
+      });
+
+      it('shows who did that', async () => {
+        await page.open('/actions');
+        await until('the notes', async () => {
+          await page.open('/actions');
+          return /operator\s+key revoked\s+\S+ \(billing\)[^]*operator\s+key made/.test(await page.text());
+        });
+      });
+
+      it('offers a helper only what a helper may do', async () => {
+        const added = await postern(['person', 'add', 'hal', '--role', 'helper', '--json'], {
+          POSTERN_DATA_DIR: page.running.dir,
+          POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
+        });
+        await page.enter(added.records()[0].url);
+        const buttons = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.screen button')].map((one) => one.innerText)`);
+        await page.open('/lists');
+        await page.shows('ann@to.test');
+        expect(await buttons()).to.deep.equal([]);
+        await page.open('/domain/in.test');
+        await page.shows('DNS records');
+        expect(await buttons()).to.deep.equal(['Copy', 'Copy']);
+        expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Keys');
+        await page.open('/keys');
+        await page.shows('The role helper does not include this.');
+        await page.enter();
+      });
+    });
+
+    describe('all of them', () => {
+      it('are under "More" on a telephone, by keyboard too', async () => {
+        await page.open('/', PHONE);
+        await page.press('More');
+        await page.press('Domains');
+        await until('the screen', async () => (await place()) === '/console/domains');
+      });
+
+      const pathOf = async (path: string) =>
+        path === 'sent' ? `/sent/${(await api('/messages/search', { query: 'email:grey' }))[0]._id}` : path;
+      for (const [name, path] of Object.entries({
+        domains: '/domains?test=box-7%40in.test',
+        lists: '/lists',
+        'mail out': '/sent',
+        'no mail out': '/sent?q=nothing+like+it',
+        'a message out': 'sent',
+        keys: '/keys',
+        'what was done': '/actions',
+        'an empty list': '/lists?q=zz',
+        whitelist: '/lists?list=whitelist',
+        'a domain': '/domain/in.test?test=nobody%40in.test',
+      })) {
+        for (const scheme of ['light', 'dark'] as const)
+          for (const size of [DESK, PHONE])
+            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+              await page.browser.prefer(scheme);
+              await page.open(await pathOf(path), size);
+              expect(await page.faults()).to.deep.equal([]);
+            });
+        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+          await page.open(await pathOf(path), [320, 700]);
+          expect(await page.fits()).to.equal(true);
+        });
+      }
+    });
+  });
