@@ -19,7 +19,7 @@ for (const driver of drivers) {
   describe(`the keys of an account, ${driver.name}`, () => {
     let world: ApiWorld;
     const start = async (store?: (real: Store) => Store) => {
-      world = await startApi({ database: (log) => driver.open({ log }), ...(store && { store }) });
+      world = await startApi({ journal: true, database: (log) => driver.open({ log }), ...(store && { store }) });
     };
     afterEach(() => world.stop());
 

@@ -273,7 +273,21 @@ const info = operation({
           destination: 'mx.example.com',
         },
       ],
-      delivery: null,
+      delivery: {
+        state: 'delivered',
+        next_attempt_at: null,
+        attempts: [
+          {
+            time: '2026-01-05 09:30:00',
+            duration_ms: 12,
+            status: 200,
+            error: null,
+            answer: 'ok',
+            connections: [],
+            connections_left_out: 0,
+          },
+        ],
+      },
     },
   },
   async handle({ id }, call) {
