@@ -281,6 +281,7 @@ if (program !== undefined)
         await page.shows('It came back (bad mailbox)');
         await page.shows('Mail to nobody@to.test is rejected now: it is on the list');
         await page.press('Take it off the list\u2026');
+        await until('the question', () => page.browser.evaluate(`document.querySelector('dialog[open]') !== null`));
         await page.press('Take it off');
         await page.press('Stop mailing this address\u2026');
         await page.press('Stop mailing it');
