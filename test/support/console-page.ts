@@ -66,10 +66,18 @@ export async function startConsolePage(
       const all = `[...document.querySelectorAll('button, a, summary')].filter((one) => one.checkVisibility())`;
       const name = JSON.stringify(label);
       const find = `(${all}.find((one) => one.innerText.trim() === ${name}) ?? ${all}.find((one) => one.innerText.includes(${name})))`;
-      await until(`something to press named "${label}"`, () => browser.evaluate(`${find} !== undefined`));
-      const { x, y } = await browser.evaluate(
-        `(() => { const one = ${find}; one.scrollIntoView({ block: 'center' }); const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; })()`,
-      );
+      // What is pressed stands still and nothing lies over it: a page that still loads moves things.
+      const still = `(async () => {
+        const one = ${find};
+        if (!one) return undefined;
+        one.scrollIntoView({ block: 'center', behavior: 'instant' });
+        const place = () => { const { x, y, width, height } = one.getBoundingClientRect(); return { x: x + width / 2, y: y + height / 2 }; };
+        const before = place();
+        await new Promise((resolve) => setTimeout(resolve, 40));
+        const { x, y } = place();
+        return x === before.x && y === before.y && one.contains(document.elementFromPoint(x, y)) ? { x, y } : undefined;
+      })()`;
+      const { x, y } = await until(`something to press named "${label}"`, () => browser.evaluate(still));
       await browser.click(x, y);
     },
     async fill(label, value) {
