@@ -208,7 +208,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     making: makings.list,
     async hold(endpoint, until) {
       const lane = lanes.of(endpoint, null);
-      lane.hold(Math.min(until - clock.now(), LONGEST_HOLD), clock.monotonic());
+      // A whole second, as it is shown.
+      const end = Math.floor(until / 1000) * 1000;
+      lane.hold(Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
       poke(lane);
       await write(lane);
     },

@@ -331,7 +331,7 @@ const pause = operation({
   },
   async handle({ url, until }, call) {
     const now = call.now().getTime();
-    const end = until?.getTime() ?? Math.floor((now + LONGEST_HOLD) / 1000) * 1000;
+    const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
     const show = await findEndpoint(url, call);
     const paused = [...call.endpoints.all().values()].filter(({ lane }) => lane?.hold).length;
