@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optionalTime, text } from '../../base/schema.ts';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
@@ -9,7 +8,7 @@ import type { WebhookRow } from '../../store/rows/webhooks.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { pagesByKey, pagesByTime } from '../whole-lists.ts';
-import { MAX_URL, str, time, timeOrNull } from './fields.ts';
+import { MAX_URL, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 
 // The endpoints of an account: the URLs of its routes and webhooks.
 
@@ -134,14 +133,6 @@ function toRecord(
     last_error: last?.result.kind === 'unanswered' ? last.result.error : null,
     last_at: toTimeOrNull(last?.at),
   };
-}
-
-function toTime(ms: number): string {
-  return toTimestamp(new Date(ms));
-}
-
-function toTimeOrNull(ms: number | null | undefined): string | null {
-  return ms === null || ms === undefined ? null : toTime(ms);
 }
 
 /** Whether it is an endpoint even without a route or webhook. */

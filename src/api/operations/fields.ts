@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
@@ -8,6 +9,12 @@ import type { Call } from '../operation.ts';
 
 /** A text field of a record. */
 export const str = (description: string) => z.string().meta({ description });
+
+/** Milliseconds since 1970 as records show a time. */
+export const toTime = (ms: number): string => toTimestamp(new Date(ms));
+
+export const toTimeOrNull = (ms: number | null | undefined): string | null =>
+  ms === null || ms === undefined ? null : toTime(ms);
 
 /** A time field of a record. */
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { KINDS } from '../../../queue/delivery.ts';
 import type { LaneView } from '../../../queue/insight.ts';
-import { account, toTime, toTimeOrNull } from './fields.ts';
+import { toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { account } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 
 // Whether all is well, in a sentence, and what needs the operator.

@@ -3,8 +3,8 @@ import { optional } from '../../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../../queue/ages.ts';
 import type { DeliveryKind } from '../../../queue/delivery.ts';
 import type { LaneView, Making } from '../../../queue/insight.ts';
-import { limitOf } from '../../operations/fields.ts';
-import { account, breaker, kind, toTime, toTimeOrNull } from './fields.ts';
+import { limitOf, toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { account, breaker, kind } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 
 // What waits on this host, for whom, since when, and what for.

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { optional, text } from '../../../base/schema.ts';
 import { ROLES } from '../../../store/rows/people.ts';
-import { limitOf, nextCursor, optionalCursor } from '../../operations/fields.ts';
-import { account, toTime } from './fields.ts';
+import { limitOf, nextCursor, optionalCursor, toTime } from '../../operations/fields.ts';
+import { account } from './fields.ts';
 import { hostOperation } from './operation.ts';
 import { HOST } from './parts.ts';
 
