@@ -22,7 +22,7 @@ const [SPARE, NO_KEY] = ['a6355eee6291ff6e', 'ffffffffffffffff'];
 
 /**
  * For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody
- * has.
+ * has. In the order in which they are made: a deletion or a list stands before what adds the same name.
  */
 const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/keys/revoke': [{ id: SPARE }, { id: NO_KEY }],
@@ -56,6 +56,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/ips/start-warmup': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
   '/ips/cancel-warmup': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
   '/ips/delete': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
+  '/ips/delete-pool': [{ pool: 'Old Pool' }, { pool: 'No Such Pool' }],
   '/ips/set-pool': [
     { ip: '192.0.2.3', pool: 'Transactional', create_pool: true },
     { ip: '198.51.100.99', pool: 'No Such Pool', create_pool: true },
@@ -71,15 +72,14 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/ips/provision': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
   '/ips/pool-info': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
   '/ips/create-pool': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
-  '/ips/delete-pool': [{ pool: 'Old Pool' }, { pool: 'No Such Pool' }],
   '/whitelists/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/whitelists/list': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/whitelists/delete': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/allowlists/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/allowlists/list': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/allowlists/delete': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
-  '/rejects/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/rejects/list': [{ email: 'gone@example.com' }, { email: 'never-listed@example.com' }],
+  '/rejects/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
   '/rejects/delete': [
     { email: 'gone@example.com', subaccount: 'cust-123' },
     { email: 'gone@example.com', subaccount: 'nobody-here' },
@@ -189,12 +189,11 @@ const names = (value: unknown) =>
 
 describe('another account', () => {
   let world: ApiWorld;
-  beforeEach(async () => {
+  const start = async () => {
     world = await startApi({ journal: true });
     await Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT), putMessages(world, ACCOUNT)]);
     await putHistory(world);
-  });
-  afterEach(() => world.stop());
+  };
 
   const mine = async () => ({
     webhooks: await world.store.webhooks.many({ account: ACCOUNT }),
@@ -236,62 +235,71 @@ describe('another account', () => {
     expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
   });
 
-  for (const [path, [ours, nobodys]] of Object.entries(CALLS)) {
-    it(`cannot see, change or infer anything by ${path}`, async () => {
-      const before = await mine();
-      const real = await world.call(path, { key: OTHER_KEY, ...ours });
-      const absent = await world.call(path, { key: OTHER_KEY, ...nobodys });
-      expect(names(real.body)).to.equal(names(absent.body));
-      expect(real.status).to.equal(absent.status);
-      expect(await mine()).to.deep.equal(before);
-    });
-  }
+  describe('calling everything, one after another', () => {
+    before(start);
+    after(() => world.stop());
 
-  it('sees nothing of the first in its lists and numbers', async () => {
-    expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
-    expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
-    expect((await world.call('/endpoints/list', { key: OTHER_KEY })).body).to.deep.equal([]);
-    for (const path of [
-      '/urls/list',
-      '/urls/tracking-domains',
-      '/metadata/list',
-      '/users/senders',
-      '/senders/list',
-      '/tags/list',
-      '/tags/all-time-series',
-    ])
-      expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
-    expect((await world.call('/inbound/search', { key: OTHER_KEY })).body).to.deep.equal({ mails: [], next: null });
-    expect((await world.call('/inbound/refusals', { key: OTHER_KEY })).body).to.deep.equal({
-      refusals: [],
-      by_reason: [],
-      next: null,
-    });
-    expect((await world.call('/actions/list', { key: OTHER_KEY })).body).to.deep.equal({ actions: [], next: null });
-    const { body } = await world.call('/users/info', { key: OTHER_KEY });
-    expect(body).to.include({ username: 'other', backlog: 0 });
-    expect(body.stats.all_time.sent).to.equal(0);
+    for (const [path, [ours, nobodys]] of Object.entries(CALLS))
+      it(`cannot see, change or infer anything by ${path}`, async () => {
+        const before = await mine();
+        const real = await world.call(path, { key: OTHER_KEY, ...ours });
+        const absent = await world.call(path, { key: OTHER_KEY, ...nobodys });
+        expect(names(real.body)).to.equal(names(absent.body));
+        expect(real.status).to.equal(absent.status);
+        expect(await mine()).to.deep.equal(before);
+      });
   });
 
-  it('cannot replay by time, by a search or by URL what belongs to the first', async () => {
-    for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
-      const { body } = await world.call('/inbound/replay', { key: OTHER_KEY, ...params });
-      expect(body).to.deep.equal({ matched: 0, forgotten: 0, replayed: 0, job: null });
-    }
-    expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body.replayed).to.equal(1);
-  });
+  describe('with nothing of its own', () => {
+    beforeEach(start);
+    afterEach(() => world.stop());
 
-  it('has a signing key of its own for the same URL', async () => {
-    await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
-    const { body: route } = await world.call('/inbound/add-route', {
-      key: OTHER_KEY,
-      domain: 'other.example.com',
-      pattern: '*',
-      url: 'https://app.example.com/hooks/mail',
+    it('sees nothing of the first in its lists and numbers', async () => {
+      expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
+      expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
+      expect((await world.call('/endpoints/list', { key: OTHER_KEY })).body).to.deep.equal([]);
+      for (const path of [
+        '/urls/list',
+        '/urls/tracking-domains',
+        '/metadata/list',
+        '/users/senders',
+        '/senders/list',
+        '/tags/list',
+        '/tags/all-time-series',
+      ])
+        expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
+      expect((await world.call('/inbound/search', { key: OTHER_KEY })).body).to.deep.equal({ mails: [], next: null });
+      expect((await world.call('/inbound/refusals', { key: OTHER_KEY })).body).to.deep.equal({
+        refusals: [],
+        by_reason: [],
+        next: null,
+      });
+      expect((await world.call('/actions/list', { key: OTHER_KEY })).body).to.deep.equal({ actions: [], next: null });
+      const { body } = await world.call('/users/info', { key: OTHER_KEY });
+      expect(body).to.include({ username: 'other', backlog: 0 });
+      expect(body.stats.all_time.sent).to.equal(0);
     });
-    const { body: theirs } = await world.call('/inbound/route-key', { key: OTHER_KEY, id: route.id });
-    const { body: ours } = await world.call('/inbound/route-key', { id: '1.1' });
-    expect(theirs.auth_key).to.not.equal(ours.auth_key);
+
+    it('cannot replay by time, by a search or by URL what belongs to the first', async () => {
+      for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
+        const { body } = await world.call('/inbound/replay', { key: OTHER_KEY, ...params });
+        expect(body).to.deep.equal({ matched: 0, forgotten: 0, replayed: 0, job: null });
+      }
+      expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body.replayed).to.equal(1);
+    });
+
+    it('has a signing key of its own for the same URL', async () => {
+      await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
+      const { body: route } = await world.call('/inbound/add-route', {
+        key: OTHER_KEY,
+        domain: 'other.example.com',
+        pattern: '*',
+        url: 'https://app.example.com/hooks/mail',
+      });
+      const { body: theirs } = await world.call('/inbound/route-key', { key: OTHER_KEY, id: route.id });
+      const { body: ours } = await world.call('/inbound/route-key', { id: '1.1' });
+      expect(theirs.auth_key).to.not.equal(ours.auth_key);
+    });
   });
 });
 
