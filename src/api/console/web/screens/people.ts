@@ -23,7 +23,7 @@ export function People(): ComponentChildren {
     h(
       'div',
       { class: 'heading' },
-      h('p', { class: 'faint' }, 'Whoever has a shell on the host is not listed: a command makes their links.'),
+      h('p', { class: 'faint' }, 'Operators who came by a link of the command line are not listed here.'),
       may('host/add-person') &&
         h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
     ),
