@@ -20,6 +20,7 @@ import { Lists } from './screens/lists.ts';
 import { MailList } from './screens/mail-list.ts';
 import { Message } from './screens/message.ts';
 import { Now } from './screens/now.ts';
+import { Queue } from './screens/queue.ts';
 import { Refused } from './screens/refused.ts';
 import { SentList } from './screens/sent-list.ts';
 import { SentMessageScreen } from './screens/sent-message.ts';
@@ -55,6 +56,8 @@ function screen(path: string): ComponentChildren {
       return h(Actions, null);
     case 'accounts':
       return h(Accounts, null);
+    case 'queue':
+      return h(Queue, null);
     case 'domains':
       return h(Domains, null);
     case 'domain/':
