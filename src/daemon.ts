@@ -189,7 +189,13 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     feed: journal.feed,
     smtpAddresses: listener.addresses,
-    host: { series, tasks: scheduler.tasks, settings: () => shown, log: logMemory },
+    host: {
+      series,
+      tasks: scheduler.tasks,
+      settings: () => shown,
+      log: logMemory,
+      enterUrl: (token) => enterUrl(settings, token),
+    },
     health,
   });
 

@@ -243,6 +243,7 @@ export async function startApi(
         tasks: () => [],
         settings: () => [],
         log: createLogMemory(clock),
+        enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
       },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,

@@ -111,7 +111,10 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     host: [
       'accounts',
       'actions',
+      'add-person',
       'drop',
+      'end-session',
+      'invite-person',
       'job',
       'lanes',
       'log',
@@ -121,6 +124,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'people',
       'poke',
       'queue',
+      'remove-person',
       'resume',
       'retry',
       'series',

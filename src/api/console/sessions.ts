@@ -66,8 +66,7 @@ export function createSessions(
   async function find(id: string): Promise<Visitor | undefined> {
     const session = await store.consoleSessions.one({ id });
     if (!session) return undefined;
-    const now = clock.now();
-    if (session.until.getTime() <= now || session.seenAt.getTime() + settings.idleMs <= now) return undefined;
+    if (isOver(session, settings.idleMs, clock.now())) return undefined;
     if (session.person === null) return toVisitor(session, undefined);
     const person = await store.people.one({ id: session.person });
     return person && toVisitor(session, person);
@@ -96,6 +95,11 @@ export function createSessions(
     },
     forget: (ctx, origin) => setCookie(ctx, origin, '', 0),
   });
+}
+
+/** Whether it has lasted as long as it may, or nobody has used it for too long. */
+export function isOver({ until, seenAt }: ConsoleSessionRow, idleMs: number, now: number): boolean {
+  return until.getTime() <= now || seenAt.getTime() + idleMs <= now;
 }
 
 function toVisitor(session: ConsoleSessionRow, person: PersonRow | undefined): Visitor {

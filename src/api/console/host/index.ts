@@ -2,6 +2,7 @@ import { changeOperations } from './changes.ts';
 import { machineOperations } from './machine.ts';
 import type { HostOperation } from './operation.ts';
 import { overviewOperations } from './overview.ts';
+import { peopleOperations } from './people.ts';
 import { queueOperations } from './queue.ts';
 import { seriesOperations } from './series.ts';
 import { whoOperations } from './who.ts';
@@ -12,6 +13,7 @@ export const HOST_OPERATIONS: readonly HostOperation[] = [
   ...seriesOperations,
   ...queueOperations,
   ...whoOperations,
+  ...peopleOperations,
   ...machineOperations,
   ...changeOperations,
 ];

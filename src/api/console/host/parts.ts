@@ -1,4 +1,5 @@
 import type { Clock } from '../../../base/clock.ts';
+import type { Ids } from '../../../base/ids.ts';
 import type { LogMemory } from '../../../base/log-memory.ts';
 import type { Figures } from '../../../base/prometheus.ts';
 import type { TaskState } from '../../../base/service.ts';
@@ -29,6 +30,8 @@ export interface HostInsight {
   readonly log: Pick<LogMemory, 'lines' | 'counts'>;
   /** The settings in force. */
   readonly settings: () => readonly ShownSetting[];
+  /** The address that opens the console with this token. */
+  readonly enterUrl: (token: string) => string;
 }
 
 /** Whether mail is taken, check by check. */
@@ -39,10 +42,12 @@ interface Health {
 export interface HostSettings {
   readonly hostname: string;
   readonly version: string;
+  /** How long a session lasts without a call. */
+  readonly idleMs: number;
 }
 
 export interface HostDeps {
-  readonly store: Pick<Store, 'accounts' | 'people' | 'consoleSessions'>;
+  readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
   readonly spool: Pick<
@@ -57,6 +62,7 @@ export interface HostDeps {
   readonly health: Health;
   readonly metrics: Pick<Figures, 'level'>;
   readonly clock: Clock;
+  readonly ids: Ids;
 }
 
 /** An account as records name it. */

@@ -1,12 +1,11 @@
 import { z } from 'zod';
 import { optional, text } from '../../../base/schema.ts';
-import { ROLES } from '../../../store/rows/people.ts';
 import { limitOf, nextCursor, optionalCursor, toTime } from '../../operations/fields.ts';
 import { account } from './fields.ts';
 import { hostOperation } from './operation.ts';
 import { HOST } from './parts.ts';
 
-// Whose mail it is, who may see it, and who did what.
+// Whose mail it is, and who did what.
 
 const DAY_MS = 86_400_000;
 const MAX_LISTED = 200;
@@ -58,102 +57,6 @@ const accounts = hostOperation({
   },
 });
 
-/** People and sessions that are shown; no house has more. */
-const MOST = 1000;
-
-const role = z.enum(ROLES);
-
-const people = hostOperation({
-  path: '/host/people',
-  summary: 'Lists the people who may use the console.',
-  params: {},
-  returns: z.object({
-    people: z.array(
-      z.object({
-        name: z.string(),
-        role,
-        account: account.nullable(),
-        has_password: z.boolean(),
-        created_at: z.string(),
-        sessions: z.int(),
-      }),
-    ),
-  }),
-  async handle(_, { store, names, now }) {
-    const rows = await store.people.many({}, { sort: 'name', limit: MOST });
-    const sessions = await store.consoleSessions.many({ until: { range: { gt: new Date(now()) } } }, { limit: MOST });
-    const nameOf = await names(rows.flatMap((one) => one.account ?? []));
-    return {
-      people: rows.map(({ id, name, role, account, password, createdAt }) => ({
-        name,
-        role,
-        account: account === null ? null : nameOf(account),
-        has_password: password !== null,
-        created_at: toTime(createdAt.getTime()),
-        sessions: sessions.filter(({ person }) => person === id).length,
-      })),
-    };
-  },
-});
-
-/** The hash of a cookie stays in the store; its start tells sessions apart. */
-const SHOWN_ID = 12;
-
-const sessions = hostOperation({
-  path: '/host/sessions',
-  summary: 'Lists who is at the console, since when and from where, the latest first.',
-  params: {},
-  returns: z.object({
-    sessions: z.array(
-      z.object({
-        id: z.string(),
-        name: z.string(),
-        role,
-        account: account.nullable(),
-        by: z.enum(['link', 'password']),
-        address: z.string(),
-        since: z.string(),
-        seen_at: z.string(),
-        until: z.string(),
-        own: z.boolean(),
-      }),
-    ),
-  }),
-  async handle(_, { store, names, now, session: own }) {
-    const rows = await store.consoleSessions.many(
-      { until: { range: { gt: new Date(now()) } } },
-      { sort: '-until', limit: MOST },
-    );
-    const everybody = await store.people.many({}, { sort: 'name', limit: MOST });
-    const known = new Map(everybody.map((person) => [person.id, person]));
-    const nameOf = await names(everybody.flatMap((one) => one.account ?? []));
-    return {
-      sessions: rows.flatMap(({ id, person, by, address, createdAt, seenAt, until }) => {
-        const who = person === null ? OPERATOR : known.get(person);
-        // A person who was removed has no sessions; this one is about to go.
-        if (!who) return [];
-        return [
-          {
-            id: id.slice(0, SHOWN_ID),
-            name: who.name,
-            role: who.role,
-            account: who.account === null ? null : nameOf(who.account),
-            by,
-            address,
-            since: toTime(createdAt.getTime()),
-            seen_at: toTime(seenAt.getTime()),
-            until: toTime(until.getTime()),
-            own: id === own,
-          },
-        ];
-      }),
-    };
-  },
-});
-
-/** Whoever came in by a link of the command line. */
-const OPERATOR = { name: 'operator', role: 'operator', account: null } as const;
-
 const actions = hostOperation({
   path: '/host/actions',
   summary: 'Lists what was done on this host, for all accounts or one, newest first.',
@@ -188,5 +91,5 @@ const actions = hostOperation({
   },
 });
 
-/** Accounts and people. */
-export const whoOperations = [accounts, people, sessions, actions];
+/** Accounts, and what was done. */
+export const whoOperations = [accounts, actions];

@@ -42,6 +42,18 @@ export async function ask<T>(
   throw await toFailed(answer, path);
 }
 
+const FAULTS = /^Validation error: (\{.*\})$/s;
+
+/** What is wrong with each parameter, as the API says it. */
+export function faultsOf(error: unknown): Readonly<Record<string, string>> {
+  const found = error instanceof Failed && error.kind === 'ValidationError' ? FAULTS.exec(error.message) : null;
+  try {
+    return found?.[1] === undefined ? {} : JSON.parse(found[1]);
+  } catch {
+    return {};
+  }
+}
+
 async function request(method: string, path: string, body: object | undefined, stop?: AbortSignal): Promise<Response> {
   const account = chosenAccount.value;
   try {

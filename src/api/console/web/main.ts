@@ -7,6 +7,7 @@ import { Frame } from './parts/frame.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
+import { Accounts } from './screens/accounts.ts';
 import { Actions } from './screens/actions.ts';
 import { Domain } from './screens/domain.ts';
 import { Domains } from './screens/domains.ts';
@@ -53,6 +54,8 @@ function screen(path: string): ComponentChildren {
       return h(Keys, null);
     case 'actions':
       return h(Actions, null);
+    case 'accounts':
+      return h(Accounts, null);
     case 'queue':
       return h(Queue, null);
     case 'domains':

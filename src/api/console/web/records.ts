@@ -308,6 +308,60 @@ export interface Action {
   readonly detail: string;
 }
 
+/** An account with its mail of the last 24 hours: /host/accounts. */
+export interface HostAccount {
+  readonly id: string;
+  readonly name: string;
+  readonly number: number;
+  readonly created_at: string;
+  readonly waiting: number;
+  readonly day: {
+    readonly received: number;
+    readonly delivered: number;
+    readonly given_up: number;
+    readonly refused: number;
+    readonly sent: number;
+  };
+}
+
+export type Role = 'operator' | 'owner' | 'helper' | 'reader';
+
+interface AccountName {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Somebody who may use the console: /host/people. */
+export interface HostPerson {
+  readonly name: string;
+  readonly role: Role;
+  readonly account: AccountName | null;
+  readonly has_password: boolean;
+  readonly created_at: string;
+  readonly sessions: number;
+}
+
+/** Somebody who is at the console: /host/sessions. */
+export interface HostSession {
+  readonly id: string;
+  readonly name: string;
+  readonly role: Role;
+  readonly account: AccountName | null;
+  readonly by: 'link' | 'password';
+  readonly address: string;
+  readonly since: string;
+  readonly seen_at: string;
+  readonly until: string;
+  readonly own: boolean;
+}
+
+/** A link that lets a person in once: /host/add-person, /host/invite-person. */
+export interface EnterLink {
+  readonly name: string;
+  readonly url: string;
+  readonly until: string;
+}
+
 /** /host/queue: what waits on the host, by age. */
 export interface WaitingQueue {
   readonly waiting: number;

@@ -1,5 +1,5 @@
 import { computed, effect, signal } from '@preact/signals';
-import { ask, chosenAccount, Failed, signedOut } from './call.ts';
+import { ask, chosenAccount, Failed, faultsOf, signedOut } from './call.ts';
 import { place } from './router.ts';
 
 // Who looks at the page.
@@ -76,5 +76,7 @@ export async function signOut(): Promise<void> {
 
 /** What to tell people about an error. */
 export function messageOf(error: unknown): string {
+  const faults = Object.values(faultsOf(error));
+  if (faults.length > 0) return faults.join('. ');
   return error instanceof Error ? error.message : 'Something went wrong.';
 }

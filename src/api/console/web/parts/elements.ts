@@ -63,6 +63,8 @@ export interface FieldProps {
   /** What is wrong with the value. */
   readonly error?: string | undefined;
   readonly required?: boolean;
+  /** A choice among these, instead of a text. */
+  readonly options?: readonly (readonly [string, string])[];
   onValue(value: string): void;
 }
 
@@ -74,23 +76,37 @@ export function Field({
   help,
   error,
   required,
+  options,
   onValue,
 }: FieldProps): ComponentChildren {
   const id = useId();
+  const wrong = {
+    'aria-invalid': error === undefined ? undefined : ('true' as const),
+    'aria-errormessage': error === undefined ? undefined : id,
+  };
   return h(
     'label',
     { class: 'field' },
     h('span', { class: 'label' }, label),
-    h('input', {
-      type,
-      value,
-      autocomplete,
-      required: required ?? false,
-      spellcheck: false,
-      onInput: (event: InputEvent) => onValue((event.currentTarget as HTMLInputElement).value),
-      'aria-invalid': error === undefined ? undefined : 'true',
-      'aria-errormessage': error === undefined ? undefined : id,
-    }),
+    options
+      ? h(
+          'select',
+          {
+            value,
+            onChange: (event: Event) => onValue((event.currentTarget as HTMLSelectElement).value),
+            ...wrong,
+          },
+          options.map(([one, name]) => h('option', { key: one, value: one, selected: one === value }, name)),
+        )
+      : h('input', {
+          type,
+          value,
+          autocomplete,
+          required: required ?? false,
+          spellcheck: false,
+          onInput: (event: InputEvent) => onValue((event.currentTarget as HTMLInputElement).value),
+          ...wrong,
+        }),
     help !== undefined && h('span', { class: 'help' }, help),
     error !== undefined && h('span', { class: 'wrong', role: 'alert', id }, error),
   );

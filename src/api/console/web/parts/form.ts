@@ -1,15 +1,17 @@
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Failed } from '../call.ts';
+import { faultsOf } from '../call.ts';
 import { messageOf } from '../session.ts';
 import { Button, Dialog, Field, type FieldProps } from './elements.ts';
 
 // Forms that call an operation, and questions before something is lost.
 
-export interface FormField extends Pick<FieldProps, 'label' | 'type' | 'help' | 'required'> {
+export interface FormField extends Pick<FieldProps, 'label' | 'type' | 'help' | 'required' | 'options'> {
   /** The parameter of the operation, whose errors stand beside the field. */
   readonly name: string;
   readonly value?: string;
+  /** Whether it is asked for, after what the others hold. */
+  readonly when?: (values: Values) => boolean;
 }
 
 export type Values = Readonly<Record<string, string>>;
@@ -46,11 +48,12 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
     }
   };
   const faults = error === undefined ? {} : faultsOf(error);
-  const beside = fields.filter(({ name }) => faults[name] !== undefined);
+  const shown = fields.filter(({ when }) => when?.(values) ?? true);
+  const beside = shown.filter(({ name }) => faults[name] !== undefined);
   return h(
     'form',
     { class: inline ? 'form inline' : 'form', onSubmit: submit, noValidate: true },
-    fields.map(({ name, value: _, ...field }) =>
+    shown.map(({ name, value: _, when: __, ...field }) =>
       h(Field, {
         key: name,
         ...field,
@@ -66,18 +69,6 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
       h('button', { type: 'submit', class: 'button main', disabled: busy, 'aria-busy': busy }, label),
     ),
   );
-}
-
-const FAULTS = /^Validation error: (\{.*\})$/s;
-
-/** What is wrong with each parameter, as the API says it. */
-function faultsOf(error: unknown): Values {
-  const found = error instanceof Failed && error.kind === 'ValidationError' ? FAULTS.exec(error.message) : null;
-  try {
-    return found?.[1] === undefined ? {} : JSON.parse(found[1]);
-  } catch {
-    return {};
-  }
 }
 
 /** Asks once before something is lost; the children say what. */

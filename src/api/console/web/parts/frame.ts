@@ -34,6 +34,7 @@ const SECTIONS: readonly Section[] = [
   { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
   { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
   { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
+  { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
 ];
 /** So many stand in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;

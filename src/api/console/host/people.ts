@@ -1,0 +1,216 @@
+import { z } from 'zod';
+import { optional, text } from '../../../base/schema.ts';
+import {
+  addPerson,
+  type ConsoleSessionRow,
+  createEnterLink,
+  LINK_MS,
+  type PersonRow,
+  personName,
+  ROLES,
+  removePerson,
+} from '../../../store/rows/people.ts';
+import { toTime } from '../../operations/fields.ts';
+import { isOver } from '../sessions.ts';
+import { account } from './fields.ts';
+import { type HostCall, hostOperation } from './operation.ts';
+import { HOST, type HostParts, noteAction } from './parts.ts';
+
+// Who may use the console, and who is in.
+
+/** People and sessions that are shown; no house has more. */
+const MOST = 1000;
+
+const role = z.enum(ROLES);
+
+/** The sessions that a click would keep alive, the latest first. */
+async function openSessions({ store, settings, now }: HostParts): Promise<readonly ConsoleSessionRow[]> {
+  const rows = await store.consoleSessions.many(
+    { until: { range: { gt: new Date(now()) } } },
+    { sort: '-until', limit: MOST },
+  );
+  return rows.filter((one) => !isOver(one, settings.idleMs, now()));
+}
+
+const people = hostOperation({
+  path: '/host/people',
+  summary: 'Lists the people who may use the console.',
+  params: {},
+  returns: z.object({
+    people: z.array(
+      z.object({
+        name: z.string(),
+        role,
+        account: account.nullable(),
+        has_password: z.boolean(),
+        created_at: z.string(),
+        sessions: z.int(),
+      }),
+    ),
+  }),
+  async handle(_, call) {
+    const rows = await call.store.people.many({}, { sort: 'name', limit: MOST });
+    const sessions = await openSessions(call);
+    const nameOf = await call.names(rows.flatMap((one) => one.account ?? []));
+    return {
+      people: rows.map(({ id, name, role, account, password, createdAt }) => ({
+        name,
+        role,
+        account: account === null ? null : nameOf(account),
+        has_password: password !== null,
+        created_at: toTime(createdAt.getTime()),
+        sessions: sessions.filter(({ person }) => person === id).length,
+      })),
+    };
+  },
+});
+
+/** A link that opens the console, as it is shown this once. */
+const link = z.object({ name: z.string(), url: z.string(), until: z.string() });
+
+/** What a name may consist of. */
+const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
+
+const add = hostOperation({
+  path: '/host/add-person',
+  summary: 'Adds a person, and answers a link for them: it opens the console once, within an hour.',
+  params: { name: text(255), role, account: optional(text(255)) },
+  returns: link,
+  async handle({ name: given, role, account: wanted }, call) {
+    const name = personName(given);
+    if (name === undefined) throw call.invalid('name', NAME_RULE);
+    const account = await accountFor(role, wanted, call);
+    const person = await addPerson(call.store, { name, role, account }, call);
+    if (person === 'taken') throw call.invalid('name', `${name} exists already; make a new link instead`);
+    noteAction(call, 'person added', 1, `${name} (${role})`, account ?? HOST);
+    return linkFor(person, call);
+  },
+});
+
+/** The account that the role is about; null for an operator. */
+async function accountFor(role: PersonRow['role'], wanted: string | undefined, call: HostCall): Promise<string | null> {
+  if (role === 'operator') {
+    if (wanted !== undefined) throw call.invalid('account', 'An operator sees all accounts; leave it out');
+    return null;
+  }
+  if (wanted === undefined) throw call.invalid('account', 'Please choose the account');
+  const found = await call.store.accounts.one({ id: wanted });
+  if (!found) throw call.invalid('account', `There is no account ${wanted}`);
+  return found.id;
+}
+
+async function linkFor({ id, name }: PersonRow, call: HostCall): Promise<z.input<typeof link>> {
+  const url = call.host.enterUrl(await createEnterLink(call.store, id, call));
+  return { name, url, until: toTime(call.now() + LINK_MS) };
+}
+
+const invite = hostOperation({
+  path: '/host/invite-person',
+  summary: 'Answers a new link for a person, who can choose another password with it.',
+  params: { name: text(255) },
+  returns: link,
+  async handle({ name }, call) {
+    const person = await thePerson(name, call);
+    noteAction(call, 'person invited', 1, person.name, person.account ?? HOST);
+    return linkFor(person, call);
+  },
+});
+
+const remove = hostOperation({
+  path: '/host/remove-person',
+  summary: 'Removes a person, and ends their sessions and links at once.',
+  params: { name: text(255) },
+  returns: z.object({ name: z.string() }),
+  async handle({ name: given }, call) {
+    const { id, name, role, account } = await thePerson(given, call);
+    const own = await call.store.consoleSessions.one({ id: call.session });
+    if (own?.person === id) throw call.invalid('name', 'You cannot remove yourself; another operator can');
+    await removePerson(call.store, id);
+    noteAction(call, 'person removed', 1, `${name} (${role})`, account ?? HOST);
+    return { name };
+  },
+});
+
+async function thePerson(given: string, { store, invalid }: HostCall): Promise<PersonRow> {
+  const person = await store.people.one({ name: personName(given) ?? '' });
+  if (!person) throw invalid('name', `There is no person named ${given}`);
+  return person;
+}
+
+/** The hash of a cookie stays in the store; its start tells sessions apart. */
+const SHOWN_ID = 12;
+
+/** Whoever came in by a link of the command line. */
+const OPERATOR = { name: 'operator', role: 'operator', account: null } as const;
+
+const sessions = hostOperation({
+  path: '/host/sessions',
+  summary: 'Lists who is at the console, since when and from where, the latest first.',
+  params: {},
+  returns: z.object({
+    sessions: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        role,
+        account: account.nullable(),
+        by: z.enum(['link', 'password']),
+        address: z.string(),
+        since: z.string(),
+        seen_at: z.string(),
+        until: z.string(),
+        own: z.boolean(),
+      }),
+    ),
+  }),
+  async handle(_, call) {
+    const rows = await openSessions(call);
+    const everybody = await call.store.people.many({}, { sort: 'name', limit: MOST });
+    const known = new Map(everybody.map((person) => [person.id, person]));
+    const nameOf = await call.names(everybody.flatMap((one) => one.account ?? []));
+    return {
+      sessions: rows.flatMap(({ id, person, by, address, createdAt, seenAt, until }) => {
+        const who = person === null ? OPERATOR : known.get(person);
+        // A person who was removed has no sessions; this one is about to go.
+        if (!who) return [];
+        return [
+          {
+            id: id.slice(0, SHOWN_ID),
+            name: who.name,
+            role: who.role,
+            account: who.account === null ? null : nameOf(who.account),
+            by,
+            address,
+            since: toTime(createdAt.getTime()),
+            seen_at: toTime(seenAt.getTime()),
+            until: toTime(until.getTime()),
+            own: id === call.session,
+          },
+        ];
+      }),
+    };
+  },
+});
+
+const shownId = z.string().regex(new RegExp(`^[0-9a-f]{${SHOWN_ID}}$`), 'Please enter an id from the list of sessions');
+
+const end = hostOperation({
+  path: '/host/end-session',
+  summary: 'Ends a session of the console. Its next click leads to the page to sign in.',
+  params: { id: shownId },
+  returns: z.object({ id: z.string(), name: z.string() }),
+  async handle({ id }, call) {
+    const { consoleSessions, people } = call.store;
+    const session = await consoleSessions.one({ id: { startsWith: id } });
+    if (!session) throw call.invalid('id', 'This session has ended already');
+    if (session.id === call.session) throw call.invalid('id', 'This is your own session; sign out instead');
+    const person = session.person === null ? OPERATOR : await people.one({ id: session.person });
+    await consoleSessions.remove({ id: session.id });
+    const name = person?.name ?? '(removed)';
+    noteAction(call, 'session ended', 1, `${name}, from ${session.address}`, person?.account ?? HOST);
+    return { id, name };
+  },
+});
+
+/** People and their sessions. */
+export const peopleOperations = [people, add, invite, remove, sessions, end];

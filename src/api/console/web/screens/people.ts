@@ -1,0 +1,268 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
+import { Confirm, Copy, Form } from '../parts/form.ts';
+import { clockTime, count, plain, toMs } from '../parts/text.ts';
+import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { account, may, person } from '../session.ts';
+
+/** Who may use the console, and what as. */
+export function People(): ComponentChildren {
+  const { data, error, failedAt, again, change } = useLoad('host people', (stop) =>
+    call<{ readonly people: readonly HostPerson[] }>('host/people', {}, stop),
+  );
+  const [inviting, setInviting] = useState(false);
+  const [link, setLink] = useState<EnterLink>();
+  const [removing, setRemoving] = useState<string>();
+  return h(
+    'div',
+    { class: 'pane' },
+    h(
+      'div',
+      { class: 'heading' },
+      h('p', { class: 'faint' }, 'Operators who came by a link of the command line are not listed here.'),
+      may('host/add-person') &&
+        h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data === undefined
+      ? !error && h(Bars, { rows: 4 })
+      : data.people.length === 0
+        ? h(
+            Notice,
+            { title: 'Nobody is invited yet.' },
+            h('p', null, 'An invitation makes a link to hand over. It opens the console once.'),
+          )
+        : h(
+            'ul',
+            { class: 'rows people' },
+            data.people.map((one) =>
+              h(PersonRow, {
+                key: one.name,
+                one,
+                onInvite: async () => setLink(await call<EnterLink>('host/invite-person', { name: one.name })),
+                onRemove: () => setRemoving(one.name),
+              }),
+            ),
+          ),
+    inviting &&
+      h(Invite, {
+        onClose: () => setInviting(false),
+        invited: (made) => {
+          setInviting(false);
+          setLink(made);
+          again();
+        },
+      }),
+    link && h(ShowLink, { link, onClose: () => setLink(undefined) }),
+    removing !== undefined &&
+      h(
+        Confirm,
+        {
+          title: `Remove ${plain(removing)}?`,
+          label: 'Remove',
+          onConfirm: async () => {
+            await call('host/remove-person', { name: removing });
+            change(({ people }) => ({ people: people.filter(({ name }) => name !== removing) }));
+          },
+          onClose: () => setRemoving(undefined),
+        },
+        h('p', null, 'Their sessions and links end at once. What they did stays among the actions.'),
+      ),
+  );
+}
+
+/** Whether that is who looks at the page. An operator by a link of the command line is nobody in the list. */
+function isSelf({ name }: HostPerson): boolean {
+  const { name: own, has_password: has = false, can_set_password: can = false } = person.value ?? {};
+  return name === own && (has || can);
+}
+
+function PersonRow({
+  one,
+  onInvite,
+  onRemove,
+}: {
+  readonly one: HostPerson;
+  onInvite(): Promise<void>;
+  onRemove(): void;
+}): ComponentChildren {
+  const { name, role, account: whose, has_password: has, created_at: createdAt, sessions } = one;
+  return h(
+    'li',
+    null,
+    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), isSelf(one) && h(Own, { word: 'You' })),
+    h(RoleOf, { role, whose }),
+    h(
+      'span',
+      { class: 'faint' },
+      has ? 'has a password' : 'no password yet',
+      ', added ',
+      h(Time, { at: createdAt }),
+      ', ',
+      sessions === 0
+        ? 'no session'
+        : h('a', { href: linkTo('/accounts', { show: 'sessions' }) }, count(sessions, 'session')),
+    ),
+    h(
+      'span',
+      { class: 'buttons' },
+      may('host/invite-person') &&
+        h(Button, { label: 'New link', kind: 'quiet', title: plain(name), onPress: onInvite }),
+      may('host/remove-person') &&
+        !isSelf(one) &&
+        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),
+    ),
+  );
+}
+
+const Own = ({ word }: { readonly word: string }) => h(State, { icon: 'person', word, tone: 'good' });
+
+function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPerson['account'] }): ComponentChildren {
+  return h(
+    'span',
+    { class: 'role' },
+    role,
+    whose === null
+      ? h('span', { class: 'faint' }, ' of all accounts')
+      : [
+          h('span', { class: 'faint', key: 'of' }, ' of '),
+          h('a', { key: 'whose', href: linkTo('/', { account: whose.id }) }, h('bdi', null, plain(whose.name))),
+        ],
+  );
+}
+
+const ROLES: readonly (readonly [Role, string])[] = [
+  ['owner', 'owner: everything in one account, content of mail included'],
+  ['helper', 'helper: finds and replays its mail, without content and settings'],
+  ['reader', 'reader: its numbers and states'],
+  ['operator', 'operator: all accounts and this host'],
+];
+
+function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: 'Invite a person', onClose },
+    h(Form, {
+      fields: [
+        { name: 'name', label: 'Name', help: 'They sign in with it: letters, digits and . _ @ + -' },
+        { name: 'role', label: 'Role', value: 'owner', options: ROLES },
+        {
+          name: 'account',
+          label: 'Account',
+          value: account.value?.id ?? '',
+          options: (person.value?.accounts ?? []).map(({ id, name }) => [id, plain(name)] as const),
+          when: ({ role }) => role !== 'operator',
+        },
+      ],
+      label: 'Make a link',
+      onSubmit: async ({ name = '', role, account: whose }) =>
+        invited(
+          await call<EnterLink>('host/add-person', {
+            name: name.trim(),
+            role,
+            ...(role !== 'operator' && { account: whose }),
+          }),
+        ),
+    }),
+  );
+}
+
+/** A link, this once. */
+function ShowLink({
+  link: { name, url, until },
+  onClose,
+}: {
+  readonly link: EnterLink;
+  onClose(): void;
+}): ComponentChildren {
+  return h(
+    Dialog,
+    { title: `A link for ${plain(name)}`, onClose },
+    h(
+      'p',
+      null,
+      `Hand it over now: it is shown this once. It opens the console once, until ${clockTime(toMs(until))}.`,
+    ),
+    h('p', null, h('code', { class: 'secret' }, url)),
+    new URL(url).protocol === 'http:' &&
+      h(
+        'p',
+        { class: 'faint' },
+        'It opens in a browser on the host, or over SSH. For one that opens elsewhere, set ',
+        h('code', null, 'console.url'),
+        '.',
+      ),
+    h(
+      'p',
+      { class: 'buttons' },
+      h(Copy, { text: url, label: 'Copy the link' }),
+      h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
+    ),
+  );
+}
+
+/** Who is at the console. */
+export function Sessions(): ComponentChildren {
+  const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) =>
+    call<{ readonly sessions: readonly HostSession[] }>('host/sessions', {}, stop),
+  );
+  const [ending, setEnding] = useState<HostSession>();
+  return h(
+    'div',
+    { class: 'pane' },
+    h('p', { class: 'faint' }, 'A session ends by itself when nobody has used it for a while, and after some hours.'),
+    error && h(Fault, { error, since: failedAt, again }),
+    data === undefined
+      ? !error && h(Bars, { rows: 3 })
+      : h(
+          'ul',
+          { class: 'rows people' },
+          data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
+        ),
+    ending &&
+      h(
+        Confirm,
+        {
+          title: `End the session of ${plain(ending.name)}?`,
+          label: 'End it',
+          onConfirm: async () => {
+            await call('host/end-session', { id: ending.id });
+            change(({ sessions }) => ({ sessions: sessions.filter(({ id }) => id !== ending.id) }));
+          },
+          onClose: () => setEnding(undefined),
+        },
+        h('p', null, 'Their next click leads to the page to sign in. To keep somebody out, remove the person.'),
+      ),
+  );
+}
+
+function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }): ComponentChildren {
+  const { name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
+  return h(
+    'li',
+    null,
+    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), own && h(Own, { word: 'This one' })),
+    h(RoleOf, { role, whose }),
+    h(
+      'span',
+      { class: 'faint' },
+      `by ${by} from ${plain(address)} `,
+      h(Time, { at: since }),
+      ', last used ',
+      h(Time, { at: seenAt }),
+      ', ends ',
+      h(Time, { at: until }),
+    ),
+    h(
+      'span',
+      { class: 'buttons' },
+      may('host/end-session') &&
+        !own &&
+        h(Button, { label: 'End\u2026', kind: 'quiet', title: plain(name), onPress: onEnd }),
+    ),
+  );
+}
