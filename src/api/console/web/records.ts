@@ -307,3 +307,81 @@ export interface Action {
   readonly count: number;
   readonly detail: string;
 }
+
+/** host/overview. */
+export interface HostOverview {
+  readonly hostname: string;
+  readonly version: string;
+  readonly started_at: string;
+  readonly state: 'ok' | 'warning' | 'fault';
+  readonly text: string;
+  readonly takes_mail: boolean;
+  readonly waiting: number;
+  readonly oldest_at: string | null;
+  readonly endpoints_down: number;
+  readonly dead: number;
+  readonly needs: readonly HostNeed[];
+}
+
+export interface HostNeed {
+  readonly what: 'listener' | 'queue' | 'routes' | 'store' | 'certificate' | 'endpoint' | 'task' | 'log';
+  readonly level: 'warning' | 'fault';
+  readonly text: string;
+  readonly account: { readonly id: string; readonly name: string } | null;
+  readonly url: string | null;
+  readonly since: string | null;
+}
+
+/** host/series. */
+export interface HostSeries {
+  readonly step: number;
+  /** Seconds since 1970. */
+  readonly times: readonly number[];
+  readonly series: readonly {
+    readonly name: string;
+    readonly kind: 'count' | 'level' | 'quantile';
+    readonly unit: '' | 's' | 'ms' | 'bytes';
+    /** Null where nothing is known. */
+    readonly values: readonly (number | null)[];
+  }[];
+}
+
+/** One of host/tasks. */
+export interface HostTask {
+  readonly name: string;
+  readonly schedule: string;
+  readonly per_host: boolean;
+  readonly running: boolean;
+  readonly last_at: string | null;
+  readonly last_ms: number | null;
+  readonly last_result: 'done' | 'failed' | 'skipped' | 'elsewhere' | null;
+  readonly last_text: string;
+  readonly next_at: string | null;
+}
+
+/** One of host/settings. */
+export interface HostSetting {
+  readonly path: string;
+  readonly value: unknown;
+  readonly origin: string;
+}
+
+/** host/log. */
+export interface HostLogPage {
+  readonly lines: readonly HostLogLine[];
+  readonly next: number | null;
+  readonly events: readonly {
+    readonly event: string;
+    readonly level: 'warn' | 'error';
+    readonly count: number;
+    readonly last_at: string;
+  }[];
+}
+
+export interface HostLogLine {
+  readonly n: number;
+  readonly at: string;
+  readonly level: 'warn' | 'error';
+  readonly event: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}

@@ -33,6 +33,7 @@ const SECTIONS: readonly Section[] = [
   { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
   { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
   { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
+  { path: '/host', label: 'Host', icon: 'host', inside: '/host/', needs: 'host/overview' },
 ];
 /** So many stand in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;

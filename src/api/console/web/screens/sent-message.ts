@@ -10,7 +10,7 @@ import { withField } from '../query.ts';
 import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { useRepeat } from './endpoints.ts';
+import { useRepeat } from '../parts/repeat.ts';
 import { TakeOff } from './lists.ts';
 import { SentContentTabs } from './sent-content.ts';
 import { SentStateMark, toTime } from './sent-list.ts';
