@@ -2,6 +2,8 @@ import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { postern } from '../support/command.ts';
 import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { createCaller } from '../support/daemon.ts';
+import { sendMail } from '../support/mail.ts';
 import { startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
@@ -19,12 +21,16 @@ if (program !== undefined)
     before(async () => {
       page = await startConsolePage(program, {
         POSTERN_DELIVERY__RETRY_HOURS: '7',
-        POSTERN_DELIVERY__OPEN_BREAKER_AFTER: '2',
       });
       for (const _ of [1, 2, 3]) await page.mail(MESSAGE);
     });
     after(() => page?.stop());
 
+    const env = () => ({
+      POSTERN_DATA_DIR: page.running.dir,
+      POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
+    });
+    const shot = async (n: string) => (await import('node:fs')).writeFileSync(`/tmp/w/shots/op-${n.replaceAll(' ', '-')}.png`, await page.browser.screenshot());
     const place = () => page.browser.evaluate('location.pathname + location.search');
     const titled = (title: string) =>
       `[...document.querySelectorAll('figure.plot')].find((one) => one.innerText.startsWith(${JSON.stringify(title)}))`;
@@ -76,7 +82,7 @@ if (program !== undefined)
             const canvas = ${titled(title)}.querySelector('canvas');
             const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
             let count = 0;
-            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i + 2] - data[i] > 60) count++;
+            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && data[i + 2] - data[i] > 60) count++;
             return count;
           })()`);
         await page.browser.prefer('light');
@@ -109,15 +115,160 @@ if (program !== undefined)
         expect(await loaded()).to.equal(true);
       });
 
-      it('says which endpoints of other accounts are down, and none twice', async () => {
+      it('has a row for an endpoint of another account that is down, one for each of the own, and a link to both', async () => {
         const hook = await startReceiver();
-        hook.answer(500);
         try {
-          await page.running.api('/inbound/add-route', { domain: 'in.test', pattern: 'down', url: hook.url });
-          await page.mail(MESSAGE);
+          const [{ key }] = (await postern(['account', 'create', 'shop', '--json'], env())).json();
+          const shop = createCaller(page.running.base, key);
+          await shop.api('/inbound/add-domain', { domain: 'shop.test' });
+          await shop.api('/inbound/add-route', { domain: 'shop.test', pattern: '*', url: hook.url });
+          await page.running.api('/inbound/add-route', { domain: 'in.test', pattern: 'own', url: `${hook.url}/own` });
+          await hook.stop();
+          const take = (to: string) => sendMail(page.running.smtp, { from: 'ann@sender.test', to }, MESSAGE);
+          for (const _ of Array(12)) {
+            expect(await take('a@shop.test')).to.match(/^250/);
+            await take('own@in.test');
+          }
+          await page.open('/');
+          await page.shows('2 endpoints are down');
+          await page.shows('/hook of shop');
+          const rows: string[] = await page.browser.evaluate(
+            `[...document.querySelectorAll('.needs li')].map((one) => one.innerText)`,
+          );
+          expect(rows.filter((row) => row.includes('/hook/own'))).to.have.length(1);
+          expect(rows.filter((row) => row.includes('of shop'))).to.have.length(1);
+          await page.press('/hook of shop');
+          await until('the endpoint of that account', async () =>
+            /^\/console\/endpoint\?account=[^&]+&url=/.test(await place()),
+          );
+          await page.shows('connection refused');
         } finally {
           await hook.stop();
         }
       });
+
+      it('shows an owner no figures of the host, and offers no screen of it', async () => {
+        const added = await postern(['person', 'add', 'olga', '--role', 'owner', '--account', 'shop', '--json'], env());
+        await page.enter(added.records()[0].url);
+        try {
+          await page.open('/');
+          await page.shows('Needs you');
+          expect(await page.browser.evaluate(`document.querySelector('figure')`)).to.equal(null);
+          expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Host');
+          await page.open('/host');
+          await page.shows('The role owner does not include this.');
+        } finally {
+          await page.enter();
+        }
+      });
+    });
+
+    describe('the host', () => {
+      it('says its name, its version, since when it is up, and what needs the operator', async () => {
+        await page.open('/');
+        await page.press('Host');
+        await until('the screen', async () => (await place()) === '/console/host');
+        await page.shows('in.postern.test');
+        const text = await page.text();
+        expect(text).to.match(/Taking mail\. 2 endpoints are down/);
+        expect(text).to.match(/Started\s+(now|\d+ (s|min) ago)/);
+        expect(text).to.match(/NEEDS YOU|Needs you/);
+      });
+
+      it('plots disk, memory and delays, of an hour, a day or 30 days', async () => {
+        await page.open('/host');
+        await until('the drawing', async () => (await drawn('Free disk')) > 0);
+        const [head, newest, before] = await table('Free disk');
+        expect(head).to.deep.equal(['Time', 'Free disk']);
+        expect([newest?.[1], before?.[1]].join(' ')).to.match(/\d [MGT]B/);
+        expect(await page.browser.evaluate(`${titled('Free disk')}.innerText`)).to.match(
+          /[\d.]+ GB is free where the queue is; it was never below [\d.]+ GB\./,
+        );
+        const steps = async (rows: number) => {
+          await until('the drawing', async () => (await drawn('Free disk')) > 0);
+          await until('another step', async () => (await table('Free disk')).length === rows);
+        };
+        await page.press('30 days');
+        await until('the place', async () => (await place()) === '/console/host?span=month');
+        await steps(242);
+        await page.press('Day');
+        await steps(146);
+      });
+
+      it('runs a task at the press of a button, and says when it ran', async () => {
+        await page.open('/host');
+        const row = (name: string) =>
+          page.browser.evaluate(`document.querySelector('.tasks [data-row="${name}"]').innerText`);
+        const [{ name }] = await page.browser.evaluate(
+          `[...document.querySelectorAll('.tasks li')].filter((one) => one.innerText.includes('Not run yet')).map((one) => ({ name: one.dataset.row }))`,
+        );
+        expect(await row(name)).to.match(/Not run yet[^]*next in/);
+        await page.browser.evaluate(`document.querySelector('.tasks [data-row="${name}"] button').click()`);
+        await until('its run', async () => /(Done|Skipped)\s[^]*took/.test(await row(name)));
+      });
+
+      it('shows the settings in force with their origin, filtered, and secrets as (set)', async () => {
+        await page.open('/host');
+        await page.press('Settings');
+        await page.shows('delivery.retry_hours');
+        await page.fill('Filter', 'retry_hours');
+        await until('the filter', async () => !(await page.text()).includes('smtp.listen'));
+        expect(await page.browser.evaluate(`document.querySelector('.settings').innerText`)).to.match(
+          /delivery\.retry_hours\s+7\s+POSTERN_DELIVERY__RETRY_HOURS/,
+        );
+        await page.fill('Filter', 'bootstrap.api_key');
+        await page.shows('(set)');
+        expect(await page.text()).to.not.contain(page.running.key);
+        await page.fill('Filter', 'nothing like it');
+        await page.shows('No setting matches.');
+      });
+
+      it('shows the last warnings and errors, by level and event, as text', async () => {
+        await page.open('/host/log');
+        await page.shows('delivery.deferred');
+        const lines = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.log > li')].map((one) => one.innerText)`);
+        expect(await lines()).to.not.deep.equal([]);
+        await page.press('Errors');
+        await until('the place', async () => (await place()) === '/console/host/log?level=error');
+        await page.shows('No line in the log matches.');
+        await page.press('Show all lines');
+        await page.press('delivery.deferred');
+        await until('the place', async () => (await place()) === '/console/host/log?event=delivery.deferred');
+        await until('those alone', async () => (await lines()).every((one: string) => one.includes('delivery.deferred')));
+      });
+    });
+
+    describe('all of them', () => {
+      for (const [name, path] of Object.entries({
+        now: '/',
+        host: '/host',
+        settings: '/host/settings',
+        log: '/host/log',
+        'an empty log': '/host/log?level=error',
+      })) {
+        for (const scheme of ['light', 'dark'] as const)
+          for (const size of [DESK, PHONE])
+            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+              await page.browser.prefer(scheme);
+              await page.open(path, size);
+              await openTables();
+              expect(await page.faults()).to.deep.equal([]);
+              expect(await page.fits()).to.equal(true);
+              await shot(`${name}-${scheme}-${size[0]}`);
+            });
+        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+          await page.open(path, [320, 700]);
+          await openTables();
+          expect(await page.fits()).to.equal(true);
+        });
+      }
+      /** The first plot with its table, where there are plots. */
+      const openTables = async () => {
+        if (!(await page.browser.evaluate(`document.querySelector('figure.plot') !== null`))) return;
+        await until('a drawing', () => page.browser.evaluate(`document.querySelector('canvas') !== null`));
+        await page.browser.evaluate(`document.querySelector('figure.plot details').open = true`);
+        await until('a table', () => page.browser.evaluate(`document.querySelector('figure.plot table') !== null`));
+      };
     });
   });

@@ -135,7 +135,7 @@ function optionsOf(
   return {
     width: box.clientWidth,
     height: HIGH,
-    padding: [8, right ? 0 : 10, 0, 0],
+    padding: [8, right ? 0 : 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false } },
     scales: { x: { time: true }, left: fromZero, right: fromZero },
@@ -163,7 +163,7 @@ function optionsOf(
           stroke: colour(`var(--${tone})`),
           width: 1.5,
           ...(atRight ? { dash: [4, 3] } : { fill: colour(`color-mix(in srgb, var(--${tone}) 12%, transparent)`) }),
-          points: { size: 4 },
+          points: { size: 5, fill: colour(`var(--${tone})`), filter: ({ data }, at) => lonely(data[at] ?? []) },
         }),
       ),
     ],
@@ -176,6 +176,12 @@ const SPANS = [
   1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000,
   8_640_000, 31_536_000,
 ];
+
+/** Values without a neighbour: a line needs two, so these are drawn as points. */
+function lonely(values: ArrayLike<number | null | undefined>): number[] {
+  const isKnown = (i: number) => (values[i] ?? null) !== null;
+  return Array.from(values, (_, i) => i).filter((i) => isKnown(i) && !isKnown(i - 1) && !isKnown(i + 1));
+}
 
 /** A canvas takes colours, not the properties of the style sheet. */
 function resolved(box: HTMLElement, value: string): string {

@@ -6,7 +6,7 @@ import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/element
 import { Icon } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { useRepeat } from '../parts/repeat.ts';
-import { lastOf, SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
+import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
 import type { HostNeed, HostOverview, HostSeries, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
@@ -139,13 +139,14 @@ const WHAT: Readonly<Record<HostNeed['what'], string>> = {
   log: 'Log',
 };
 
-const FIGURES = [
-  ['commit_p95', 'Commits of the queue', 'of 100 commits, 95 took at most'],
-  ['dns_p95', 'DNS', 'of 100 look-ups, 95 took at most'],
-  ['disk_free', 'Free disk', 'free where the queue is:'],
-  ['memory', 'Memory', 'memory of this process:'],
-  ['loop_lag', 'Delay of the event loop', 'the longest delay:'],
-] as const;
+/** A series, its title, and what to say of its last and its worst value. */
+const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
+  ['commit_p95', 'Commits of the queue', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
+  ['dns_p95', 'DNS look-ups', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
+  ['disk_free', 'Free disk', (last, worst) => `${last} is free where the queue is; it was never below ${worst}.`],
+  ['memory', 'Memory', (last, worst) => `The process has ${last}, and had ${worst} at most.`],
+  ['loop_lag', 'Delay of the event loop', (last, worst) => `${last} lately, ${worst} at worst.`],
+];
 
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
 
@@ -186,7 +187,7 @@ function Figures(): ComponentChildren {
       ? h(
           'div',
           { class: 'plots' },
-          FIGURES.map(([name, title, words]) => h(Figure, { key: `${chosen} ${name}`, name, title, words, data })),
+          FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
         )
       : !error && h(Bars, { rows: 4 }),
   );
@@ -195,26 +196,25 @@ function Figures(): ComponentChildren {
 function Figure({
   name,
   title,
-  words,
+  say,
   data,
 }: {
   readonly name: string;
   readonly title: string;
-  readonly words: string;
   readonly data: HostSeries;
+  say(last: string, worst: string): string;
 }): ComponentChildren {
   const values = valuesOf(data, name);
   const unit = data.series.find((one) => one.name === name)?.unit ?? '';
-  const last = lastOf(values);
   const known = values.filter((one) => one !== null);
-  const worst = name === 'disk_free' ? ['least', Math.min(...known)] : ['most', Math.max(...known)];
-  const sentence =
-    last === undefined
-      ? 'Nothing was measured in this time.'
-      : `${words} ${valueText(last, unit)} at last, ${valueText(Number(worst[1]), unit)} at ${worst[0]}.`;
+  const last = known.at(-1);
+  const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
   return h(Plot, {
     title,
-    sentence: sentence.charAt(0).toUpperCase() + sentence.slice(1),
+    sentence:
+      last === undefined
+        ? 'Nothing was measured in this time.'
+        : say(valueText(last, unit), valueText(worst, unit)),
     times: data.times,
     curves: [{ label: title, unit, tone: 'accent', values }],
   });
@@ -229,9 +229,7 @@ const RESULTS = {
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {
-  const loaded = useLoad('host tasks', (stop) =>
-    call<{ readonly tasks: readonly HostTask[] }>('host/tasks', {}, stop),
-  );
+  const loaded = useLoad('host tasks', (stop) => call<{ readonly tasks: readonly HostTask[] }>('host/tasks', {}, stop));
   useRepeat(loaded);
   const { data, error, failedAt, again } = loaded;
   return h(

@@ -14,7 +14,8 @@ export function NowPlots(): ComponentChildren {
   const { data, error, failedAt, again } = useSeries(NAMES);
   return h(
     'section',
-    { 'aria-label': 'The last hour of this host' },
+    { 'aria-labelledby': 'last-hour' },
+    h('h2', { id: 'last-hour' }, 'The last hour of this host'),
     error && h(Fault, { error, since: failedAt, again }),
     data
       ? h('div', { class: 'plots' }, h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data }))
