@@ -235,7 +235,9 @@ if (program !== undefined)
         await page.press('Show all lines');
         await page.press('delivery.deferred');
         await until('the place', async () => (await place()) === '/console/host/log?event=delivery.deferred');
-        await until('those alone', async () => (await lines()).every((one: string) => one.includes('delivery.deferred')));
+        await until('those alone', async () =>
+          (await lines()).every((one: string) => one.includes('delivery.deferred')),
+        );
       });
     });
 

@@ -22,6 +22,7 @@ import { Lists } from './screens/lists.ts';
 import { MailList } from './screens/mail-list.ts';
 import { Message } from './screens/message.ts';
 import { Now } from './screens/now.ts';
+import { Queue } from './screens/queue.ts';
 import { Refused } from './screens/refused.ts';
 import { SentList } from './screens/sent-list.ts';
 import { SentMessageScreen } from './screens/sent-message.ts';
@@ -59,6 +60,8 @@ function screen(path: string): ComponentChildren {
       return h(Keys, null);
     case 'actions':
       return h(Actions, null);
+    case 'queue':
+      return h(Queue, null);
     case 'domains':
       return h(Domains, null);
     case 'domain/':

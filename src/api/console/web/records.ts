@@ -385,3 +385,37 @@ export interface HostLogLine {
   readonly event: string;
   readonly fields: Readonly<Record<string, unknown>>;
 }
+
+/** /host/queue: what waits on the host, by age. */
+export interface WaitingQueue {
+  readonly waiting: number;
+  readonly oldest_at: string | null;
+  /** Minutes. */
+  readonly ages: readonly number[];
+  readonly rows: readonly Waiting[];
+  readonly left_out: number;
+  readonly making: {
+    readonly total: number;
+    readonly by: readonly {
+      readonly waits_for: 'preparing' | 'verdicts' | 'parsing' | 'place';
+      readonly count: number;
+      readonly oldest_at: string;
+    }[];
+  };
+}
+
+export interface Waiting {
+  readonly account: { readonly id: string; readonly name: string } | null;
+  readonly url: string | null;
+  readonly kind: 'inbound' | 'events' | 'outbound' | 'return' | null;
+  readonly waiting: number;
+  /** One more than there are ages: the last is older. */
+  readonly ages: readonly number[];
+  readonly later: number;
+  readonly parked: number;
+  readonly oldest_at: string;
+  readonly breaker: 'up' | 'down' | 'gone' | null;
+  readonly down_since: string | null;
+  readonly paused_until: string | null;
+  readonly in_flight: number;
+}

@@ -1,9 +1,10 @@
 import { type ComponentChildren, h } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
-import { account, messageOf } from '../session.ts';
+import { account } from '../session.ts';
 import { Bars, Button, Dialog, Fault } from './elements.ts';
+import { useJob } from './job.ts';
 import { count, number } from './text.ts';
 
 // Replays of many: first the number, then the button with the number in it.
@@ -20,13 +21,6 @@ interface Answer {
   readonly forgotten: number;
   /** The job that does it, if there are many. */
   readonly job: string | null;
-}
-
-interface Job {
-  readonly done: number;
-  readonly of: number;
-  readonly state: 'running' | 'done' | 'failed';
-  readonly error: string | null;
 }
 
 const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
@@ -92,23 +86,7 @@ function Question({
 }
 
 function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void }): ComponentChildren {
-  const [job, setJob] = useState<Job>();
-  const [failed, setFailed] = useState<string>();
-  useEffect(() => {
-    const { job: id } = answer;
-    if (id === null) return;
-    const timer = setInterval(async () => {
-      try {
-        const now = await call<Job>('jobs/info', { id });
-        setJob(now);
-        setFailed(undefined);
-        if (now.state !== 'running') clearInterval(timer);
-      } catch (error) {
-        setFailed(messageOf(error));
-      }
-    }, 1_000);
-    return () => clearInterval(timer);
-  }, [answer]);
+  const { job, failed } = useJob('jobs/info', answer.job);
   const done = answer.job === null ? answer.replayed : (job?.done ?? 0);
   const of = answer.job === null ? answer.replayed : (job?.of ?? answer.matched);
   return h(

@@ -212,9 +212,7 @@ function Figure({
   return h(Plot, {
     title,
     sentence:
-      last === undefined
-        ? 'Nothing was measured in this time.'
-        : say(valueText(last, unit), valueText(worst, unit)),
+      last === undefined ? 'Nothing was measured in this time.' : say(valueText(last, unit), valueText(worst, unit)),
     times: data.times,
     curves: [{ label: title, unit, tone: 'accent', values }],
   });

@@ -1,0 +1,176 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
+import { useJob } from '../parts/job.ts';
+import { count, number } from '../parts/text.ts';
+
+// Changes of many deliveries of the host: first the number, then the button with the number in it.
+
+interface Kind {
+  readonly operation: 'host/retry' | 'host/pause' | 'host/resume' | 'host/drop';
+  readonly label: string;
+  /** What is counted. */
+  readonly one: string;
+  readonly several: string;
+  readonly help: string;
+  button(matched: string): string;
+}
+
+const DELIVERIES = { one: 'delivery', several: 'deliveries' } as const;
+const ENDPOINTS = { one: 'endpoint', several: 'endpoints' } as const;
+
+const KINDS: readonly Kind[] = [
+  {
+    operation: 'host/retry',
+    label: 'Try now',
+    ...DELIVERIES,
+    help: 'They are due now, and endpoints that are down are probed.',
+    button: (matched) => `Try ${matched} now`,
+  },
+  {
+    operation: 'host/pause',
+    label: 'Pause',
+    ...ENDPOINTS,
+    help: 'Nothing is sent to them for seven days, or until you let them go on. Mail is still taken, and waits.',
+    button: (matched) => `Pause ${matched}`,
+  },
+  {
+    operation: 'host/resume',
+    label: 'Go on after a pause',
+    ...ENDPOINTS,
+    help: 'What waits for them is sent again.',
+    button: (matched) => `Let ${matched} go on`,
+  },
+  {
+    operation: 'host/drop',
+    label: 'Drop',
+    ...DELIVERIES,
+    help: 'They end without being delivered, those that were given up too. Senders are told nothing.',
+    button: (matched) => `Drop ${matched}`,
+  },
+];
+
+const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for everything';
+
+interface Answer {
+  readonly matched: number;
+  readonly changed: number;
+  /** Deliveries that wait for the endpoints. */
+  readonly waiting?: number;
+  readonly job?: string | null;
+}
+
+/** Asks what to do with what a query matches, shows how many that are, and does it. */
+export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }): ComponentChildren {
+  const [operation, setOperation] = useState<string>('host/retry');
+  const [text, setText] = useState(given);
+  const [query, setQuery] = useState(given);
+  const [answer, setAnswer] = useState<Answer>();
+  const kind = KINDS.find((one) => one.operation === operation) ?? KINDS[0];
+  if (!kind) return null;
+  return h(
+    Dialog,
+    { title: 'Change what waits', onClose },
+    answer
+      ? h(Result, { kind, answer, onClose })
+      : h(
+          'form',
+          {
+            class: 'form',
+            onSubmit: (event: Event) => {
+              event.preventDefault();
+              setQuery(text.trim());
+            },
+          },
+          h(Choice, {
+            label: 'What to do',
+            value: operation,
+            options: KINDS.map((one) => [one.operation, one.label] as const),
+            onValue: setOperation,
+          }),
+          h(Field, { label: 'Of what', value: text, type: 'search', help: HELP, onValue: setText }),
+          h('p', null, h('button', { type: 'submit', class: 'button' }, 'Count')),
+          query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
+        ),
+  );
+}
+
+function Question({
+  kind,
+  query,
+  onAnswer,
+  onClose,
+}: {
+  readonly kind: Kind;
+  readonly query: string;
+  onAnswer(answer: Answer): void;
+  onClose(): void;
+}): ComponentChildren {
+  const [opened] = useState(() => Date.now()); // an old number is not shown
+  const [typed, setTyped] = useState('');
+  const { operation } = kind;
+  const { data, error, failedAt, again } = useLoad(`${operation} ${query} ${opened}`, (stop) =>
+    call<Answer>(operation, { query, dry_run: true }, stop),
+  );
+  if (error) return h(Fault, { error, since: failedAt, again });
+  if (!data) return h(Bars, { rows: 2 });
+  const { matched, waiting } = data;
+  if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
+  const isDrop = operation === 'host/drop';
+  const start = async () =>
+    onAnswer(await call<Answer>(operation, { query, ...(kind.one === 'delivery' && { at_most: matched }) }));
+  return h(
+    'div',
+    { role: 'status' },
+    h(
+      'p',
+      null,
+      `${count(matched, kind.one, kind.several)}`,
+      waiting !== undefined && `, for which ${count(waiting, 'delivery waits', 'deliveries wait')}`,
+      `. ${kind.help} Nothing has been changed yet.`,
+    ),
+    isDrop && h(Field, { label: `Type ${matched} to drop them`, value: typed, onValue: setTyped }),
+    h(
+      'p',
+      { class: 'buttons' },
+      h(Button, { label: 'Cancel', onPress: onClose }),
+      h(Button, {
+        label: kind.button(number(matched)),
+        kind: isDrop ? 'danger' : 'main',
+        disabled: isDrop && typed.replaceAll(',', '').trim() !== String(matched),
+        onPress: start,
+      }),
+    ),
+  );
+}
+
+function Result({
+  kind,
+  answer,
+  onClose,
+}: {
+  readonly kind: Kind;
+  readonly answer: Answer;
+  onClose(): void;
+}): ComponentChildren {
+  const { job: id = null, matched } = answer;
+  const { job, failed } = useJob('host/job', id);
+  const done = id === null ? answer.changed : (job?.done ?? 0);
+  const of = id === null ? answer.changed : (job?.of ?? matched);
+  return h(
+    'div',
+    { role: 'status' },
+    id !== null && h('progress', { max: of, value: done, 'aria-label': 'Changed' }),
+    h(
+      'p',
+      null,
+      id === null || job?.state === 'done'
+        ? `${kind.label}: done for ${count(done, kind.one, kind.several)}.`
+        : `${number(done)} of ${number(of)}. This goes on if you close the window.`,
+    ),
+    (job?.error ?? failed) && h('p', { class: 'wrong' }, job?.error ?? failed),
+    h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
+  );
+}

@@ -1,0 +1,193 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { useRepeat } from '../parts/repeat.ts';
+import { count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
+import type { Waiting, WaitingQueue } from '../records.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { QueueChange } from './queue-change.ts';
+
+const BY = [
+  ['endpoint', 'By endpoint'],
+  ['destination', 'By destination'],
+  ['account', 'By account'],
+] as const;
+
+/** What waits on this host, for whom, and how old it is. For operators. */
+export function Queue(): ComponentChildren {
+  const chosen = place.value.query.get('by');
+  const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
+  const loaded = useLoad(`queue ${by}`, (stop) => call<WaitingQueue>('host/queue', { by }, stop));
+  useRepeat(loaded);
+  const [changing, setChanging] = useState<string>();
+  const { data, error, failedAt, again } = loaded;
+  return h(
+    'div',
+    { class: 'screen' },
+    h(
+      Title,
+      { text: 'Queue' },
+      h(
+        'span',
+        { class: 'buttons' },
+        h(Choice, {
+          label: 'Rows',
+          value: by,
+          options: BY,
+          onValue: (value) => go(withQuery({ by: value === 'endpoint' ? undefined : value }), true),
+        }),
+        h(Button, { label: 'Change by query\u2026', onPress: () => setChanging('') }),
+      ),
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data ? h(Content, { queue: data, onChange: setChanging }) : !error && h(Bars, { rows: 6 }),
+    changing !== undefined &&
+      h(QueueChange, {
+        query: changing,
+        onClose: () => {
+          setChanging(undefined);
+          again();
+        },
+      }),
+  );
+}
+
+function Content({
+  queue,
+  onChange,
+}: {
+  readonly queue: WaitingQueue;
+  onChange(query: string): void;
+}): ComponentChildren {
+  const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
+  return h(
+    'div',
+    { class: 'pane' },
+    waiting === 0
+      ? h(Notice, { icon: 'check', tone: 'good', title: 'Nothing waits.' })
+      : h(
+          'p',
+          { class: 'sentence' },
+          `${count(waiting, 'delivery waits', 'deliveries wait')}`,
+          oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+          '.',
+        ),
+    rows.length > 0 && h(Ages, { queue, onChange }),
+    leftOut > 0 && h('p', { class: 'faint' }, `and ${count(leftOut, 'more row')} with fewer deliveries`),
+    making.total > 0 &&
+      h(
+        'section',
+        { 'aria-labelledby': 'making' },
+        h('h2', { id: 'making' }, 'Being made ready'),
+        h(
+          'ul',
+          { class: 'rows' },
+          making.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
+            h(
+              'li',
+              { key: waitsFor },
+              h('p', null, `${number(many)}: ${WAITS[waitsFor]}, the oldest begun `, h(Time, { at: oldest })),
+            ),
+          ),
+        ),
+      ),
+  );
+}
+
+const WAITS: Readonly<Record<WaitingQueue['making']['by'][number]['waits_for'], string>> = {
+  preparing: 'being prepared',
+  verdicts: 'SPF, DKIM and DMARC are checked',
+  parsing: 'being parsed',
+  place: 'as many are on their way as the endpoint takes',
+};
+
+/** What waits by age in minutes, as `qshape` prints it. */
+function Ages({
+  queue: { ages, rows },
+  onChange,
+}: {
+  readonly queue: WaitingQueue;
+  onChange(query: string): void;
+}): ComponentChildren {
+  const spans = ages.map((age, i) => `${ages[i - 1] ?? 0}\u2013${age}`);
+  const figures = ['Waiting', ...spans.map((one) => `${one} min`), `${ages.at(-1)}+ min`, 'Later'];
+  const columns = ['For', 'Account', 'State', ...figures, ''];
+  return h(
+    'div',
+    { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'What waits, by age' },
+    h(
+      'table',
+      { class: 'ages' },
+      h(
+        'thead',
+        null,
+        h(
+          'tr',
+          null,
+          columns.map((name) =>
+            name === ''
+              ? h('td', { key: name })
+              : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'For a time to come' : undefined }, name),
+          ),
+        ),
+      ),
+      h(
+        'tbody',
+        null,
+        rows.map((row) => h(Row, { key: `${row.account?.id} ${row.url}`, row, figures, onChange })),
+      ),
+    ),
+  );
+}
+
+function Row({
+  row,
+  figures,
+  onChange,
+}: {
+  readonly row: Waiting;
+  /** The names of the columns with figures, which a telephone shows beside each. */
+  readonly figures: readonly string[];
+  onChange(query: string): void;
+}): ComponentChildren {
+  const { account, url, waiting, ages, later } = row;
+  return h(
+    'tr',
+    { 'data-row': url ?? account?.id },
+    h('th', { scope: 'row' }, h(Name, { row })),
+    h('td', null, account === null ? 'all' : h('bdi', null, plain(account.name))),
+    h('td', null, h(RowState, { row })),
+    [waiting, ...ages, later].map((many, i) =>
+      h('td', { key: i, class: many === 0 ? 'figure none' : 'figure', 'data-name': figures[i] }, number(many)),
+    ),
+    h('td', null, h(Button, { label: 'Change\u2026', kind: 'quiet', onPress: () => onChange(queryOf(row)) })),
+  );
+}
+
+/** Webhooks have a screen of their own, which stands in the account. */
+function Name({ row: { account, url, kind } }: { readonly row: Waiting }): ComponentChildren {
+  if (url === null) return h('bdi', null, plain(account?.name ?? ''));
+  const isPosted = kind === 'inbound' || kind === 'events';
+  if (!isPosted || account === null) return `${shortUrl(url)}${isPosted ? '' : ' (mail)'}`;
+  return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));
+}
+
+function RowState({ row }: { readonly row: Waiting }): ComponentChildren {
+  const { breaker, parked, down_since: since, paused_until: pausedUntil } = row;
+  const text = (word: string, at: string | null) =>
+    at === null ? word : `${word} ${relative(toMs(at), time.value).replace('now', 'just now')}`;
+  if (pausedUntil !== null) return h(State, { icon: 'pause', word: text('Paused, goes on', pausedUntil), tone: 'off' });
+  if (breaker === null) return null;
+  if (breaker === 'up' && parked > 0) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
+  if (breaker === 'up') return h(State, { icon: 'check', word: 'Up', tone: 'good' });
+  return h(State, { icon: 'cross', word: text(breaker === 'down' ? 'Down since' : 'Gone since', since), tone: 'bad' });
+}
+
+/** The query that means the deliveries of a row. */
+function queryOf({ account, url }: Waiting): string {
+  return [account !== null && `account:${account.id}`, url !== null && `url:${/[\s"]/.test(url) ? `"${url}"` : url}`]
+    .filter((one) => one !== false)
+    .join(' ');
+}
