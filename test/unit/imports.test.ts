@@ -48,6 +48,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   yazl: /^tasks\/exports\/folder\.ts$/,
   handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
   preact: /^api\/console\/web\/(main|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
+  uplot: /^api\/console\/web\/parts\/plot\.ts$/,
   '@preact/signals': /^api\/console\/web\//,
   'csv-stringify': /^tasks\/exports\/contents\.ts$/,
 };

@@ -15,6 +15,9 @@ import { Endpoint } from './screens/endpoint.ts';
 import { Endpoints } from './screens/endpoints.ts';
 import { Enter } from './screens/enter.ts';
 import { GivenUp } from './screens/given-up.ts';
+import { Host } from './screens/host.ts';
+import { HostLog } from './screens/host-log.ts';
+import { HostSettings } from './screens/host-settings.ts';
 import { Keys } from './screens/keys.ts';
 import { Lists } from './screens/lists.ts';
 import { MailList } from './screens/mail-list.ts';
@@ -24,12 +27,23 @@ import { Queue } from './screens/queue.ts';
 import { Refused } from './screens/refused.ts';
 import { SentList } from './screens/sent-list.ts';
 import { SentMessageScreen } from './screens/sent-message.ts';
-import { readSession, session } from './session.ts';
+import { may, readSession, session } from './session.ts';
+
+/** Screens about the host, and the operation that each needs. */
+const OF_HOST: Readonly<Record<string, string>> = {
+  accounts: 'host/accounts',
+  queue: 'host/queue',
+  host: 'host/overview',
+  'host/': 'host/overview',
+};
 
 /** The screen of a path. */
 function screen(path: string): ComponentChildren {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
-  switch (rest === '' ? first : `${first}/`) {
+  const name = rest === '' ? first : `${first}/`;
+  const needed = OF_HOST[name];
+  if (needed !== undefined && !may(needed)) return h(Missing, null);
+  switch (name) {
     case '':
       return h(Now, null);
     case 'mail':
@@ -44,6 +58,10 @@ function screen(path: string): ComponentChildren {
       return h(Endpoint, { url: place.value.query.get('url') ?? '' });
     case 'given-up':
       return h(GivenUp, null);
+    case 'host':
+      return h(Host, null);
+    case 'host/':
+      return rest === 'log' ? h(HostLog, null) : rest === 'settings' ? h(HostSettings, null) : h(Missing, null);
     case 'lists':
       return h(Lists, null);
     case 'sent':
@@ -63,13 +81,17 @@ function screen(path: string): ComponentChildren {
     case 'domain/':
       return h(Domain, { name: decodeURIComponent(rest), key: rest });
     default:
-      return h(
-        'div',
-        { class: 'screen' },
-        h('h1', null, 'There is no such page'),
-        h('p', null, h('a', { href: linkTo('/') }, 'To the start')),
-      );
+      return h(Missing, null);
   }
+}
+
+function Missing(): ComponentChildren {
+  return h(
+    'div',
+    { class: 'screen' },
+    h('h1', null, 'There is no such page'),
+    h('p', null, h('a', { href: linkTo('/') }, 'To the start')),
+  );
 }
 
 /** A screen that fails, by a fault of ours, leaves the frame around it. */

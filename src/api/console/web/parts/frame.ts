@@ -31,9 +31,10 @@ const SECTIONS: readonly Section[] = [
   { path: '/sent', label: 'Mail out', icon: 'outbox', inside: '/sent/', needs: 'messages/search' },
   { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
   { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
-  { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
   { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
   { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
+  { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
+  { path: '/host', label: 'Host', icon: 'host', inside: '/host/', needs: 'host/overview' },
   { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
 ];
 /** So many stand in the bar of a telephone; the others are under "More". */

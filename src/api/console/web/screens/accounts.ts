@@ -1,10 +1,10 @@
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
+import type { HostAccount } from '../host-records.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
-import type { HostAccount } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, person, readSession } from '../session.ts';
 import { People, Sessions } from './people.ts';

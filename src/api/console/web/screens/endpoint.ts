@@ -4,6 +4,7 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
+import { useRepeat } from '../parts/repeat.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, number, plain, shortUrl, toMs } from '../parts/text.ts';
@@ -11,7 +12,6 @@ import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
-import { useRepeat } from './endpoints.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
 

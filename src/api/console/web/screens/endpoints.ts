@@ -1,27 +1,13 @@
 import { type ComponentChildren, h } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { useRepeat } from '../parts/repeat.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
 import type { Endpoint } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
-
-const EVERY_MS = 5_000;
-
-/** Reads again now and then while the screen is open and seen. */
-export function useRepeat(loaded: Loaded<unknown>): void {
-  const newest = useRef(loaded);
-  newest.current = loaded;
-  useEffect(() => {
-    const timer = setInterval(() => {
-      if (document.visibilityState === 'visible' && !newest.current.loading) newest.current.again();
-    }, EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
-}
 
 /** All endpoints of the account. */
 export function useEndpoints(): Loaded<readonly Endpoint[]> {

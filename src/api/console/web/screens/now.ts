@@ -1,6 +1,7 @@
 import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask } from '../call.ts';
+import type { HostNeed } from '../host-records.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
@@ -8,11 +9,14 @@ import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { may, person } from '../session.ts';
+import { account, may, person } from '../session.ts';
 import { useEndpoints } from './endpoints.ts';
+import { HealthSentence, NeedRow, useOverview } from './host.ts';
+import { NowPlots } from './now-plots.ts';
 
 const FEED = 40;
 const FEW = 5;
+const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening. */
 export function Now(): ComponentChildren {
@@ -20,13 +24,19 @@ export function Now(): ComponentChildren {
   const refused = useRefusals('', FEED);
   const dead = useMail('state:dead', FEW);
   const endpoints = useEndpoints();
+  const { data: host, error: hostAway } = useOverview();
   const empty = mail.rows?.length === 0;
   return h(
     'div',
     { class: 'screen' },
     h(Title, { text: 'Now' }),
-    h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
-    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [] }),
+    host
+      ? h(HealthSentence, { overview: host })
+      : may('host/overview') && !hostAway
+        ? h(Bars, { rows: 1 })
+        : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
+    may('host/series') && h(NowPlots, null),
+    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], host: host?.needs ?? [] }),
     empty && h(FirstMinute, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
   );
@@ -63,12 +73,19 @@ function Health({
 function NeedsYou({
   endpoints,
   dead,
+  host,
 }: {
   readonly endpoints: readonly Endpoint[];
   readonly dead: readonly Mail[];
+  /** What needs the operator of the host. */
+  readonly host: readonly HostNeed[];
 }): ComponentChildren {
   const down = endpoints.filter((one) => inTrouble(one) || one.paused);
-  if (down.length === 0 && dead.length === 0) return null;
+  // Endpoints of the account that is shown have their rows already.
+  const others = host.filter(
+    ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
+  );
+  if (down.length === 0 && dead.length === 0 && others.length === 0) return null;
   return h(
     'section',
     { class: 'needs', 'aria-labelledby': 'needs-you' },
@@ -76,6 +93,13 @@ function NeedsYou({
     h(
       'ul',
       { class: 'rows' },
+      others.slice(0, MOST_NEEDS).map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
+      others.length > MOST_NEEDS &&
+        h(
+          'li',
+          { key: 'more-host' },
+          h('a', { href: linkTo('/host') }, `and ${number(others.length - MOST_NEEDS)} more on this host`),
+        ),
       down
         .slice(0, FEW)
         .map((endpoint) =>

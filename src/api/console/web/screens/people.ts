@@ -1,11 +1,11 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import type { EnterLink, HostPerson, HostSession, Role } from '../host-records.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
-import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 

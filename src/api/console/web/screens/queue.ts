@@ -1,12 +1,12 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import type { Waiting, WaitingQueue } from '../host-records.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { useRepeat } from '../parts/repeat.ts';
 import { count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
-import type { Waiting, WaitingQueue } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { useRepeat } from './endpoints.ts';
 import { QueueChange } from './queue-change.ts';
 
 const BY = [

@@ -1,0 +1,81 @@
+import { call } from '../call.ts';
+import type { HostSeries } from '../host-records.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import { useRepeat } from './repeat.ts';
+import { toApiTime } from './text.ts';
+
+// Figures of the host over time, and what to say about them.
+
+const HOUR_S = 3600;
+const DAY_S = 86_400;
+
+/** How far back, and how long a step is. */
+export const SPANS = {
+  hour: { label: 'Hour', length: HOUR_S, step: 60, everyMs: 10_000 },
+  day: { label: 'Day', length: DAY_S, step: 600, everyMs: 60_000 },
+  month: { label: '30 days', length: 30 * DAY_S, step: 3 * HOUR_S, everyMs: 600_000 },
+} as const;
+
+export type SpanName = keyof typeof SPANS;
+
+export type Values = readonly (number | null)[];
+
+/** Reads series again and again while the screen is seen. */
+export function useSeries(names: readonly string[], of: SpanName = 'hour'): Loaded<HostSeries> {
+  const { length, step, everyMs } = SPANS[of];
+  const loaded = useLoad(`series ${of} ${names}`, (stop) =>
+    call<HostSeries>('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
+  );
+  useRepeat(loaded, everyMs);
+  return loaded;
+}
+
+/** The values of a series, or of several added up. */
+export function valuesOf({ times, series }: HostSeries, ...names: readonly string[]): Values {
+  const found = series.filter(({ name }) => names.includes(name));
+  return times.map((_, i) => {
+    const known = found.flatMap(({ values }) => values[i] ?? []);
+    return known.length === 0 ? null : sum(known);
+  });
+}
+
+export function sum(values: Values): number {
+  return values.reduce<number>((all, one) => all + (one ?? 0), 0);
+}
+
+/** The last value that is known. */
+export function lastOf(values: Values): number | undefined {
+  return values.findLast((one) => one !== null) ?? undefined;
+}
+
+/** Minutes that are put together, so that one quiet minute is no event. */
+const FEW = 5;
+
+/** How many a minute there are, and whether that is as it was an hour ago. `values` are of minutes. */
+export function rateText(values: Values): string {
+  // The newest minute is not over.
+  const recent = known(values.slice(-FEW - 1, -1)) ?? known(values.slice(-1));
+  if (recent === undefined) return 'not known yet';
+  const before = values.slice(0, FEW).includes(null) ? undefined : known(values.slice(0, FEW));
+  const now = `${Math.round(recent * 10) / 10} a minute`;
+  return before === undefined || (recent === 0 && before === 0) ? now : `${now}, ${comparison(recent, before)}`;
+}
+
+/** The mean of the values that are known. */
+function known(values: Values): number | undefined {
+  const there = values.filter((one) => one !== null);
+  return there.length === 0 ? undefined : sum(there) / there.length;
+}
+
+function comparison(recent: number, before: number): string {
+  if (before === 0) return 'none an hour ago';
+  const ratio = recent / before;
+  if (ratio === 0) return `${Math.round(before * 10) / 10} an hour ago`;
+  if (ratio < 0.4) return 'far fewer than an hour ago';
+  if (ratio < 0.6) return 'half of an hour ago';
+  if (ratio < 0.8) return 'fewer than an hour ago';
+  if (ratio <= 1.25) return 'as an hour ago';
+  if (ratio < 1.8) return 'more than an hour ago';
+  if (ratio <= 2.2) return 'twice as many as an hour ago';
+  return `${Math.round(ratio)} times as many as an hour ago`;
+}

@@ -1,0 +1,134 @@
+import { type ComponentChildren, h } from 'preact';
+import { call } from '../call.ts';
+import type { HostLogLine, HostLogPage } from '../host-records.ts';
+import { useLoad } from '../load.ts';
+import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { number, plain } from '../parts/text.ts';
+import { place, withQuery } from '../router.ts';
+import { HostParts } from './host.ts';
+
+const PAGE = 50;
+const LEVELS = [
+  [undefined, 'Warnings and errors'],
+  ['error', 'Errors'],
+] as const;
+
+/** The last warnings and errors of the log, and how often each event was logged. */
+export function HostLog(): ComponentChildren {
+  const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
+  const event = place.value.query.get('event') ?? undefined;
+  const read = (before?: number, stop?: AbortSignal) =>
+    call<HostLogPage>(
+      'host/log',
+      { limit: PAGE, ...(level && { level }), ...(event && { event }), ...(before !== undefined && { before }) },
+      stop,
+    );
+  const { data, error, failedAt, again, change } = useLoad(`host log ${level} ${event}`, (stop) =>
+    read(undefined, stop),
+  );
+  const next = data?.next ?? null;
+  const older = async () => {
+    if (next === null) return;
+    const page = await read(next);
+    change((shown) => ({ ...page, lines: [...shown.lines, ...page.lines] }));
+  };
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Log' }, h(Button, { label: 'Look again', icon: 'replay', onPress: again })),
+    h(HostParts, null),
+    h('p', { class: 'faint' }, 'The last 500 warnings and errors since the start, at most 100 of one event.'),
+    h(
+      'nav',
+      { class: 'chips', 'aria-label': 'Level' },
+      LEVELS.map(([name, label]) =>
+        h(
+          'a',
+          {
+            key: label,
+            class: 'chip',
+            href: withQuery({ level: name }),
+            'aria-current': name === level ? 'true' : undefined,
+          },
+          label,
+        ),
+      ),
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data && h(Events, { events: data.events, chosen: event }),
+    data === undefined
+      ? !error && h(Bars, { rows: 8 })
+      : data.lines.length === 0
+        ? h(Empty, { filtered: level !== undefined || event !== undefined })
+        : h(
+            'ul',
+            { class: 'rows log' },
+            data.lines.map((line) => h(LineRow, { key: line.n, line })),
+          ),
+    next !== null && h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: older })),
+  );
+}
+
+/** Counts by event; each is a filter. */
+function Events({
+  events,
+  chosen,
+}: {
+  readonly events: HostLogPage['events'];
+  readonly chosen: string | undefined;
+}): ComponentChildren {
+  if (events.length === 0) return null;
+  return h(
+    'nav',
+    { class: 'reasons', 'aria-label': 'Events' },
+    events.map(({ event, level, count, last_at: lastAt }) =>
+      h(
+        'a',
+        {
+          key: `${event} ${level}`,
+          href: withQuery({ event: chosen === event ? undefined : event }),
+          'aria-current': chosen === event ? 'true' : undefined,
+        },
+        h('span', { class: 'name' }, event),
+        h('span', { class: 'count' }, number(count)),
+        h('span', { class: 'faint' }, level === 'error' ? 'error, last ' : 'warning, last ', h(Time, { at: lastAt })),
+      ),
+    ),
+  );
+}
+
+function LineRow({ line: { at, level, event, fields } }: { readonly line: HostLogLine }): ComponentChildren {
+  return h(
+    'li',
+    null,
+    level === 'error'
+      ? h(State, { icon: 'cross', word: 'Error', tone: 'bad' })
+      : h(State, { icon: 'alert', word: 'Warning', tone: 'wait' }),
+    h('span', { class: 'name' }, event),
+    h(
+      'span',
+      { class: 'fields', dir: 'auto' },
+      Object.entries(fields).map(([name, value]) =>
+        h('span', { key: name }, h('span', { class: 'faint' }, `${plain(name)} `), fieldText(value)),
+      ),
+    ),
+    h('span', { class: 'faint age' }, h(Time, { at })),
+  );
+}
+
+const LONGEST_FIELD = 2_000;
+
+function fieldText(value: unknown): string {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+  return plain(text.length > LONGEST_FIELD ? `${text.slice(0, LONGEST_FIELD)}\u2026` : text);
+}
+
+function Empty({ filtered }: { readonly filtered: boolean }): ComponentChildren {
+  if (!filtered)
+    return h(Notice, { icon: 'check', tone: 'good', title: 'No warning and no error was logged since the start.' });
+  return h(
+    Notice,
+    { title: 'No line in the log matches.' },
+    h('p', null, h('a', { href: withQuery({ level: undefined, event: undefined }) }, 'Show all lines')),
+  );
+}

@@ -1,0 +1,290 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import type { HostNeed, HostOverview, HostSeries, HostTask } from '../host-records.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/elements.ts';
+import { Icon } from '../parts/icons.ts';
+import { Plot, valueText } from '../parts/plot.ts';
+import { useRepeat } from '../parts/repeat.ts';
+import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
+import { number, plain, shortUrl, span } from '../parts/text.ts';
+import { linkTo, place, withQuery } from '../router.ts';
+import { may } from '../session.ts';
+
+/** Whether this machine is well. */
+export function Host(): ComponentChildren {
+  const loaded = useOverview();
+  const { data: overview, error, failedAt, again } = loaded;
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Host' }),
+    h(HostParts, null),
+    error && h(Fault, { error, since: failedAt, again }),
+    overview ? h(Overview, { overview }) : !error && h(Bars, { rows: 4 }),
+    may('host/series') && h(Figures, null),
+    may('host/tasks') && h(Tasks, null),
+  );
+}
+
+/** How the host is, read again and again. Only operators may ask. */
+export function useOverview(): Loaded<HostOverview> {
+  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) =>
+    call<HostOverview>('host/overview', {}, stop),
+  );
+  useRepeat(loaded);
+  return loaded;
+}
+
+const PARTS = [
+  ['/host', 'Overview', 'host/overview'],
+  ['/host/settings', 'Settings', 'host/settings'],
+  ['/host/log', 'Log', 'host/log'],
+] as const;
+
+/** The screens of the host. */
+export function HostParts(): ComponentChildren {
+  return h(
+    'nav',
+    { class: 'chips', 'aria-label': 'Host' },
+    PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) =>
+      h(
+        'a',
+        {
+          key: path,
+          class: 'chip',
+          href: linkTo(path),
+          'aria-current': place.value.path === path ? 'page' : undefined,
+        },
+        label,
+      ),
+    ),
+  );
+}
+
+function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
+  const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
+  return h(
+    'section',
+    { 'aria-label': 'Overview' },
+    h(HealthSentence, { overview }),
+    needs.length > 0 && [
+      h('h2', { key: 'title' }, 'Needs you'),
+      h(
+        'ul',
+        { key: 'list', class: 'rows needs host-needs' },
+        needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
+      ),
+    ],
+    h(Facts, {
+      rows: [
+        ['Name', plain(hostname)],
+        ['Version', version],
+        ['Started', h(Time, { at: startedAt })],
+        ['Waiting', [number(waiting), oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]]],
+        ['Given up', number(dead)],
+      ],
+    }),
+  );
+}
+
+/** Whether mail is taken, in the server's words. */
+export function HealthSentence({
+  overview: { state, text },
+}: {
+  readonly overview: Pick<HostOverview, 'state' | 'text'>;
+}): ComponentChildren {
+  const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
+  return h('p', { class: `health ${tone}` }, h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text));
+}
+
+/** Where one looks at it: null where one is already. */
+function linkOfNeed({ what, account, url }: HostNeed): string | null {
+  if (what === 'endpoint' && url !== null) return linkTo('/endpoint', { url, account: account?.id });
+  if (what === 'log') return linkTo('/host/log', { level: 'error' });
+  return place.value.path === '/host' ? null : linkTo('/host');
+}
+
+/** What an operator has to look at. */
+export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildren {
+  const { level, text, account, url, since } = need;
+  const href = linkOfNeed(need);
+  const cells = [
+    h(State, {
+      key: 'state',
+      icon: level === 'fault' ? 'cross' : 'alert',
+      word: level === 'fault' ? 'Fault' : 'Warning',
+      tone: level === 'fault' ? 'bad' : 'wait',
+    }),
+    h(
+      'span',
+      { key: 'what', class: 'url' },
+      url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`],
+    ),
+    h('span', { key: 'text', class: 'sentence', dir: 'auto' }, plain(text)),
+    h('span', { key: 'since', class: 'waiting' }, since !== null && h(Time, { at: since })),
+  ];
+  return h('li', null, href === null ? h('div', { class: 'cells' }, cells) : h('a', { href }, cells));
+}
+
+const WHAT: Readonly<Record<HostNeed['what'], string>> = {
+  listener: 'Listener',
+  queue: 'Queue',
+  routes: 'Routes',
+  store: 'Store',
+  certificate: 'Certificate',
+  endpoint: 'Endpoint',
+  task: 'Task',
+  log: 'Log',
+};
+
+/** A series, its title, and what to say of its last and its worst value. */
+const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
+  ['commit_p95', 'Commits of the queue', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
+  ['dns_p95', 'DNS look-ups', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
+  ['disk_free', 'Free disk', (last, worst) => `${last} is free where the queue is; it was never below ${worst}.`],
+  ['memory', 'Memory', (last, worst) => `The process has ${last}, and had ${worst} at most.`],
+  ['loop_lag', 'Delay of the event loop', (last, worst) => `${last} lately, ${worst} at worst.`],
+];
+
+const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
+
+/** How fast it is and how much room it has. */
+function Figures(): ComponentChildren {
+  const wanted = place.value.query.get('span');
+  const chosen = isSpan(wanted) ? wanted : 'hour';
+  const { data, error, failedAt, again } = useSeries(
+    FIGURES.map(([name]) => name),
+    chosen,
+  );
+  return h(
+    'section',
+    { 'aria-labelledby': 'figures' },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'figures' }, 'Figures'),
+      h(
+        'nav',
+        { class: 'chips', 'aria-label': 'Time' },
+        Object.entries(SPANS).map(([name, { label }]) =>
+          h(
+            'a',
+            {
+              key: name,
+              class: 'chip',
+              href: withQuery({ span: name === 'hour' ? undefined : name }),
+              'aria-current': name === chosen ? 'true' : undefined,
+            },
+            label,
+          ),
+        ),
+      ),
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data
+      ? h(
+          'div',
+          { class: 'plots' },
+          FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
+        )
+      : !error && h(Bars, { rows: 4 }),
+  );
+}
+
+function Figure({
+  name,
+  title,
+  say,
+  data,
+}: {
+  readonly name: string;
+  readonly title: string;
+  readonly data: HostSeries;
+  say(last: string, worst: string): string;
+}): ComponentChildren {
+  const values = valuesOf(data, name);
+  const unit = data.series.find((one) => one.name === name)?.unit ?? '';
+  const known = values.filter((one) => one !== null);
+  const last = known.at(-1);
+  const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
+  return h(Plot, {
+    title,
+    sentence:
+      last === undefined ? 'Nothing was measured in this time.' : say(valueText(last, unit), valueText(worst, unit)),
+    times: data.times,
+    curves: [{ label: title, unit, tone: 'accent', values }],
+  });
+}
+
+const RESULTS = {
+  done: { icon: 'check', word: 'Done', tone: 'good' },
+  failed: { icon: 'cross', word: 'Failed', tone: 'bad' },
+  skipped: { icon: 'pause', word: 'Skipped', tone: 'off' },
+  elsewhere: { icon: 'host', word: 'On another host', tone: 'off' },
+} as const;
+
+/** What the host does by the clock. */
+function Tasks(): ComponentChildren {
+  const loaded = useLoad('host tasks', (stop) => call<{ readonly tasks: readonly HostTask[] }>('host/tasks', {}, stop));
+  useRepeat(loaded);
+  const { data, error, failedAt, again } = loaded;
+  return h(
+    'section',
+    { 'aria-labelledby': 'tasks' },
+    h('h2', { id: 'tasks' }, 'Tasks'),
+    error && h(Fault, { error, since: failedAt, again }),
+    data
+      ? h(
+          'ul',
+          { class: 'rows tasks' },
+          data.tasks.map((task) => h(TaskRow, { key: task.name, task, again })),
+        )
+      : !error && h(Bars, { rows: 6 }),
+  );
+}
+
+function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): ComponentChildren {
+  const { name, schedule, running, last_at: lastAt, last_ms: lastMs, last_result: result, last_text: text } = task;
+  const [asked, setAsked] = useState(false);
+  const run = async () => {
+    await call('host/poke', { task: name });
+    setAsked(true);
+    again();
+  };
+  return h(
+    'li',
+    { 'data-row': name },
+    running
+      ? h(State, { icon: 'clock', word: 'Running', tone: 'wait' })
+      : result === null
+        ? h(State, { icon: 'dot', word: 'Not run yet', tone: 'off' })
+        : h(State, RESULTS[result]),
+    h('span', { class: 'name' }, name),
+    h(
+      'span',
+      { class: 'sentence' },
+      lastAt !== null && [
+        h(Time, { at: lastAt }),
+        lastMs !== null && `, took ${span(lastMs)}`,
+        text !== '' && `: ${plain(text)}`,
+      ],
+    ),
+    h(
+      'span',
+      { class: 'faint when' },
+      task.next_at !== null && ['next ', h(Time, { at: task.next_at })],
+      ' (',
+      h('code', null, schedule),
+      task.per_host ? ')' : ', one host)',
+    ),
+    may('host/poke') &&
+      h(
+        'span',
+        { class: 'buttons' },
+        h(Button, { label: 'Run now', title: `Run ${name} now`, disabled: running, onPress: run }),
+        asked && h('span', { role: 'status', class: 'hidden' }, `${name} was asked to run`),
+      ),
+  );
+}

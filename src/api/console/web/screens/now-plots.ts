@@ -1,0 +1,85 @@
+import { type ComponentChildren, h } from 'preact';
+import type { HostSeries } from '../host-records.ts';
+import { Bars, Fault } from '../parts/elements.ts';
+import { Plot, valueText } from '../parts/plot.ts';
+import { lastOf, rateText, sum, useSeries, type Values, valuesOf } from '../parts/series.ts';
+import { count, number } from '../parts/text.ts';
+
+const REFUSED = ['refused_4xx', 'refused_5xx'];
+const NOT_OK = ['attempts_4xx', 'attempts_5xx', 'attempts_other', 'attempts_none'];
+const NAMES = ['accepted', ...REFUSED, 'attempts_2xx', ...NOT_OK, 'waiting', 'oldest_waiting'];
+
+/** The last hour of this host: what came in, what was answered, what waits. */
+export function NowPlots(): ComponentChildren {
+  const { data, error, failedAt, again } = useSeries(NAMES);
+  return h(
+    'section',
+    { 'aria-labelledby': 'last-hour' },
+    h('h2', { id: 'last-hour' }, 'The last hour of this host'),
+    error && h(Fault, { error, since: failedAt, again }),
+    data
+      ? h('div', { class: 'plots' }, h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data }))
+      : !error && h(Bars, { rows: 4 }),
+  );
+}
+
+interface Of {
+  readonly data: HostSeries;
+}
+
+function TakenIn({ data }: Of): ComponentChildren {
+  const accepted = valuesOf(data, 'accepted');
+  const refused = valuesOf(data, ...REFUSED);
+  return h(Plot, {
+    title: 'Taken in and refused, a minute',
+    sentence: `Taken in: ${rateText(accepted)}. ${count(sum(refused), 'refusal')} in the last hour.`,
+    times: data.times,
+    curves: [
+      { label: 'Taken in', unit: '', tone: 'accent', values: accepted },
+      { label: 'Refused', unit: '', tone: 'bad', values: refused },
+    ],
+  });
+}
+
+function Answers({ data }: Of): ComponentChildren {
+  const good = valuesOf(data, 'attempts_2xx');
+  const others = valuesOf(data, ...NOT_OK);
+  const all = sum(good) + sum(others);
+  const share = Math.floor((sum(good) / all) * 1000) / 10;
+  return h(Plot, {
+    title: 'Answers of webhooks, a minute',
+    sentence:
+      all === 0
+        ? 'Nothing was posted in the last hour.'
+        : `${share} % of ${count(all, 'POST')} in the last hour ${all === 1 ? 'was' : 'were'} answered with 2xx.`,
+    times: data.times,
+    curves: [
+      { label: '2xx', unit: '', tone: 'good', values: good },
+      { label: 'Others and none', unit: '', tone: 'bad', values: others },
+    ],
+  });
+}
+
+function Waiting({ data }: Of): ComponentChildren {
+  const waiting = valuesOf(data, 'waiting');
+  const oldest = valuesOf(data, 'oldest_waiting');
+  return h(Plot, {
+    title: 'Waiting, and the age of the oldest',
+    sentence: waitingText(waiting, oldest),
+    times: data.times,
+    curves: [
+      { label: 'Waiting', unit: '', tone: 'accent', values: waiting },
+      { label: 'Oldest', unit: 's', tone: 'wait', values: oldest, right: true },
+    ],
+  });
+}
+
+function waitingText(waiting: Values, oldest: Values): string {
+  const now = lastOf(waiting);
+  if (now === undefined) return 'Not known yet.';
+  const most = Math.max(...waiting.filter((one) => one !== null));
+  const before = most > now ? `; in the last hour there were up to ${number(most)}` : '';
+  // The newest value is the most within the minute.
+  if (now === 0) return `Nothing waits${before}.`;
+  return `${number(now)} ${now === 1 ? 'waits' : 'wait'}, the oldest for ${valueText(lastOf(oldest), 's')}${before}.`;
+}

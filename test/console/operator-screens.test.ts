@@ -1,0 +1,276 @@
+import { expect } from 'chai';
+import { chromium } from '../support/chromium.ts';
+import { postern } from '../support/command.ts';
+import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { createCaller } from '../support/daemon.ts';
+import { sendMail } from '../support/mail.ts';
+import { startReceiver } from '../support/receiver.ts';
+import { until } from '../support/until.ts';
+
+// What operators see of the host: its figures, its tasks, its settings, its log.
+
+const program = chromium();
+const MESSAGE = 'From: ann@sender.test\r\nSubject: Order\r\n\r\nHello\r\n';
+/** Figures are read every ten seconds, and the page asks as often. */
+const SAMPLES_MS = 60_000;
+
+if (program !== undefined)
+  describe("the operator's screens in a browser", function () {
+    this.timeout(180_000);
+    let page: ConsolePage;
+    before(async () => {
+      page = await startConsolePage(program, {
+        POSTERN_DELIVERY__RETRY_HOURS: '7',
+        POSTERN_INBOUND__OWNERSHIP: 'first',
+      });
+      for (const _ of [1, 2, 3]) await page.mail(MESSAGE);
+    });
+    after(() => page?.stop());
+
+    const env = () => ({
+      POSTERN_DATA_DIR: page.running.dir,
+      POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
+    });
+    const place = () => page.browser.evaluate('location.pathname + location.search');
+    const titled = (title: string) =>
+      `[...document.querySelectorAll('figure.plot')].find((one) => one.innerText.startsWith(${JSON.stringify(title)}))`;
+    /** How many points of the drawing have a colour. */
+    const drawn = (title: string) =>
+      page.browser.evaluate(`(() => {
+        const canvas = ${titled(title)}?.querySelector('canvas');
+        if (!canvas) return 0;
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let count = 0;
+        for (let i = 3; i < data.length; i += 4) if (data[i] > 0) count++;
+        return count;
+      })()`);
+    const table = async (title: string): Promise<string[][]> => {
+      await page.browser.evaluate(`${titled(title)}.querySelector('details').open = true`);
+      await until('the table', () => page.browser.evaluate(`${titled(title)}.querySelector('table') !== null`));
+      return page.browser.evaluate(
+        `[...${titled(title)}.querySelectorAll('tr')].map((row) => [...row.cells].map((cell) => cell.innerText))`,
+      );
+    };
+
+    describe('the start page', () => {
+      it('plots what was taken in, with the same figures in a table', async () => {
+        await page.open('/');
+        const title = 'Taken in and refused';
+        await until(
+          'the mails in the figures',
+          async () => {
+            const [, ...rows] = await table(title);
+            return rows.reduce((sum, [, taken = '']) => sum + (Number(taken) || 0), 0) === 3;
+          },
+          SAMPLES_MS,
+        );
+        const [head, ...rows] = await table(title);
+        expect(head).to.deep.equal(['Time', 'Taken in', 'Refused']);
+        expect(rows.length).to.be.within(59, 62);
+        expect(rows.at(-1), 'an hour ago nothing is known').to.deep.equal([rows.at(-1)?.[0], '–', '–']);
+        expect(await page.browser.evaluate(`${titled(title)}.innerText`)).to.match(
+          /Taken in: [\d.]+ a minute\. 0 refusals in the last hour\./,
+        );
+        await page.shows('100 % of 3 POSTs in the last hour were answered with 2xx.');
+        await page.shows('Nothing waits');
+      });
+
+      it('draws the curve where figures are, and nothing of it where there are none', async () => {
+        // Blue is in the curve alone: axes and grid are grey.
+        const blue = (title: string) =>
+          page.browser.evaluate(`(() => {
+            const canvas = ${titled(title)}.querySelector('canvas');
+            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            let count = 0;
+            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && data[i + 2] - data[i] > 60) count++;
+            return count;
+          })()`);
+        await page.browser.prefer('light');
+        await page.open('/');
+        await until('the drawing', async () => (await drawn('Taken in')) > 0);
+        expect(await blue('Taken in')).to.be.above(5);
+        expect(await blue('Answers of webhooks'), 'it has no blue curve').to.equal(0);
+      });
+
+      it('draws again in the colours of the other scheme, and in the size of another window', async () => {
+        await page.open('/');
+        await until('the drawing', async () => (await drawn('Taken in')) > 0);
+        const wide = await page.browser.evaluate(`${titled('Taken in')}.querySelector('canvas').clientWidth`);
+        await page.open('/', PHONE);
+        await until('the drawing', async () => (await drawn('Taken in')) > 0);
+        const narrow = await page.browser.evaluate(`${titled('Taken in')}.querySelector('canvas').clientWidth`);
+        expect(narrow).to.be.below(391).and.not.equal(wide);
+      });
+
+      it('loads the library that draws only with the first plot', async () => {
+        const loaded = () =>
+          page.browser.evaluate(
+            `performance.getEntriesByType('resource').some(({ name }) => name.includes('/lib/uplot.js'))`,
+          );
+        await page.open('/mail');
+        await page.shows('Order');
+        expect(await loaded()).to.equal(false);
+        await page.press('Now');
+        await until('the drawing', async () => (await drawn('Taken in')) > 0);
+        expect(await loaded()).to.equal(true);
+      });
+
+      it('has a row for an endpoint of another account that is down, one for each of the own, and a link to both', async () => {
+        const hook = await startReceiver();
+        try {
+          const [{ key }] = (await postern(['account', 'create', 'shop', '--json'], env())).json();
+          const shop = createCaller(page.running.base, key);
+          await shop.api('/inbound/add-domain', { domain: 'shop.test' });
+          await shop.api('/inbound/add-route', { domain: 'shop.test', pattern: '*', url: hook.url });
+          await page.running.api('/inbound/add-route', { domain: 'in.test', pattern: 'own', url: `${hook.url}/own` });
+          await hook.stop();
+          const take = (to: string) => sendMail(page.running.smtp, { from: 'ann@sender.test', to }, MESSAGE);
+          await until('the domain is known', async () => (await take('a@shop.test')).startsWith('250'));
+          for (const _ of Array(12)) {
+            await take('a@shop.test');
+            await take('own@in.test');
+          }
+          await page.open('/');
+          await page.shows('2 endpoints are down');
+          await page.shows('/hook of shop');
+          const rows: string[] = await page.browser.evaluate(
+            `[...document.querySelectorAll('.needs li')].map((one) => one.innerText)`,
+          );
+          expect(rows.filter((row) => row.includes('/hook/own'))).to.have.length(1);
+          expect(rows.filter((row) => row.includes('of shop'))).to.have.length(1);
+          await page.press('/hook of shop');
+          await until('the endpoint of that account', async () =>
+            /^\/console\/endpoint\?account=[^&]+&url=/.test(await place()),
+          );
+          await page.shows('connection refused');
+        } finally {
+          await hook.stop();
+        }
+      });
+
+      it('shows an owner no figures of the host, and offers no screen of it', async () => {
+        const added = await postern(['person', 'add', 'olga', '--role', 'owner', '--account', 'shop', '--json'], env());
+        await page.enter(added.records()[0].url);
+        try {
+          await page.open('/');
+          await page.shows('Needs you');
+          expect(await page.browser.evaluate(`document.querySelector('figure')`)).to.equal(null);
+          expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Host');
+          await page.open('/host');
+          await page.shows('There is no such page');
+        } finally {
+          await page.enter();
+        }
+      });
+    });
+
+    describe('the host', () => {
+      it('says its name, its version, since when it is up, and what needs the operator', async () => {
+        await page.open('/');
+        await page.press('Host');
+        await until('the screen', async () => (await place()) === '/console/host');
+        await page.shows('in.postern.test');
+        const text = await page.text();
+        expect(text).to.match(/Taking mail\. 2 endpoints are down/);
+        expect(text).to.match(/Started\s+(now|\d+ (s|min) ago)/);
+        expect(text).to.match(/NEEDS YOU|Needs you/);
+      });
+
+      it('plots disk, memory and delays, of an hour, a day or 30 days', async () => {
+        await page.open('/host');
+        await until('the drawing', async () => (await drawn('Free disk')) > 0);
+        const [head, newest, before] = await table('Free disk');
+        expect(head).to.deep.equal(['Time', 'Free disk']);
+        expect([newest?.[1], before?.[1]].join(' ')).to.match(/\d [MGT]B/);
+        expect(await page.browser.evaluate(`${titled('Free disk')}.innerText`)).to.match(
+          /[\d.]+ GB is free where the queue is; it was never below [\d.]+ GB\./,
+        );
+        const steps = async (rows: number) => {
+          await until('the drawing', async () => (await drawn('Free disk')) > 0);
+          await until('another step', async () => (await table('Free disk')).length === rows);
+        };
+        await page.press('30 days');
+        await until('the place', async () => (await place()) === '/console/host?span=month');
+        await steps(242);
+        await page.press('Day');
+        await steps(146);
+      });
+
+      it('runs a task at the press of a button, and says when it ran', async () => {
+        await page.open('/host');
+        const row = (name: string) =>
+          page.browser.evaluate(`document.querySelector('.tasks [data-row="${name}"]').innerText`);
+        const [{ name }] = await page.browser.evaluate(
+          `[...document.querySelectorAll('.tasks li')].filter((one) => one.innerText.includes('Not run yet')).map((one) => ({ name: one.dataset.row }))`,
+        );
+        expect(await row(name)).to.match(/Not run yet[^]*next/);
+        await page.browser.evaluate(`document.querySelector('.tasks [data-row="${name}"] button').click()`);
+        await until('its run', async () => /(Done|Skipped)\s[^]*took/.test(await row(name)));
+      });
+
+      it('shows the settings in force with their origin, filtered, and secrets as (set)', async () => {
+        await page.open('/host');
+        await page.press('Settings');
+        await page.shows('delivery.retry_hours');
+        await page.fill('Filter', 'retry_hours');
+        await until('the filter', async () => !(await page.text()).includes('smtp.listen'));
+        expect(await page.browser.evaluate(`document.querySelector('.settings').innerText`)).to.match(
+          /delivery\.retry_hours\s+7\s+POSTERN_DELIVERY__RETRY_HOURS/,
+        );
+        await page.fill('Filter', 'bootstrap.api_key');
+        await page.shows('(set)');
+        expect(await page.text()).to.not.contain(page.running.key);
+        await page.fill('Filter', 'nothing like it');
+        await page.shows('No setting matches.');
+      });
+
+      it('shows the last warnings and errors, by level and event, as text', async () => {
+        await page.open('/host/log');
+        await page.shows('delivery.deferred');
+        const lines = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.log > li')].map((one) => one.innerText)`);
+        expect(await lines()).to.not.deep.equal([]);
+        await page.press('Errors');
+        await until('the place', async () => (await place()) === '/console/host/log?level=error');
+        await page.shows('No line in the log matches.');
+        await page.press('Show all lines');
+        await page.press('delivery.deferred');
+        await until('the place', async () => (await place()) === '/console/host/log?event=delivery.deferred');
+        await until('those alone', async () =>
+          (await lines()).every((one: string) => one.includes('delivery.deferred')),
+        );
+      });
+    });
+
+    describe('all of them', () => {
+      for (const [name, path] of Object.entries({
+        now: '/',
+        host: '/host',
+        settings: '/host/settings',
+        log: '/host/log',
+        'an empty log': '/host/log?level=error',
+      })) {
+        for (const scheme of ['light', 'dark'] as const)
+          for (const size of [DESK, PHONE])
+            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+              await page.browser.prefer(scheme);
+              await page.open(path, size);
+              await openTables();
+              expect(await page.faults()).to.deep.equal([]);
+              expect(await page.fits()).to.equal(true);
+            });
+        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+          await page.open(path, [320, 700]);
+          await openTables();
+          expect(await page.fits()).to.equal(true);
+        });
+      }
+      /** The first plot with its table, where there are plots. */
+      const openTables = async () => {
+        if (!(await page.browser.evaluate(`document.querySelector('figure.plot') !== null`))) return;
+        await until('a drawing', () => page.browser.evaluate(`document.querySelector('canvas') !== null`));
+        await page.browser.evaluate(`document.querySelector('figure.plot details').open = true`);
+        await until('a table', () => page.browser.evaluate(`document.querySelector('figure.plot table') !== null`));
+      };
+    });
+  });
