@@ -157,7 +157,7 @@ if (program !== undefined)
           expect(await page.browser.evaluate(`document.querySelector('figure')`)).to.equal(null);
           expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Host');
           await page.open('/host');
-          await page.shows('There is no such page');
+          await page.shows('The role owner does not include this.');
         } finally {
           await page.enter();
         }

@@ -189,7 +189,7 @@ if (program !== undefined)
       expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Accounts');
       for (const show of ['', 'people', 'sessions']) {
         await page.open(`/accounts?show=${show}`);
-        await page.shows('There is no such page');
+        await page.shows('The role owner does not include this.');
         expect(await page.browser.evaluate(`document.querySelectorAll('.rows > li').length`)).to.equal(0);
       }
       await page.enter();

@@ -92,3 +92,17 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
       }),
   };
 }
+
+const EVERY_MS = 5_000;
+
+/** Reads again now and then while the screen is open and seen. */
+export function useRepeat(loaded: Loaded<unknown>, everyMs: number = EVERY_MS): void {
+  const newest = useRef(loaded);
+  newest.current = loaded;
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible' && !newest.current.loading) newest.current.again();
+    }, everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+}

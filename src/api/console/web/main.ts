@@ -3,7 +3,7 @@ import { Component, type ComponentChildren, h, render } from 'preact';
 import { keepLive } from './live.ts';
 import { forgetShown } from './load.ts';
 import { Button } from './parts/elements.ts';
-import { Frame } from './parts/frame.ts';
+import { Frame, mayOpen } from './parts/frame.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
@@ -27,23 +27,13 @@ import { Queue } from './screens/queue.ts';
 import { Refused } from './screens/refused.ts';
 import { SentList } from './screens/sent-list.ts';
 import { SentMessageScreen } from './screens/sent-message.ts';
-import { may, readSession, session } from './session.ts';
-
-/** Screens about the host, and the operation that each needs. */
-const OF_HOST: Readonly<Record<string, string>> = {
-  accounts: 'host/accounts',
-  queue: 'host/queue',
-  host: 'host/overview',
-  'host/': 'host/overview',
-};
+import { person, readSession, session } from './session.ts';
 
 /** The screen of a path. */
 function screen(path: string): ComponentChildren {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
-  const name = rest === '' ? first : `${first}/`;
-  const needed = OF_HOST[name];
-  if (needed !== undefined && !may(needed)) return h(Missing, null);
-  switch (name) {
+  if (!mayOpen(path)) return h(NotIncluded, null);
+  switch (rest === '' ? first : `${first}/`) {
     case '':
       return h(Now, null);
     case 'mail':
@@ -83,6 +73,20 @@ function screen(path: string): ComponentChildren {
     default:
       return h(Missing, null);
   }
+}
+
+function NotIncluded(): ComponentChildren {
+  return h(
+    'div',
+    { class: 'screen' },
+    h('h1', null, 'Not for your role'),
+    h(
+      'p',
+      null,
+      `The role ${person.value?.role} does not include this. `,
+      h('a', { href: linkTo('/') }, 'To the start'),
+    ),
+  );
 }
 
 function Missing(): ComponentChildren {

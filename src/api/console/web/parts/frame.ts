@@ -37,6 +37,15 @@ const SECTIONS: readonly Section[] = [
   { path: '/host', label: 'Host', icon: 'host', inside: '/host/', needs: 'host/overview' },
   { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
 ];
+const has = ({ path: own, inside }: Section, path: string) =>
+  path === own || (inside !== undefined && path.startsWith(inside));
+
+/** Whether the role may open the screen of a path. */
+export function mayOpen(path: string): boolean {
+  const needs = SECTIONS.find((one) => has(one, path))?.needs;
+  return needs === undefined || may(needs);
+}
+
 /** So many stand in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;
 
@@ -66,7 +75,7 @@ function Rail(): ComponentChildren {
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
   const sections = SECTIONS.filter(({ needs }) => needs === undefined || may(needs));
-  const isHere = ({ path: own, inside }: Section) => path === own || (inside !== undefined && path.startsWith(inside));
+  const isHere = (one: Section) => has(one, path);
   const others = sections.slice(IN_BAR);
   const close = (event: KeyboardEvent) => {
     if (event.key === 'Escape' && open) {

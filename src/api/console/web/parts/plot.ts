@@ -233,7 +233,7 @@ function Table({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'cu
 /** A value in its unit. */
 export function valueText(value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return '\u2013';
-  if (unit === 's') return span(value * 1000);
+  if (unit === 's') return value === 0 ? '0 s' : span(value * 1000);
   if (unit === 'ms') return value < 10 ? `${Math.round(value * 10) / 10} ms` : span(value);
   if (unit === 'bytes') return size(value);
   return number(Math.round(value * 10) / 10);

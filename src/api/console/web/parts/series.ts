@@ -1,7 +1,6 @@
 import { call } from '../call.ts';
 import type { HostSeries } from '../host-records.ts';
-import { type Loaded, useLoad } from '../load.ts';
-import { useRepeat } from './repeat.ts';
+import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import { toApiTime } from './text.ts';
 
 // Figures of the host over time, and what to say about them.

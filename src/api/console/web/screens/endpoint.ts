@@ -1,10 +1,9 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import { useLoad } from '../load.ts';
+import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
-import { useRepeat } from '../parts/repeat.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, number, plain, shortUrl, toMs } from '../parts/text.ts';

@@ -1,8 +1,7 @@
 import { type ComponentChildren, h } from 'preact';
 import { call } from '../call.ts';
-import { type Loaded, useLoad } from '../load.ts';
+import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import { Bars, Fault, Notice, Time, Title } from '../parts/elements.ts';
-import { useRepeat } from '../parts/repeat.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
 import type { Endpoint } from '../records.ts';

@@ -2,10 +2,10 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import type { Waiting, WaitingQueue } from '../host-records.ts';
-import { useLoad } from '../load.ts';
+import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
-import { useRepeat } from '../parts/repeat.ts';
 import { count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
+import { withField } from '../query.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { QueueChange } from './queue-change.ts';
 
@@ -169,8 +169,8 @@ function Row({
 /** Webhooks have a screen of their own, which stands in the account. */
 function Name({ row: { account, url, kind } }: { readonly row: Waiting }): ComponentChildren {
   if (url === null) return h('bdi', null, plain(account?.name ?? ''));
-  const isPosted = kind === 'inbound' || kind === 'events';
-  if (!isPosted || account === null) return `${shortUrl(url)}${isPosted ? '' : ' (mail)'}`;
+  if (kind === 'outbound' || kind === 'return') return `${shortUrl(url)} (mail)`;
+  if (account === null) return shortUrl(url);
   return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));
 }
 
@@ -187,7 +187,5 @@ function RowState({ row }: { readonly row: Waiting }): ComponentChildren {
 
 /** The query that means the deliveries of a row. */
 function queryOf({ account, url }: Waiting): string {
-  return [account !== null && `account:${account.id}`, url !== null && `url:${/[\s"]/.test(url) ? `"${url}"` : url}`]
-    .filter((one) => one !== false)
-    .join(' ');
+  return withField(withField('', 'account', account?.id), 'url', url ?? undefined);
 }

@@ -1,11 +1,10 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import { useLoad } from '../load.ts';
+import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
-import { useRepeat } from '../parts/repeat.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
