@@ -5,6 +5,7 @@ import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
 import type { Content, FilePart, ParsedMessage, Text } from '../../mail/message.ts';
+import { replyOf } from '../../mail/reply-text.ts';
 import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
@@ -63,6 +64,7 @@ export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
+  yield* replyPieces(content);
   yield '}}';
 }
 
@@ -91,6 +93,21 @@ function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
   yield ',"attachments":{},"images":{}';
   yield `${authorJson(authorOfMessage(raw, message.envelope.mailFrom))},"to":[],"cc":[],"subject":""`;
 }
+
+/**
+ * The text in two parts, beside the whole `text`; both '' if there is none or it was not parsed. They repeat it, so they
+ * are bounded (mail/reply-text.ts); `reply_text_cut` is there if that leaves something out.
+ */
+function* replyPieces(content: Inbound['content']): Iterable<Piece> {
+  const { reply, quoted, cut } = 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
+  yield ',"reply_text":"';
+  yield inside(reply, false);
+  yield '","quoted_text":"';
+  yield inside(quoted, false);
+  yield cut ? '","reply_text_cut":true' : '"';
+}
+
+const NO_REPLY = { reply: '', quoted: '', cut: false };
 
 /** The author that DMARC checked: both use mail/author.ts on the same bytes. */
 function authorJson({ mailbox }: Author): string {
