@@ -189,6 +189,12 @@ function find(text: string, marked: readonly Span[]): Found {
       continue;
     }
     if (pending?.isStrong) {
+      const header = mayLead(text, at, end) ? headerEnd(text, at) : undefined;
+      if (header !== undefined) {
+        pending = { ...pending, end: header };
+        start = header;
+        continue;
+      }
       // Nothing marks the quote. If nothing stands above it either, it is as likely forwarded.
       if (pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: pending.ownEnd };
       return { first, last, ownEnd: text.length, ownSince: true, rest: undefined };
@@ -262,12 +268,12 @@ function headerEnd(text: string, start: number): number | undefined {
     at = next;
     if (ink === next) {
       // Some programs write an empty line between the fields.
-      if (isEmpty || isHeader(found)) break;
+      if (isEmpty) break;
       isEmpty = true;
       continue;
     }
     const label = labelOf(text.slice(ink, Math.min(next, ink + LONGEST_LABELLED)));
-    if (label === undefined && (found.size === 0 || ++folded > MOST_FOLDED)) break;
+    if (label === undefined && (found.size === 0 || isEmpty || ++folded > MOST_FOLDED)) break;
     if (label === undefined) continue;
     found.add(label);
     isEmpty = false;

@@ -36,6 +36,8 @@ const REST = [
   'tags',
   'sender',
   'template',
+  'reply_text',
+  'quoted_text',
 ];
 
 describe('the payload of an inbound message', () => {
