@@ -26,8 +26,8 @@ describe('reply parsers that others wrote', function () {
   this.timeout(300_000);
   let packages = '';
 
-  before(function () {
-    packages = tempDir();
+  before(async function () {
+    packages = await tempDir();
     const pip = ['-m', 'pip', '--disable-pip-version-check', '-q'];
     try {
       run('python3', [...pip, 'install', '--no-deps', '--target', packages, ...WHEELS], '');
