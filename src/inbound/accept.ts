@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { traceLine } from '../mail/envelope.ts';
+import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
@@ -34,7 +34,7 @@ export function createAcceptance(
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       const outcome = await spool.accept(
-        { id: messageId, receivedAt, envelope: arrival.envelope, trace, body },
+        { id: messageId, receivedAt, envelope: withReplyData(arrival.envelope, routed), trace, body },
         deliveries,
       );
       if (outcome !== 'accepted') return { outcome };
@@ -46,10 +46,18 @@ export function createAcceptance(
   });
 }
 
+/** Keeps what was sealed into reply addresses with the envelope, which is stored with the message. */
+function withReplyData(envelope: Envelope, routed: readonly RoutedRecipient[]): Envelope {
+  const sealed = routed.flatMap(({ recipient, match: { replyData } }) =>
+    replyData === undefined ? [] : [[recipient, replyData] as const],
+  );
+  return sealed.length === 0 ? envelope : { ...envelope, replyData: Object.fromEntries(sealed) };
+}
+
 /** Returns one delivery per id: a recipient that the client names twice has the same id. */
 function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
   const byId = new Map(
-    routed.map(({ recipient, match }) => {
+    routed.map(({ recipient, match: { replyData: _, ...match } }) => {
       const id = deliveryId(messageId, match.routeId, recipient);
       return [
         id,

@@ -124,7 +124,9 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   ): Promise<InboundDomainRow | undefined> {
     const name = nameOf(claim);
     const { account, domain, createdAt, validMx, mxError = null, testedAt } = claim;
-    const own = { account, domain, createdAt, validMx, mxError, testedAt, verifiedAt: proven ? now() : null };
+    const { replyKey = null, previousReplyKey = null } = claim;
+    const verifiedAt = proven ? now() : null;
+    const own = { account, domain, createdAt, validMx, mxError, testedAt, verifiedAt, replyKey, previousReplyKey };
     while (await inboundDomains.one({ id: claim.id })) {
       const row = { id: name, ...own };
       const isFree = (await inboundDomains.insert(row)) === 'inserted';

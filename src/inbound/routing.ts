@@ -3,6 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
+import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -11,6 +12,8 @@ import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
   readonly account: string;
+  /** The keys of its reply addresses, the current one first. */
+  readonly replyKeys: readonly string[];
   /** Patterns without wildcards, by folded mailbox; the oldest wins. */
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
@@ -51,7 +54,7 @@ export function createRouting(
     if (table && count === revision) return;
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(row.account, ownRoutes(row, byDomain.get(row.id) ?? []))]));
+    table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]));
     revision = count;
   }
 
@@ -61,7 +64,7 @@ export function createRouting(
       store.inboundDomains.one({ id }),
       store.inboundRoutes.many({ domain: id }),
     ]);
-    if (row) table.set(id, toDomain(row.account, ownRoutes(row, routes)));
+    if (row) table.set(id, toDomain(row, ownRoutes(row, routes)));
     else table.delete(id);
   }
 
@@ -84,6 +87,10 @@ export function createRouting(
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
+      if (entry.replyKeys.length > 0) {
+        const reply = parseReplyAddress(mailbox);
+        if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, clock.now());
+      }
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
@@ -104,7 +111,8 @@ export function createRouting(
   });
 }
 
-function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
+function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {
+  const replyKeys = [replyKey, previousReplyKey].filter((key) => typeof key === 'string');
   const oldestFirst = rows.toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || compareIds(a.id, b.id));
   const exact = new Map<string, Match>();
   for (const row of oldestFirst.filter((row) => isExact(row.pattern))) {
@@ -115,7 +123,7 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
     .filter((row) => !isExact(row.pattern))
     .map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
   const targets = new Map(rows.map(({ id, url, batchEvents = 1 }) => [id, { url, batchEvents }]));
-  return { account, exact, globs: createGlobs(globs), targets };
+  return { account, replyKeys, exact, globs: createGlobs(globs), targets };
 }
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */
@@ -134,6 +142,20 @@ function toMatch(row: InboundRouteRow): Match {
 
 function find(domain: Domain, mailbox: string): Match | undefined {
   return domain.exact.get(fold(mailbox)) ?? domain.globs.find(mailbox);
+}
+
+/** A reply address goes where its mailbox goes, if the token is one of ours. */
+function findReply(
+  entry: Domain,
+  domain: string,
+  { mailbox, token }: { readonly mailbox: string; readonly token: string },
+  now: number,
+): Lookup {
+  const sealed = openReplyToken(entry.replyKeys, { account: entry.account, domain, mailbox }, token);
+  const match = sealed && find(entry, mailbox);
+  if (!sealed || !match) return { kind: 'no-route' };
+  if (sealed.expiresAt !== null && sealed.expiresAt <= now) return { kind: 'expired' };
+  return { kind: 'matched', match: { ...match, replyData: sealed.data } };
 }
 
 /** An index of one domain's wildcard patterns: a lookup takes the same time among ten and among 100,000. */

@@ -18,6 +18,7 @@ import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
 import { replay } from './replay.ts';
+import { replyAddresses } from './reply-addresses.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -52,6 +53,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inbound,
   ...inboundSendRaw,
   ...routeTools,
+  ...replyAddresses,
   ...webhooks,
   ...webhookTools,
   ...deliveries,

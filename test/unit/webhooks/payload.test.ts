@@ -38,6 +38,7 @@ const REST = [
   'template',
   'reply_text',
   'quoted_text',
+  'reply_data',
 ];
 
 describe('the payload of an inbound message', () => {
