@@ -88,6 +88,10 @@ export interface InboundEvent {
     readonly sender: string | null;
     readonly template: string | null;
     readonly parse_error?: string;
+    readonly reply_text: string | null;
+    readonly quoted_text: string | null;
+    readonly reply_text_cut?: true;
+    readonly reply_data: string | null;
   };
 }
 

@@ -96,11 +96,14 @@ function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
 }
 
 /**
- * The text in two parts, beside the whole `text`; both '' if there is none or it was not parsed. They repeat it, so they
- * are bounded (mail/reply-text.ts); `reply_text_cut` is there if that leaves something out.
+ * The text in two parts, beside the whole `text`. Both are null if nothing in `text` is quoted, since they would repeat
+ * it: that makes half as much again of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is there if that
+ * leaves something out.
  */
 function* replyPieces(content: Inbound['content']): Iterable<Piece> {
   const { reply, quoted, cut } = 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
+  const isFromHtml = 'parsed' in content && content.parsed.text === undefined;
+  if (quoted === '' && (reply === '' || !isFromHtml)) return yield ',"reply_text":null,"quoted_text":null';
   yield ',"reply_text":"';
   yield inside(reply, false);
   yield '","quoted_text":"';
