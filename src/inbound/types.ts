@@ -5,6 +5,8 @@ import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
   /** What was sealed into a reply address; recorded in the envelope. */
   readonly replyData?: string | undefined;
+  /** What the names in the pattern stand for, if it has any; recorded in the envelope. */
+  readonly captures?: Readonly<Record<string, string>> | undefined;
 }
 
 /**

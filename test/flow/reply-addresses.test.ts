@@ -50,7 +50,7 @@ describe('reply addresses', function () {
     expect(msg).to.include({ reply_data: 'ticket 4711', email: address.toUpperCase(), reply_text: 'Thanks!\n' });
     expect(msg.quoted_text).to.match(/^\nOn 5 Jan 2026, at 12:00, Bob wrote:\n> Hi\n/);
     expect(msg.text).to.equal(msg.reply_text + msg.quoted_text);
-    expect(Object.keys(msg).slice(-3)).to.deep.equal(['reply_text', 'quoted_text', 'reply_data']);
+    expect(Object.keys(msg).slice(-4)).to.deep.equal(['reply_text', 'quoted_text', 'reply_data', 'captures']);
   });
 
   it('leave mail to the mailbox itself, and with tags of other software, as it was', async () => {
@@ -97,6 +97,25 @@ describe('reply addresses', function () {
     await rotate({ revoke: true });
     expect(await send(second)).to.match(/^550 5\.1\.1/);
     expect(await send(await make())).to.match(/^250/);
+  });
+
+  it('are made for a pattern with names too, which the payload has like any other mail to it', async () => {
+    await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'order-{order}-{item}', url: hook.url });
+    const before = postsOf(hook.requests).length;
+    expect(await send('Order-7-B-2@in.test')).to.match(/^250/);
+    expect(await send(await make({ mailbox: 'order-8-c' }))).to.match(/^250/);
+    const posts = await until('the posts', () => postsOf(hook.requests).length >= before + 2 && postsOf(hook.requests));
+    const found = (posts as never[]).slice(before).map((post) => eventsOf(post)[0].msg);
+    expect(found.map(({ captures, reply_data }) => ({ ...captures, reply_data }))).to.have.deep.members([
+      { order: '7', item: 'B-2', reply_data: null },
+      { order: '8', item: 'c', reply_data: 'x' },
+    ]);
+    for (const pattern of ['{a}{b}', '{a}-{a}', '*{a}', '{a}*']) {
+      const { body } = await running.ask('/inbound/add-route', { domain: 'in.test', pattern, url: hook.url });
+      expect(body.message, pattern).to.include('Please use each {name} once');
+    }
+    const { payload } = await running.api('/inbound/test-route', { address: 'order-9-d@in.test' });
+    expect(payload[0].msg.captures).to.deep.equal({ order: '9', item: 'd' });
   });
 
   it('say in words why they cannot be made', async () => {

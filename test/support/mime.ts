@@ -92,6 +92,7 @@ export interface InboundEvent {
     readonly quoted_text: string | null;
     readonly reply_text_cut?: true;
     readonly reply_data: string | null;
+    readonly captures: Readonly<Record<string, string>>;
   };
 }
 

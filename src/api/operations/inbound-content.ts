@@ -181,6 +181,7 @@ const payload = passing({
         reply_text: null,
         quoted_text: null,
         reply_data: null,
+        captures: {},
       },
     },
   },

@@ -65,7 +65,9 @@ export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
   yield* replyPieces(content);
-  yield `,"reply_data":${json(message.envelope.replyData?.[inbound.recipient] ?? null)}`;
+  const { replyData, captures } = message.envelope;
+  yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
+  yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   yield '}}';
 }
 

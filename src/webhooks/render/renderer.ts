@@ -187,12 +187,13 @@ export function createSample(deps: {
   hostname: string;
 }): (request: SampleRequest) => Promise<unknown> {
   const { renderer, clock, hostname } = deps;
-  return async ({ address: recipient, match: { url, replyData } }) => {
+  return async ({ address: recipient, match: { url, replyData, captures } }) => {
     const receivedAt = clock.now();
     const envelope = {
       mailFrom: 'sender@example.com',
       client: { address: '192.0.2.1', helo: 'mail.example.com', tls: null },
       ...(replyData !== undefined && { replyData: { [recipient]: replyData } }),
+      ...(captures && { captures: { [recipient]: captures } }),
     };
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
     const rendered = await renderer.render({

@@ -39,6 +39,7 @@ const REST = [
   'reply_text',
   'quoted_text',
   'reply_data',
+  'captures',
 ];
 
 describe('the payload of an inbound message', () => {
@@ -112,6 +113,7 @@ describe('the payload of an inbound message', () => {
       reply_text: null,
       quoted_text: null,
       reply_data: null,
+      captures: {},
     };
     const events = {
       'a file alone': crlf('From: jane@example.com', 'Content-Type: application/pdf; name=a.pdf', '', 'x'),
