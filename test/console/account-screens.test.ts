@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { postern } from '../support/command.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
@@ -395,13 +395,12 @@ if (program !== undefined)
         whitelist: '/lists?list=whitelist',
         'a domain': '/domain/in.test?test=nobody%40in.test',
       })) {
-        for (const scheme of ['light', 'dark'] as const)
-          for (const size of [DESK, PHONE])
-            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-              await page.browser.prefer(scheme);
-              await page.open(await pathOf(path), size);
-              expect(await page.faults()).to.deep.equal([]);
-            });
+        for (const [scheme, size] of LOOKS)
+          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+            await page.browser.prefer(scheme);
+            await page.open(await pathOf(path), size);
+            expect(await page.faults()).to.deep.equal([]);
+          });
         it(`${name} never scrolls sideways, at 320 px either`, async () => {
           await page.open(await pathOf(path), [320, 700]);
           expect(await page.fits()).to.equal(true);

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { postern } from '../support/command.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { createCaller } from '../support/daemon.ts';
 import { sendMail } from '../support/mail.ts';
 import { startReceiver } from '../support/receiver.ts';
@@ -250,15 +250,14 @@ if (program !== undefined)
         log: '/host/log',
         'an empty log': '/host/log?level=error',
       })) {
-        for (const scheme of ['light', 'dark'] as const)
-          for (const size of [DESK, PHONE])
-            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-              await page.browser.prefer(scheme);
-              await page.open(path, size);
-              await openTables();
-              expect(await page.faults()).to.deep.equal([]);
-              expect(await page.fits()).to.equal(true);
-            });
+        for (const [scheme, size] of LOOKS)
+          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+            await page.browser.prefer(scheme);
+            await page.open(path, size);
+            await openTables();
+            expect(await page.faults()).to.deep.equal([]);
+            expect(await page.fits()).to.equal(true);
+          });
         it(`${name} never scrolls sideways, at 320 px either`, async () => {
           await page.open(path, [320, 700]);
           await openTables();
