@@ -69,7 +69,7 @@ if (program !== undefined)
         expect(rows.length).to.be.within(59, 62);
         expect(rows.at(-1), 'an hour ago nothing is known').to.deep.equal([rows.at(-1)?.[0], '–', '–']);
         expect(await page.browser.evaluate(`${titled(title)}.innerText`)).to.match(
-          /Taken in: [\d.]+ a minute\. 0 refusals in the last hour\./,
+          /Taken in: [\d.,]+ a minute\. 0 refusals in the last hour\./,
         );
         await page.shows('100 % of 3 POSTs in the last hour were answered with 2xx.');
         await page.shows('Nothing waits');
