@@ -132,7 +132,11 @@ function NeedsYou({
             'a',
             { href: linkTo('/given-up') },
             h(State, { icon: 'cross', word: 'Given up', tone: 'bad' }),
-            h('span', { class: 'url' }, dead.length < COUNTED ? count(dead.length, 'mail') : `${COUNTED} mails or more`),
+            h(
+              'span',
+              { class: 'url' },
+              dead.length < COUNTED ? count(dead.length, 'mail') : `${COUNTED} mails or more`,
+            ),
             h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
           ),
         ),
