@@ -268,6 +268,30 @@ if (program !== undefined)
         relay.refuse(undefined);
       });
 
+      it('tries a message again now, and stops trying another', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Try again later' });
+        const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
+        const story = (id: string) => api('/messages/info', { id });
+        for (const id of [first, second])
+          await until('an attempt', async () => (await story(id)).delivery.attempts.length > 0);
+        await page.open(`/sent/${second}`);
+        await page.press('Stop trying\u2026');
+        await page.press('Stop trying');
+        await page.shows('a person has dropped it');
+        expect((await story(second)).delivery.state).to.equal('dropped');
+        relay.refuse(undefined);
+        await page.open(`/sent/${first}`);
+        await page.press('Try now');
+        await until('it is sent', async () => (await story(first)).state === 'sent');
+        expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
+        await until('what was done', async () =>
+          (await api('/actions/list')).actions.some(
+            ({ what, detail }: { what: string; detail: string }) =>
+              what === 'dropped' && detail === `message ${second}`,
+          ),
+        );
+      });
+
       it('says where a message went and when, and what came back', async () => {
         const id = await send('jo@to.test', 'Taken at once');
         await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
