@@ -131,10 +131,10 @@ export function trialSettings(settings: Settings) {
 }
 
 export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {
-  const { parse, hostname } = settings;
+  const { parse, hostname, inbound } = settings;
   return {
     script: new URL('./render-thread.ts', import.meta.url),
-    data: { dns: dnsSettings(settings), hostname },
+    data: { dns: dnsSettings(settings), hostname, trustedSealers: inbound.trusted_sealers },
     threads: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
     timeoutMs: parse.timeout_ms,
     memoryMb: parse.memory_mb,
