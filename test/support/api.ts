@@ -244,6 +244,8 @@ export async function startApi(
         settings: () => [],
         log: createLogMemory(clock),
         enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
+        listeners: () => [],
+        examine: async function* () {},
       },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
