@@ -84,7 +84,7 @@ const DAY_MS = 86_400_000;
 function toCertificate(pem: string, now: number) {
   const { subjectAltName, subject, issuer, validToDate } = new X509Certificate(pem);
   return {
-    names: (subjectAltName ?? subject).split(/, |\n/).map((name) => name.replace(/^(?:DNS:|IP Address:)/, '')),
+    names: (subjectAltName ?? subject).split(/, |\n/).map((name) => name.replace(/^(?:DNS:|IP Address:|CN=)/, '')),
     issuer: issuer.replaceAll('\n', ', '),
     not_after: toTime(validToDate.getTime()),
     days_left: Math.floor((validToDate.getTime() - now) / DAY_MS),
