@@ -12,6 +12,7 @@ import {
   enterUrl,
   journalSettings,
   listenerSettings,
+  nameServerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
@@ -22,6 +23,7 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import type { LoadedSettings } from './config.ts';
+import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { examine } from './examination/examine.ts';
 import { createJournal } from './journal/journal.ts';
@@ -91,6 +93,12 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   // Without a cache: whoever asks to check a domain has just changed it.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const loopbackOnly = onLoopbackOnly(settings, deps);
+  const nameServers = createNameServers(nameServerSettings(settings, loopbackOnly), {
+    resolver: fresh,
+    clock,
+    ids,
+    log,
+  });
 
   // Inbound mail, outbound mail, events, and delivery from the queue.
   const inbound = createInbound(settings, deps, { ...storage, fresh });
@@ -187,6 +195,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     releasing,
     poke: scheduler.poke,
     resolver: fresh,
+    nameServers,
     history: journal.history,
     notes: journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },

@@ -72,6 +72,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'check-domain',
       'delete-domain',
       'delete-route',
+      'domain-servers',
       'route-key',
       'routes',
       'send-raw',
