@@ -23,6 +23,7 @@ if (program !== undefined)
       'relay.test': { A: ['127.0.0.1'] },
       'ns1.host.test': { A: ['127.0.0.1'] },
       'ns2.host.test': { A: ['127.0.0.2'] },
+      'in.test': { NS: ['ns1.host.test', 'ns2.host.test'] },
       'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
       'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }], NS: ['ns1.host.test', 'ns2.host.test'] },
     };

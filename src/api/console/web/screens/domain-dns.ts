@@ -44,6 +44,7 @@ export function DnsRecords({
           data && nextTest(data),
         ],
         record: mx,
+        optional: false,
         pending,
       }),
       h(DnsRecord, {
@@ -61,6 +62,7 @@ export function DnsRecords({
           verifiedAt !== null && [' First seen ', h(Time, { key: 'time', at: verifiedAt }), '.'],
         ],
         record: txt,
+        optional: routed,
         pending,
       }),
     ),
@@ -80,6 +82,7 @@ function DnsRecord({
   mark,
   note,
   record,
+  optional,
   pending,
 }: {
   readonly type: string;
@@ -89,6 +92,8 @@ function DnsRecord({
   readonly note: ComponentChildren;
   /** What the name servers say, once they were asked. */
   readonly record: DomainRecord | undefined;
+  /** Mail comes in without it. */
+  readonly optional: boolean;
   readonly pending: boolean;
 }): ComponentChildren {
   return h(
@@ -104,7 +109,7 @@ function DnsRecord({
     ),
     h('p', { class: 'note faint' }, note),
     pending && h('div', { class: 'servers' }, h(Bars, { rows: 2 })),
-    record && h(Servers, { record }),
+    record && h(Servers, { record, optional }),
   );
 }
 
@@ -119,8 +124,10 @@ const STATES: Readonly<Record<DomainServer['state'], { icon: IconName; word: str
 /** What each name server says now, with no cache between. */
 function Servers({
   record: { type, error, servers, left_out: leftOut },
+  optional,
 }: {
   readonly record: DomainRecord;
+  readonly optional: boolean;
 }): ComponentChildren {
   if (error !== null) return h('p', { class: 'servers faint' }, error);
   return h(
@@ -130,7 +137,7 @@ function Servers({
       h(
         'li',
         { key: one.server, 'data-server': one.server },
-        h(State, STATES[one.state]),
+        h(State, { ...STATES[one.state], ...(optional && one.state === 'missing' && { tone: 'off' as const }) }),
         h('code', { title: one.address ?? undefined }, plain(one.server)),
         h('span', { class: 'faint', dir: 'auto' }, sentenceOf(one)),
       ),

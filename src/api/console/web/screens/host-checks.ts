@@ -46,7 +46,7 @@ export function Checks(): ComponentChildren {
             h(
               'details',
               { key: 'others', class: 'others' },
-              h('summary', null, `${count(others.length, 'check')} without a problem`),
+              h('summary', null, count(others.length, 'other check')),
               h('ul', { class: 'rows checks' }, others.map(toRow)),
             ),
         ],
@@ -172,7 +172,7 @@ function CertificateLine({
     h(
       'span',
       { dir: 'auto' },
-      `Certificate for ${plain(names.join(', '))} of ${plain(issuer)}, until ${notAfter.slice(0, 10)}`,
+      `Certificate for ${plain(names.join(', '))}, issued by ${plain(issuer)}, until ${notAfter.slice(0, 10)}`,
     ),
   );
 }
