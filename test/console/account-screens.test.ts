@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { postern } from '../support/command.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
@@ -291,6 +291,30 @@ if (program !== undefined)
         relay.refuse(undefined);
       });
 
+      it('tries a message again now, and stops trying another', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Try again later' });
+        const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
+        const story = (id: string) => api('/messages/info', { id });
+        for (const id of [first, second])
+          await until('an attempt', async () => (await story(id)).delivery.attempts.length > 0);
+        await page.open(`/sent/${second}`);
+        await page.press('Stop trying\u2026');
+        await page.press('Stop trying');
+        await page.shows('a person has dropped it');
+        expect((await story(second)).delivery.state).to.equal('dropped');
+        relay.refuse(undefined);
+        await page.open(`/sent/${first}`);
+        await page.press('Try now');
+        await until('it is sent', async () => (await story(first)).state === 'sent');
+        expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
+        await until('what was done', async () =>
+          (await api('/actions/list')).actions.some(
+            ({ what, detail }: { what: string; detail: string }) =>
+              what === 'dropped' && detail === `message ${second}`,
+          ),
+        );
+      });
+
       it('says where a message went and when, and what came back', async () => {
         const id = await send('jo@to.test', 'Taken at once');
         await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
@@ -418,13 +442,12 @@ if (program !== undefined)
         whitelist: '/lists?list=whitelist',
         'a domain': '/domain/in.test?test=nobody%40in.test',
       })) {
-        for (const scheme of ['light', 'dark'] as const)
-          for (const size of [DESK, PHONE])
-            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-              await page.browser.prefer(scheme);
-              await page.open(await pathOf(path), size);
-              expect(await page.faults()).to.deep.equal([]);
-            });
+        for (const [scheme, size] of LOOKS)
+          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+            await page.browser.prefer(scheme);
+            await page.open(await pathOf(path), size);
+            expect(await page.faults()).to.deep.equal([]);
+          });
         it(`${name} never scrolls sideways, at 320 px either`, async () => {
           await page.open(await pathOf(path), [320, 700]);
           expect(await page.fits()).to.equal(true);

@@ -96,7 +96,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'start-warmup',
     ],
     keys: ['add', 'list', 'revoke'],
-    messages: ['cancel-scheduled', 'parse', 'reschedule', 'send', 'send-raw', 'send-template'],
+    messages: ['cancel-scheduled', 'parse', 'reschedule', 'retry', 'send', 'send-raw', 'send-template', 'stop'],
     metadata: ['add', 'delete', 'list', 'update'],
     rejects: ['add', 'delete'],
     senders: ['add-domain', 'check-domain', 'delete-domain', 'domain-key', 'verify-domain'],

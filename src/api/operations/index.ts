@@ -15,6 +15,7 @@ import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
 import { messagesSearch } from './messages/search.ts';
 import { messagesSend } from './messages/send.ts';
+import { messagesWaiting } from './messages/waiting.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
@@ -37,6 +38,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesSearch,
   ...messagesInfo,
   ...messagesScheduled,
+  ...messagesWaiting,
   ...exportJobs,
   ...templates,
   ...senders,

@@ -142,6 +142,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: LATER, send_at: '2026-01-08' },
     { id: NOBODYS, send_at: '2026-01-08' },
   ],
+  '/messages/retry': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/stop': [{ id: SENT }, { id: NOBODYS }],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
