@@ -92,6 +92,16 @@ describe('postern doctor', () => {
     });
   });
 
+  it('speaks to a listener that expects a PROXY header as a proxy does', async () => {
+    const proxied = { POSTERN_SMTP__PROXY_PROTOCOL: '127.0.0.1' };
+    daemon = await startDaemon(proxied, { dir });
+    const at = `127.0.0.1:${daemon.smtp.port}`;
+    const [found] = await look(listening, {
+      env: { ...proxied, POSTERN_SMTP__LISTEN: at, POSTERN_HOSTNAME: 'in.postern.test' },
+    });
+    expect(found).to.include({ check: `SMTP ${at}`, verdict: 'ok' });
+  });
+
   it('says for a person what was seen and what to do, and ends with 1 when the daemon is not there', async () => {
     const env = await local();
     await daemon?.stop();
