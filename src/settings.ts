@@ -174,6 +174,7 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
     questions_per_message: count(10),
     budget_ms: count(100),
+    authority_port: count(1, 65_535),
   }),
   webhooks: z.strictObject({
     allow_private: list(network).nullable(),

@@ -118,6 +118,11 @@ export function dnsSettings({ dns }: Settings) {
   };
 }
 
+/** How the name servers of domains are asked, which their owners choose. */
+export function nameServerSettings({ dns, outbound }: Settings, loopbackOnly: boolean) {
+  return { port: dns.authority_port, allowPrivate: outbound.allow_private, loopbackOnly };
+}
+
 export function posterSettings({ webhooks, delivery }: Settings) {
   // Not the concurrency per endpoint: many endpoints may have the same origin.
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };

@@ -1,6 +1,7 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
+import { domainTools } from './domain-servers.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
@@ -54,6 +55,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inbound,
   ...inboundSendRaw,
   ...routeTools,
+  ...domainTools,
   ...webhooks,
   ...webhookTools,
   ...deliveries,

@@ -124,6 +124,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: '9.9', rotate: true },
   ],
   '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
+  '/inbound/domain-servers': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
   '/inbound/deliveries': [
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
