@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { postern } from '../support/command.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
@@ -17,24 +17,32 @@ if (program !== undefined)
     let page: ConsolePage;
     let zone: Zone;
     let relay: MailSink;
+    let ns1: Zone;
+    let ns2: Zone;
     const NAMES = {
       'relay.test': { A: ['127.0.0.1'] },
+      'ns1.host.test': { A: ['127.0.0.1'] },
+      'ns2.host.test': { A: ['127.0.0.2'] },
+      'in.test': { NS: ['ns1.host.test', 'ns2.host.test'] },
       'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
-      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
+      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }], NS: ['ns1.host.test', 'ns2.host.test'] },
     };
     before(async () => {
       zone = await startZone(NAMES);
+      ns1 = await startZone({ 'wrong.test': NAMES['good.test'] });
+      ns2 = await startZone({ 'wrong.test': NAMES['wrong.test'] }, { host: '127.0.0.2', port: ns1.port });
       relay = await startMailSink();
       page = await startConsolePage(program, {
         POSTERN_DNS__SERVERS: zone.server,
         POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_DNS__AUTHORITY_PORT: String(ns1.port),
         POSTERN_OUTBOUND__RELAY: `smtp://relay.test:${relay.port}`,
       });
     });
     after(async () => {
       await page?.stop();
       await relay?.stop();
-      await zone?.stop();
+      await Promise.all([zone?.stop(), ns1?.stop(), ns2?.stop()]);
     });
 
     const place = () => page.browser.evaluate('location.pathname + location.search');
@@ -55,11 +63,26 @@ if (program !== undefined)
         );
       });
 
-      it('sees at once that the record was mended', async () => {
-        zone.set({ ...NAMES, 'wrong.test': NAMES['good.test'] });
+      it('says what each name server has, since when it is so, and when it is looked up next', async () => {
         await page.open('/domain/wrong.test');
+        const lists = () =>
+          page.browser.evaluate(
+            `[...document.querySelectorAll('.dns ul.servers')].map((one) => [...one.children].map((row) => row.innerText.replaceAll(/\\s+/g, ' ')))`,
+          );
+        expect(await until('both records', async () => (await lists()).length === 2 && lists())).to.deep.equal([
+          ['OK ns1.host.test', 'Another ns2.host.test says 10 mail.old.test.'],
+          ['Missing ns1.host.test has no such record', 'Missing ns2.host.test has no such record'],
+        ]);
+        expect(await page.text()).to.match(/This result first came (now|\d+ s ago)\. The next test is in 59 min\./);
+      });
+
+      it('sees at once that the record was mended, on every name server', async () => {
+        zone.set({ ...NAMES, 'wrong.test': { ...NAMES['wrong.test'], ...NAMES['good.test'] } });
+        await page.open('/domain/wrong.test');
+        ns2.set({ 'wrong.test': NAMES['good.test'] });
         await page.press('Check now');
         await page.shows('Its MX record names this service');
+        await until('the second name server', async () => /OK\s+ns2\.host\.test/.test(await page.text()));
       });
 
       it('says beside the field what is wrong with it, in the words of the API', async () => {
@@ -268,6 +291,30 @@ if (program !== undefined)
         relay.refuse(undefined);
       });
 
+      it('tries a message again now, and stops trying another', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Try again later' });
+        const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
+        const story = (id: string) => api('/messages/info', { id });
+        for (const id of [first, second])
+          await until('an attempt', async () => (await story(id)).delivery.attempts.length > 0);
+        await page.open(`/sent/${second}`);
+        await page.press('Stop trying\u2026');
+        await page.press('Stop trying');
+        await page.shows('a person has dropped it');
+        expect((await story(second)).delivery.state).to.equal('dropped');
+        relay.refuse(undefined);
+        await page.open(`/sent/${first}`);
+        await page.press('Try now');
+        await until('it is sent', async () => (await story(first)).state === 'sent');
+        expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
+        await until('what was done', async () =>
+          (await api('/actions/list')).actions.some(
+            ({ what, detail }: { what: string; detail: string }) =>
+              what === 'dropped' && detail === `message ${second}`,
+          ),
+        );
+      });
+
       it('says where a message went and when, and what came back', async () => {
         const id = await send('jo@to.test', 'Taken at once');
         await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
@@ -395,13 +442,12 @@ if (program !== undefined)
         whitelist: '/lists?list=whitelist',
         'a domain': '/domain/in.test?test=nobody%40in.test',
       })) {
-        for (const scheme of ['light', 'dark'] as const)
-          for (const size of [DESK, PHONE])
-            it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-              await page.browser.prefer(scheme);
-              await page.open(await pathOf(path), size);
-              expect(await page.faults()).to.deep.equal([]);
-            });
+        for (const [scheme, size] of LOOKS)
+          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+            await page.browser.prefer(scheme);
+            await page.open(await pathOf(path), size);
+            expect(await page.faults()).to.deep.equal([]);
+          });
         it(`${name} never scrolls sideways, at 320 px either`, async () => {
           await page.open(await pathOf(path), [320, 700]);
           expect(await page.fits()).to.equal(true);

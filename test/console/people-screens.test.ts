@@ -6,7 +6,7 @@ import { createAccount } from '../../src/store/rows/accounts.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { chromium } from '../support/chromium.ts';
 import { addTestPerson, createBrowser, PASSWORD } from '../support/console.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { testSettings } from '../support/daemon.ts';
 import { createTestLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
@@ -200,14 +200,13 @@ if (program !== undefined)
       people: '/accounts?show=people',
       sessions: '/accounts?show=sessions',
     })) {
-      for (const scheme of ['light', 'dark'] as const)
-        for (const size of [DESK, PHONE])
-          it(`${name} give axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-            await page.browser.prefer(scheme);
-            await page.open(path, size);
-            expect(await page.faults()).to.deep.equal([]);
-            expect(await page.fits()).to.equal(true);
-          });
+      for (const [scheme, size] of LOOKS)
+        it(`${name} give axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+          await page.browser.prefer(scheme);
+          await page.open(path, size);
+          expect(await page.faults()).to.deep.equal([]);
+          expect(await page.fits()).to.equal(true);
+        });
       it(`${name} never scroll sideways, at 320 px either`, async () => {
         await page.open(path, [320, 700]);
         expect(await page.fits()).to.equal(true);

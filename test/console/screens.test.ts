@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
-import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
 import { until } from '../support/until.ts';
 
@@ -231,13 +231,12 @@ if (program !== undefined)
       'message',
       'endpoint',
     ]) {
-      for (const scheme of ['light', 'dark'] as const)
-        for (const size of [DESK, PHONE])
-          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
-            await page.browser.prefer(scheme);
-            await page.open(await pathOf(name), size);
-            expect(await page.faults()).to.deep.equal([]);
-          });
+      for (const [scheme, size] of LOOKS)
+        it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+          await page.browser.prefer(scheme);
+          await page.open(await pathOf(name), size);
+          expect(await page.faults()).to.deep.equal([]);
+        });
       it(`${name} never scrolls sideways, at 320 px either`, async () => {
         await page.open(await pathOf(name), [320, 700]);
         const [width, screen] = await page.browser.evaluate(

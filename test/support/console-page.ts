@@ -12,6 +12,20 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 export const DESK = [1440, 900] as const;
 export const PHONE = [390, 844] as const;
 
+/** Colours and sizes in which every screen is checked; with `CONSOLE=small` each of them once. */
+export const LOOKS =
+  process.env['CONSOLE'] === 'small'
+    ? ([
+        ['light', DESK],
+        ['dark', PHONE],
+      ] as const)
+    : ([
+        ['light', DESK],
+        ['light', PHONE],
+        ['dark', DESK],
+        ['dark', PHONE],
+      ] as const);
+
 /** The whole daemon with one route, its receiver, and a browser that is signed in to the console. */
 export interface ConsolePage {
   readonly running: TestDaemon;

@@ -132,6 +132,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { domain: 'nowhere.example.com', revoke: true },
   ],
   '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
+  '/inbound/domain-servers': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
   '/inbound/deliveries': [
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
@@ -150,6 +151,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: LATER, send_at: '2026-01-08' },
     { id: NOBODYS, send_at: '2026-01-08' },
   ],
+  '/messages/retry': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/stop': [{ id: SENT }, { id: NOBODYS }],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
