@@ -4,16 +4,17 @@ import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } fro
 import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
 import { ENTRIES } from '../../support/contract/table.ts';
 import { JOB, putHistory } from '../../support/history.ts';
-import { putMessages } from '../../support/messages.ts';
+import { putMessages, putWaiting } from '../../support/messages.ts';
 import { queued } from '../../support/shared-spool.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Two accounts: what one has must be for the other as if it were not there.
 
 const DEAD = '01kcexamplemessage00000000-eKx7WvL3VyFo';
-const [SENT, LATER, NOBODYS] = [
+const [SENT, LATER, WAITING, NOBODYS] = [
   '5c1e0d0000000000000000000000000a',
   '5c1e0d0000000000000000000000000b',
+  '5c1e0d0000000000000000000000000c',
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
@@ -151,8 +152,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: LATER, send_at: '2026-01-08' },
     { id: NOBODYS, send_at: '2026-01-08' },
   ],
-  '/messages/retry': [{ id: SENT }, { id: NOBODYS }],
-  '/messages/stop': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/retry': [{ id: WAITING }, { id: NOBODYS }],
+  '/messages/stop': [{ id: WAITING }, { id: NOBODYS }],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
@@ -179,6 +180,7 @@ const names = (value: unknown) =>
   JSON.stringify(value)
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
+    .replaceAll(WAITING, SENT)
     .replaceAll(NOBODYS_URL, OURS)
     .replaceAll(NO_KEY, SPARE)
     .replaceAll('with the id none', `with the id ${DEAD}`)
@@ -202,7 +204,12 @@ describe('another account', () => {
   let world: ApiWorld;
   const start = async () => {
     world = await startApi({ journal: true });
-    await Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT), putMessages(world, ACCOUNT)]);
+    await Promise.all([
+      putDeadDelivery(world),
+      putBatch(world.spool, ACCOUNT),
+      putMessages(world, ACCOUNT),
+      putWaiting(world, ACCOUNT),
+    ]);
     await putHistory(world);
   };
 

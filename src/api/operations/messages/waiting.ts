@@ -5,7 +5,7 @@ import { findMessage } from './info.ts';
 
 const params = { id: text(255).meta({ description: 'id of the message, as returned by sending' }) };
 const returns = z.object({ _id: z.string() });
-const ID = '5c1e0d0000000000000000000000000a';
+const ID = '5c1e0d0000000000000000000000000c';
 
 /** The delivery of a message that waits for its next attempt on this host. Throws Unknown_Message. */
 async function findWaiting(id: string, call: Call<'Unknown_Message'>): Promise<string> {
