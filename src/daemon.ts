@@ -30,6 +30,7 @@ import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
 import { createSending } from './sending/sending.ts';
+import { createStopping } from './sending/stopping.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
@@ -181,6 +182,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...events,
     submitting,
     scheduling,
+    stopping: createStopping({ ...storage, ...events, clock }),
     releasing,
     poke: scheduler.poke,
     resolver: fresh,

@@ -18,8 +18,9 @@ import type { Dispatcher } from '../queue/dispatcher.ts';
 import type { LaneView } from '../queue/insight.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
+import type { Stopping } from '../sending/stopping.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
-import type { ScheduledRow } from '../store/rows/messages.ts';
+import type { ScheduledRow, SentMessageRow } from '../store/rows/messages.ts';
 import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
@@ -89,7 +90,7 @@ async function accept(
 
 export interface EndpointDeps {
   readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history'>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry' | 'probe'>;
   readonly clock: Clock;
 }
 
@@ -120,7 +121,8 @@ export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, accoun
     oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
     history: (url: string) => spool.history({ account, url }, clock.now()),
     making: (url: string) => dispatcher.making({ account, url }),
-    pause: (url: string, kind: DeliveryKind, until: number) => dispatcher.hold({ account, url, kind }, until),
+    pause: (url: string, kind: DeliveryKind, until: number) =>
+      dispatcher.hold({ account, url, kind }, until, 'account'),
     resume: (url: string) => dispatcher.release({ account, url }),
     retry: (url: string) => dispatcher.retry({ account, url }),
   };
@@ -130,8 +132,11 @@ export interface MessageDeps {
   readonly limits: Pick<AccountLimits, 'check'>;
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
+  readonly stopping: Stopping;
   readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'delivery' | 'message' | 'attempts'>;
+  readonly spool: Pick<Spool, 'delivery' | 'message' | 'attempts' | 'retry'>;
+  readonly dispatcher: EndpointDeps['dispatcher'];
+  readonly clock: Clock;
 }
 
 /** A queued message with its delivery and its bytes. */
@@ -142,7 +147,8 @@ export interface MessageContent {
 }
 
 /** Mail that one account sends. Rows passed in must come from the account's store. */
-export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string) {
+export function bindMessages(deps: MessageDeps, account: string) {
+  const { limits, submitting, scheduling, stopping, releasing, spool, dispatcher, clock } = deps;
   return {
     async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
@@ -164,6 +170,15 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
       const delivery = await spool.delivery(id);
       return delivery?.account === account ? { delivery, attempts: await spool.attempts(id) } : undefined;
     },
+    /** Makes a delivery that waits on this host due now. False if it does not wait here. */
+    async retry(id: string): Promise<boolean> {
+      const delivery = await spool.delivery(id);
+      if (delivery?.account !== account || delivery.state !== 'waiting') return false;
+      await spool.retry({ ids: [id], account, kinds: ['outbound'], states: ['waiting'] }, clock.now());
+      dispatcher.probe({ account, url: delivery.url });
+      return true;
+    },
+    stop: (row: SentMessageRow) => stopping.stop(row),
     cancel: (row: ScheduledRow) => scheduling.cancel(row),
     move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),
     /** Holds the mail of a paused subaccount. */

@@ -7,6 +7,7 @@ import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
+import { createStopping } from '../../src/sending/stopping.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -35,13 +36,15 @@ export function createTestMessages(deps: {
     { fromOwnDomains: 'auto', returnDomain: 'bounces.mx.postern.test', signingDomain: '' },
     deps,
   );
+  const recorder = createRecorder(deps);
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids, metrics: NO_METRICS },
+    { ...deps, recorder, leaving, ownDomains, ids, metrics: NO_METRICS },
   );
   return {
     submitting,
     scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }),
+    stopping: createStopping({ ...deps, recorder }),
     releasing: createReleasing({ ...deps, holding: { changed: () => {} } }),
   };
 }
@@ -68,8 +71,32 @@ export const PLAIN_OUTGOING: Outgoing = {
   form: 'draft',
 };
 
+/** A message in parts that waits on the queue since 09:30, with its row. Answers the id of its delivery. */
+export async function putSubmitted(
+  { store, spool }: Pick<ApiWorld, 'store' | 'spool'>,
+  account: string,
+  id: string,
+  given: { readonly outgoing?: Partial<Outgoing>; readonly draft?: Partial<Draft>; readonly email?: string } = {},
+): Promise<string> {
+  const { email = 'reader@example.com' } = given;
+  const { delivery } = await put(spool, clockAt(Date.UTC(2026, 0, 5, 9, 30)), {
+    kind: 'outbound',
+    account,
+    url: mailUrl('example.com'),
+    routeId: '',
+    pattern: '',
+    id: `01kcexamplesubmitted${id.slice(-6)}`,
+    recipients: [email],
+    outgoing: { ...PLAIN_OUTGOING, ...given.outgoing },
+    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify({ ...DRAFT, ...given.draft })) },
+  });
+  await store.messages.insert(messageRow(account, id, { state: 'queued', email, delivery: delivery.id }));
+  return delivery.id;
+}
+
 const SENT = '5c1e0d0000000000000000000000000a';
 const LATER = '5c1e0d0000000000000000000000000b';
+const DEFERRED = '5c1e0d0000000000000000000000000c';
 const DRAFT: Draft = {
   html: '<p>Hello *|NAME|*</p>',
   text: null,
@@ -106,7 +133,7 @@ export function messageRow(account: string, id: string, fields: Partial<SentMess
   };
 }
 
-/** The message of the examples that was sent, and the one that waits for its time. */
+/** The messages of the examples: one that was sent, one that waits for its time, and one that was put off. */
 export async function putMessages({ store, spool }: ApiWorld, account: string): Promise<void> {
   const outgoing = { ...PLAIN_OUTGOING, fromName: 'Example Name', globalVars: [{ name: 'name', content: 'you' }] };
   const handedOver = clockAt(Date.UTC(2026, 0, 5, 9, 30));
@@ -151,6 +178,23 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
       subject: 'later',
       delivery: later.delivery.id,
       tags: ['later'],
+    }),
+  );
+  const deferred = await put(spool, handedOver, {
+    ...common,
+    id: '01kcexamplesent00000009003',
+    recipients: ['busy@example.com'],
+    body: body(),
+  });
+  await spool.settle({ ...settled(handedOver, deferred.delivery), state: 'waiting', dueAt: Date.UTC(2026, 0, 5, 13) });
+  await store.messages.insert(
+    messageRow(account, DEFERRED, {
+      createdAt: new Date('2026-01-05T09:00:00Z'),
+      sender: 'alerts@example.com',
+      email: 'busy@example.com',
+      subject: 'put off',
+      state: 'deferred',
+      delivery: deferred.delivery.id,
     }),
   );
   await store.scheduled.insert({

@@ -18,6 +18,7 @@ import {
   time,
   timeOrNull,
   verifyUrl,
+  withoutQuery,
 } from './fields.ts';
 
 const inboundDomainRecord = z
@@ -147,6 +148,7 @@ const addDomain = operation({
     },
   },
   async handle({ domain: { domain, id } }, call) {
+    const note = await call.actions.begin();
     const added = await call.inbound.add(id, domain);
     if ('refused' in added) {
       throw call.invalid(
@@ -154,6 +156,7 @@ const addDomain = operation({
         added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
       );
     }
+    if (added.isNew) note('domain added', 1, domain);
     const row = added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row;
     return toDomainRecord(row, call.settings);
   },
@@ -206,19 +209,28 @@ const deleteDomain = operation({
   example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
+    const note = await call.actions.begin();
     // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
-    await removeRoutes(id, call);
+    const routes = await removeRoutes(id, call);
     const removed = await call.inbound.remove(id);
     await removeRoutes(id, call); // added meanwhile
     await call.inbound.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
     return toDomainRecord(removed, call.settings);
   },
 });
 
-async function removeRoutes(domain: string, { store }: Call<never>): Promise<void> {
-  while (await store.inboundRoutes.remove({ domain }));
+/** Returns how many there were. */
+async function removeRoutes(domain: string, { store }: Call<never>): Promise<number> {
+  let count = 0;
+  while (await store.inboundRoutes.remove({ domain })) count++;
+  return count;
 }
+
+/** A route as the list of actions names it. */
+const routeText = ({ pattern, domain, url }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url'>) =>
+  `${pattern}@${domain} to ${withoutQuery(url)}`;
 
 const routes = operation({
   path: '/inbound/routes',
@@ -258,6 +270,7 @@ const addRoute = operation({
       batchEvents: batch_events,
       createdAt: call.now(),
     };
+    const note = await call.actions.begin();
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nothing else would remove this route.
     if (!(await call.inbound.find(domainId))) {
@@ -265,6 +278,7 @@ const addRoute = operation({
       throw call.refuse('Unknown_InboundDomain', domain.domain);
     }
     await call.inbound.routingChanged(domainId);
+    note('route added', 1, `${row.id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },
 });
@@ -282,15 +296,30 @@ const updateRoute = operation({
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
+    const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url, batchEvents: batch_events });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
     // After `routingChanged`, so that no mail can be accepted for the old URL after this step.
     if (url !== undefined) await call.queue.redirect(row, url);
+    const changes = changesOf(before, row);
+    if (changes !== '') note('route changed', 1, `${id} of ${row.domain}: ${changes}`);
     return toRouteRecord(row);
   },
 });
+
+/** What an update changed, in words; empty if nothing. */
+function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
+  const batches = [before, after].map(({ batchEvents = 1 }) => batchEvents);
+  return [
+    before.pattern !== after.pattern && `pattern ${before.pattern} to ${after.pattern}`,
+    before.url !== after.url && `URL ${withoutQuery(before.url)} to ${withoutQuery(after.url)}`,
+    batches[0] !== batches[1] && `batch_events ${batches.join(' to ')}`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
 
 const deleteRoute = operation({
   path: '/inbound/delete-route',
@@ -301,9 +330,11 @@ const deleteRoute = operation({
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1' }, answer: ROUTE },
   async handle({ id }, call) {
+    const note = await call.actions.begin();
     const row = await call.store.inboundRoutes.remove({ id });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
+    note('route removed', 1, `${id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },
 });

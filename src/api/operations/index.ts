@@ -10,6 +10,7 @@ import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
 import { messagesInfo } from './messages/info.ts';
+import { messagesQueued } from './messages/queued.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
 import { messagesSearch } from './messages/search.ts';
@@ -36,6 +37,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesSearch,
   ...messagesInfo,
   ...messagesScheduled,
+  ...messagesQueued,
   ...exportJobs,
   ...templates,
   ...senders,

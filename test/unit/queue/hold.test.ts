@@ -24,7 +24,7 @@ describe('an endpoint that its account holds', () => {
     await settleDown(bench);
     return all;
   };
-  const hold = (ms: number, endpoint = A) => bench.dispatcher.hold(endpoint, bench.clock.now() + ms);
+  const hold = (ms: number, endpoint = A) => bench.dispatcher.hold(endpoint, bench.clock.now() + ms, 'account');
   const counts = () => bench.spool.count({});
   const view = ({ url } = A) => bench.dispatcher.lanes((lane) => lane.url === url)[0];
   afterEach(async () => {

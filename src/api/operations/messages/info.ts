@@ -6,9 +6,12 @@ import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
 import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
+import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
+import type { RenderPart } from '../../../webhooks/types.ts';
+import type { AccountParts } from '../../account.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
 import { str, time, timeOrNull } from '../fields.ts';
@@ -215,7 +218,7 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
+export const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
 
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;
@@ -224,7 +227,8 @@ const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
 const ID = '5c1e0d0000000000000000000000000a';
 
-async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
+/** Throws Unknown_Message, also for a message of another account. */
+export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
   const row = await store.messages.one({ id });
   if (!row) throw refuse('Unknown_Message', id);
   return row;
@@ -347,7 +351,7 @@ const content = operation({
     const outgoing = kept?.message.envelope.outgoing;
     if (!kept || !outgoing || outgoing.extras?.hideContent === true)
       throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
-    const parts = await partsOf(outgoing, kept, call);
+    const { images: _, ...parts } = await partsOf(outgoing, kept, call.now());
     const { sender, fromName } = outgoing;
     return {
       ts: Math.floor(row.createdAt.getTime() / 1000),
@@ -360,10 +364,31 @@ const content = operation({
   },
 });
 
-type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'>;
+/** What a person sees of a sent message. */
+interface Parts
+  extends Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'> {
+  /** Files of the HTML. */
+  readonly images: readonly ShownImage[];
+}
 
-async function partsOf(outgoing: Outgoing, kept: MessageContent, call: Call<'Unknown_Message'>): Promise<Parts> {
-  const fill = filler(outgoing, kept.delivery.recipient, call.now());
+/** The HTML of a sent message as a document with its pictures, for the console. Undefined if none can be shown. */
+export async function htmlOf(
+  id: string,
+  { store, messages, now }: Pick<AccountParts, 'store' | 'messages' | 'now'>,
+): Promise<RenderPart | undefined> {
+  const row = await store.messages.one({ id });
+  const kept = row?.delivery ? await messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
+  const outgoing = kept?.message.envelope.outgoing;
+  if (!kept || !outgoing || outgoing.extras?.hideContent === true) return undefined;
+  const { html, images } = await partsOf(outgoing, kept, now());
+  const { message, delivery } = kept;
+  return html === null
+    ? undefined
+    : { message, delivery, body: { kind: 'inline', bytes: toShownDocument(html, images) } };
+}
+
+async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Promise<Parts> {
+  const fill = filler(outgoing, kept.delivery.recipient, now);
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
   return {
     ...parts,
@@ -389,13 +414,22 @@ function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
       content: base64,
       binary: true,
     })),
+    images: draft.images,
   };
 }
 
 async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined)
-    return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };
+    return {
+      subject: '',
+      to: { email: recipient, name: null },
+      headers: {},
+      text: null,
+      html: null,
+      attachments: [],
+      images: [],
+    };
   const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
   return {
     ...parsed,
