@@ -17,7 +17,7 @@ const queuedRecord = z
       .meta({ description: 'of its delivery. dead: given up; dropped: stopped' }),
     next_attempt_at: timeOrNull('when it is attempted next', 'null if it is not waiting'),
   })
-  .meta({ title: 'message in the queue' });
+  .meta({ title: 'queued message' });
 
 const DEFERRED = '5c1e0d0000000000000000000000000c';
 const SENT = '5c1e0d0000000000000000000000000a';

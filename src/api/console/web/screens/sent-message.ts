@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
@@ -66,6 +66,7 @@ function Story({
     h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
     h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
+    h(Again, { message, again }),
     h(Listed, { message }),
     h(About, { message }),
     h('h2', null, 'What happened'),
@@ -94,7 +95,9 @@ function sentenceOf(message: SentStory): string {
     case 'soft-bounced':
       return `It came back${kind === null ? '' : ` (${plain(kind).replaceAll('_', ' ')})`}`;
     case 'rejected':
-      return 'Not sent: when it was submitted, the address was on the list of rejected ones';
+      return delivery?.state === 'dropped'
+        ? 'Not sent: it was stopped'
+        : 'Not sent: when it was submitted, the address was on the list of rejected ones';
     case 'spam':
       return 'The recipient reported it as spam';
     case 'unsub':
@@ -122,6 +125,106 @@ function isHeld({ delivery }: SentStory): boolean {
   );
 }
 
+/** What can be done about a message that was put off, or that is still kept. */
+function Again({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+  const { _id: id, delivery } = message;
+  const [resending, setResending] = useState(false);
+  if (!delivery) return null;
+  const isPutOff = delivery.state === 'waiting' && delivery.attempts.length > 0;
+  return h(
+    'div',
+    { class: 'buttons' },
+    isPutOff &&
+      may('messages/retry') &&
+      h(Button, {
+        label: 'Try now',
+        icon: 'replay',
+        onPress: async () => {
+          await call('messages/retry', { id });
+          again();
+        },
+      }),
+    isPutOff && h(StopButton, { message, again }),
+    may('messages/resend') && h(Button, { label: 'Send again\u2026', onPress: () => setResending(true) }),
+    resending && h(ResendDialog, { message, onClose: () => setResending(false) }),
+  );
+}
+
+function StopButton({
+  message: { _id: id, email },
+  again,
+}: {
+  readonly message: SentStory;
+  again(): void;
+}): ComponentChildren {
+  const [stopping, setStopping] = useState(false);
+  if (!may('messages/stop')) return null;
+  return [
+    h(Button, { key: 'button', label: 'Stop\u2026', onPress: () => setStopping(true) }),
+    stopping &&
+      h(
+        Confirm,
+        {
+          key: 'question',
+          title: 'Stop this message?',
+          label: 'Stop it',
+          onConfirm: async () => {
+            await call('messages/stop', { id });
+            again();
+          },
+          onClose: () => setStopping(false),
+        },
+        h('p', null, `There are no more attempts, and ${plain(email)} is told nothing. Its state becomes rejected.`),
+      ),
+  ];
+}
+
+interface Resent {
+  readonly _id: string;
+  readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
+  readonly reject_reason: string | null;
+}
+
+/** Sends the content once more, as a new message. */
+function ResendDialog({
+  message: { _id: id, email },
+  onClose,
+}: {
+  readonly message: SentStory;
+  onClose(): void;
+}): ComponentChildren {
+  const [sent, setSent] = useState<Resent>();
+  return h(
+    Dialog,
+    { title: 'Send it again?', onClose },
+    sent
+      ? h(
+          'p',
+          { role: 'status' },
+          sent.status === 'queued'
+            ? ['It is on its way as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
+            : `It was not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
+        )
+      : [
+          h(
+            'p',
+            { key: 'what' },
+            `The same content goes to ${plain(email)} as a new message. The list of rejected addresses, quotas and all other checks apply.`,
+          ),
+          h(
+            'p',
+            { key: 'buttons', class: 'buttons' },
+            h(Button, { label: 'Cancel', onPress: onClose }),
+            h(Button, {
+              label: 'Send it again',
+              kind: 'main',
+              onPress: async () => setSent(await call<Resent>('messages/resend', { id })),
+            }),
+          ),
+        ],
+  );
+}
+
 /** Why it is held back, and until when. */
 function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, subaccount } = message;
@@ -132,13 +235,17 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
   if (!scheduled)
-    return h(Notice, {
-      icon: 'pause',
-      title:
-        subaccount === null
-          ? 'Held back by the hourly quota of the account.'
-          : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
-    });
+    return h(
+      Notice,
+      {
+        icon: 'pause',
+        title:
+          subaccount === null
+            ? 'Held back by the hourly quota of the account.'
+            : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
+      },
+      h(StopButton, { message, again }),
+    );
   return h(
     Notice,
     { icon: 'clock', title: `To be sent at ${exactTime(toMs(scheduled.send_at))}.` },
