@@ -8,7 +8,7 @@ import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import type { AccountParts } from '../account.ts';
 import type { QueuedMail } from '../account-queue.ts';
-import { htmlOf } from '../operations/messages/info.ts';
+import { htmlOf } from '../operations/messages/content.ts';
 import type { Params } from '../parameters.ts';
 import { accountFor, noteLook } from './calls.ts';
 import { Denial } from './denial.ts';

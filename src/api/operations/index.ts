@@ -4,11 +4,12 @@ import { deliveries } from './deliveries.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
-import { inbound, routeTools } from './inbound.ts';
+import { inbound } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
+import { messagesContent } from './messages/content.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesQueued } from './messages/queued.ts';
 import { messagesRaw } from './messages/raw.ts';
@@ -19,6 +20,7 @@ import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
 import { replay } from './replay.ts';
+import { routeTools } from './route-tools.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -36,6 +38,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesRaw,
   ...messagesSearch,
   ...messagesInfo,
+  ...messagesContent,
   ...messagesScheduled,
   ...messagesQueued,
   ...exportJobs,

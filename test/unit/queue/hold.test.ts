@@ -43,7 +43,11 @@ describe('an endpoint that its account holds', () => {
     await bench.clock.advance(HOUR - SECOND);
     expect(bench.postsTo(A.url)).to.deep.equal([]);
     expect(bench.postsTo(B.url)).to.have.length(3);
-    expect(view()?.hold).to.deep.equal({ since: bench.clock.now() - HOUR + SECOND, until: bench.clock.now() + SECOND });
+    expect(view()?.hold).to.deep.equal({
+      by: 'account',
+      since: bench.clock.now() - HOUR + SECOND,
+      until: bench.clock.now() + SECOND,
+    });
     await bench.clock.advance(2 * SECOND);
     expect(await counts()).to.include({ waiting: 0, delivered: 303 });
     expect(view()?.hold).to.equal(null);
@@ -154,7 +158,7 @@ describe('an endpoint that its account holds', () => {
     const since = bench.clock.now();
     await bench.clock.advance(MINUTE);
     await hold(DAY);
-    expect(view()?.hold).to.deep.equal({ since, until: since + MINUTE + DAY });
+    expect(view()?.hold).to.deep.equal({ by: 'account', since, until: since + MINUTE + DAY });
   });
 });
 
