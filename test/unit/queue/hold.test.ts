@@ -133,6 +133,7 @@ describe('an endpoint that its account holds', () => {
     await settleDown(bench);
     expect(bench.posts.map(({ url }) => url)).to.deep.equal([A.url]);
     expect(next.lanes(({ url }) => url === B.url)[0]?.hold).to.deep.equal({
+      by: 'account',
       since: bench.clock.now() - HOUR - SECOND,
       until: bench.clock.now() + HOUR - SECOND,
     });
