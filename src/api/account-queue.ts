@@ -18,9 +18,8 @@ import type { Dispatcher } from '../queue/dispatcher.ts';
 import type { LaneView } from '../queue/insight.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
-import type { Stopping } from '../sending/stopping.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
-import type { ScheduledRow, SentMessageRow } from '../store/rows/messages.ts';
+import type { ScheduledRow } from '../store/rows/messages.ts';
 import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
@@ -132,9 +131,8 @@ export interface MessageDeps {
   readonly limits: Pick<AccountLimits, 'check'>;
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
-  readonly stopping: Stopping;
   readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'delivery' | 'message' | 'attempts' | 'retry'>;
+  readonly spool: Pick<Spool, 'delivery' | 'list' | 'message' | 'attempts' | 'retry' | 'drop'>;
   readonly dispatcher: EndpointDeps['dispatcher'];
   readonly clock: Clock;
 }
@@ -148,7 +146,8 @@ export interface MessageContent {
 
 /** Mail that one account sends. Rows passed in must come from the account's store. */
 export function bindMessages(deps: MessageDeps, account: string) {
-  const { limits, submitting, scheduling, stopping, releasing, spool, dispatcher, clock } = deps;
+  const { limits, submitting, scheduling, releasing, spool, dispatcher, clock } = deps;
+  const waiting = (id: string): Selection => ({ ids: [id], account, kinds: kindsOf('sender'), states: ['waiting'] });
   return {
     async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
@@ -170,15 +169,15 @@ export function bindMessages(deps: MessageDeps, account: string) {
       const delivery = await spool.delivery(id);
       return delivery?.account === account ? { delivery, attempts: await spool.attempts(id) } : undefined;
     },
-    /** Makes a delivery that waits on this host due now. False if it does not wait here. */
+    /** Makes a waiting delivery due now, and probes its destination if that is down. False if it does not wait here. */
     async retry(id: string): Promise<boolean> {
-      const delivery = await spool.delivery(id);
-      if (delivery?.account !== account || delivery.state !== 'waiting') return false;
-      await spool.retry({ ids: [id], account, kinds: ['outbound'], states: ['waiting'] }, clock.now());
+      const [delivery] = await spool.list(waiting(id), 1);
+      if (!delivery || (await spool.retry(waiting(id), clock.now())) === 0) return false;
       dispatcher.probe({ account, url: delivery.url });
       return true;
     },
-    stop: (row: SentMessageRow) => stopping.stop(row),
+    /** Ends a waiting delivery without another attempt. False if it does not wait here. */
+    stop: async (id: string): Promise<boolean> => (await spool.drop(waiting(id), clock.now())) > 0,
     cancel: (row: ScheduledRow) => scheduling.cancel(row),
     move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),
     /** Holds the mail of a paused subaccount. */

@@ -17,24 +17,32 @@ if (program !== undefined)
     let page: ConsolePage;
     let zone: Zone;
     let relay: MailSink;
+    let ns1: Zone;
+    let ns2: Zone;
     const NAMES = {
       'relay.test': { A: ['127.0.0.1'] },
+      'ns1.host.test': { A: ['127.0.0.1'] },
+      'ns2.host.test': { A: ['127.0.0.2'] },
+      'in.test': { NS: ['ns1.host.test', 'ns2.host.test'] },
       'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
-      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
+      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }], NS: ['ns1.host.test', 'ns2.host.test'] },
     };
     before(async () => {
       zone = await startZone(NAMES);
+      ns1 = await startZone({ 'wrong.test': NAMES['good.test'] });
+      ns2 = await startZone({ 'wrong.test': NAMES['wrong.test'] }, { host: '127.0.0.2', port: ns1.port });
       relay = await startMailSink();
       page = await startConsolePage(program, {
         POSTERN_DNS__SERVERS: zone.server,
         POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_DNS__AUTHORITY_PORT: String(ns1.port),
         POSTERN_OUTBOUND__RELAY: `smtp://relay.test:${relay.port}`,
       });
     });
     after(async () => {
       await page?.stop();
       await relay?.stop();
-      await zone?.stop();
+      await Promise.all([zone?.stop(), ns1?.stop(), ns2?.stop()]);
     });
 
     const place = () => page.browser.evaluate('location.pathname + location.search');
@@ -55,11 +63,26 @@ if (program !== undefined)
         );
       });
 
-      it('sees at once that the record was mended', async () => {
-        zone.set({ ...NAMES, 'wrong.test': NAMES['good.test'] });
+      it('says what each name server has, since when it is so, and when it is looked up next', async () => {
         await page.open('/domain/wrong.test');
+        const lists = () =>
+          page.browser.evaluate(
+            `[...document.querySelectorAll('.dns ul.servers')].map((one) => [...one.children].map((row) => row.innerText.replaceAll(/\\s+/g, ' ')))`,
+          );
+        expect(await until('both records', async () => (await lists()).length === 2 && lists())).to.deep.equal([
+          ['OK ns1.host.test', 'Another ns2.host.test says 10 mail.old.test.'],
+          ['Missing ns1.host.test has no such record', 'Missing ns2.host.test has no such record'],
+        ]);
+        expect(await page.text()).to.match(/This result first came (now|\d+ s ago)\. The next test is in 59 min\./);
+      });
+
+      it('sees at once that the record was mended, on every name server', async () => {
+        zone.set({ ...NAMES, 'wrong.test': { ...NAMES['wrong.test'], ...NAMES['good.test'] } });
+        await page.open('/domain/wrong.test');
+        ns2.set({ 'wrong.test': NAMES['good.test'] });
         await page.press('Check now');
         await page.shows('Its MX record names this service');
+        await until('the second name server', async () => /OK\s+ns2\.host\.test/.test(await page.text()));
       });
 
       it('says beside the field what is wrong with it, in the words of the API', async () => {
@@ -152,6 +175,54 @@ if (program !== undefined)
         await page.press('Which routes are there?');
         await page.shows('is refused with 550 5.1.1');
         await page.shows('does not match');
+      });
+
+      it('makes a route for an address that was refused', async () => {
+        await page.open('/refused');
+        await until('the counts, which move the list', () =>
+          page.browser.evaluate(`document.querySelector('.reasons') !== null`),
+        );
+        await page.press('Make a route for it');
+        await page.shows('Add a route');
+        const mailbox = `[...document.querySelectorAll('dialog label')].find((one) => one.innerText.startsWith('Mailbox')).querySelector('input').value`;
+        expect(await until('the form', () => page.browser.evaluate(mailbox))).to.equal('nobody');
+        await page.fill('URL', page.hook.url);
+        await page.press('Add it');
+        await page.shows('takes it');
+        expect(await place()).to.equal('/console/domain/in.test?test=nobody%40in.test');
+        const routes = await api('/inbound/routes', { domain: 'in.test' });
+        const made = routes.find(({ pattern }: { pattern: string }) => pattern === 'nobody');
+        await api('/inbound/delete-route', { id: made.id });
+      });
+
+      it('posts a sample to the route that an address matches, and to an endpoint, and shows the answer', async () => {
+        const trials = () => page.hook.requests.filter(({ headers }) => headers['x-postern-trial'] === '1');
+        page.hook.answer({ status: 418, body: 'a <b>teapot</b>' });
+        await page.open('/domain/in.test?test=box-7%40in.test');
+        await page.press('Post a sample');
+        await page.shows('HTTP 418');
+        await page.shows('a <b>teapot</b>');
+        expect(trials()).to.have.length(1);
+        expect(await page.faults()).to.deep.equal([]);
+        await page.open(`/endpoint?url=${encodeURIComponent(page.hook.url)}`);
+        await page.press('Send a sample');
+        await page.shows('A sample to box-sample@in.test was posted once.');
+        await page.shows('HTTP 418');
+        expect(trials()).to.have.length(2);
+        page.hook.answer({ status: 200 });
+      });
+
+      it('says that the operator has paused an endpoint, and lets an operator end that', async () => {
+        const url = page.hook.url;
+        await page.browser.evaluate(
+          `fetch('/console/call/host/pause', { method: 'POST', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: ${JSON.stringify(JSON.stringify({ query: `url:${url}` }))} }).then((answer) => answer.status)`,
+        );
+        await page.open(`/endpoint?url=${encodeURIComponent(url)}`);
+        await page.shows('Paused by the operator of this service');
+        expect((await page.running.ask('/endpoints/resume', { url })).body.name).to.equal('Endpoint_Held');
+        await page.press('Go on');
+        await page.shows('It goes on.');
+        expect(await api('/endpoints/info', { url })).to.include({ paused: false });
       });
     });
 
@@ -266,6 +337,64 @@ if (program !== undefined)
         expect(lines).to.include('\u2190received: 451 4.7.1 Greylisted <i>try again</i>');
         await page.shows('Hello');
         relay.refuse(undefined);
+      });
+
+      it('tries a message again now, and stops trying another', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Try again later' });
+        const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
+        const story = (id: string) => api('/messages/info', { id });
+        for (const id of [first, second])
+          await until('an attempt', async () => (await story(id)).delivery.attempts.length > 0);
+        await page.open(`/sent/${second}`);
+        await page.press('Stop trying\u2026');
+        await page.press('Stop trying');
+        await page.shows('a person has dropped it');
+        expect((await story(second)).delivery.state).to.equal('dropped');
+        relay.refuse(undefined);
+        await page.open(`/sent/${first}`);
+        await page.press('Try now');
+        await until('it is sent', async () => (await story(first)).state === 'sent');
+        expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
+        await until('what was done', async () =>
+          (await api('/actions/list')).actions.some(
+            ({ what, detail }: { what: string; detail: string }) =>
+              what === 'dropped' && detail === `message ${second}`,
+          ),
+        );
+      });
+
+      it('sends a message again, as a new one', async () => {
+        const id = await send('twice@to.test', 'Twice');
+        await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
+        await page.open(`/sent/${id}`);
+        await page.press('Send again\u2026');
+        await page.shows('as a new message');
+        await page.press('Send it again');
+        await page.press('a new message');
+        await until('it came twice', () => relay.mails.filter(({ to }) => to.includes('twice@to.test')).length === 2);
+        expect(await place())
+          .to.match(/^\/console\/sent\/[0-9a-f]{32}$/)
+          .and.to.not.contain(id);
+      });
+
+      it('shows the HTML of a message in a frame that runs nothing', async () => {
+        const html = '<p>Hello <b>there</b></p><script>parent.document.title = "run"</script>';
+        const message = { from_email: 'news@sender.test', subject: 'With HTML', html, to: [{ email: 'html@to.test' }] };
+        const [{ _id: id }] = await api('/messages/send', { message });
+        await page.open(`/sent/${id}`);
+        await page.press('HTML');
+        await until('the frame', () => page.browser.evaluate(`document.querySelector('iframe.mail-frame') !== null`));
+        expect(
+          await page.browser.evaluate(`document.querySelector('iframe.mail-frame').getAttribute('sandbox')`),
+        ).to.equal('');
+        const shown = await page.browser.evaluate(
+          `fetch(document.querySelector('iframe.mail-frame').src).then((answer) => answer.text())`,
+        );
+        expect(shown).to.contain('<p>Hello <b>there</b></p>').and.to.not.contain('script');
+        await page.press('HTML source');
+        await page.shows('parent.document.title');
+        expect(await page.browser.evaluate('document.title')).to.not.equal('run');
+        expect(await page.faults()).to.deep.equal([]);
       });
 
       it('says where a message went and when, and what came back', async () => {

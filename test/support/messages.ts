@@ -7,7 +7,6 @@ import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
-import { createStopping } from '../../src/sending/stopping.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -36,15 +35,13 @@ export function createTestMessages(deps: {
     { fromOwnDomains: 'auto', returnDomain: 'bounces.mx.postern.test', signingDomain: '' },
     deps,
   );
-  const recorder = createRecorder(deps);
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder, leaving, ownDomains, ids, metrics: NO_METRICS },
+    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids, metrics: NO_METRICS },
   );
   return {
     submitting,
     scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }),
-    stopping: createStopping({ ...deps, recorder }),
     releasing: createReleasing({ ...deps, holding: { changed: () => {} } }),
   };
 }
@@ -96,7 +93,7 @@ export async function putSubmitted(
 
 const SENT = '5c1e0d0000000000000000000000000a';
 const LATER = '5c1e0d0000000000000000000000000b';
-const DEFERRED = '5c1e0d0000000000000000000000000c';
+const WAITING = '5c1e0d0000000000000000000000000c';
 const DRAFT: Draft = {
   html: '<p>Hello *|NAME|*</p>',
   text: null,
@@ -133,7 +130,7 @@ export function messageRow(account: string, id: string, fields: Partial<SentMess
   };
 }
 
-/** The messages of the examples: one that was sent, one that waits for its time, and one that was put off. */
+/** The message of the examples that was sent, and the one that waits for its time. */
 export async function putMessages({ store, spool }: ApiWorld, account: string): Promise<void> {
   const outgoing = { ...PLAIN_OUTGOING, fromName: 'Example Name', globalVars: [{ name: 'name', content: 'you' }] };
   const handedOver = clockAt(Date.UTC(2026, 0, 5, 9, 30));
@@ -180,23 +177,6 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
       tags: ['later'],
     }),
   );
-  const deferred = await put(spool, handedOver, {
-    ...common,
-    id: '01kcexamplesent00000009003',
-    recipients: ['busy@example.com'],
-    body: body(),
-  });
-  await spool.settle({ ...settled(handedOver, deferred.delivery), state: 'waiting', dueAt: Date.UTC(2026, 0, 5, 13) });
-  await store.messages.insert(
-    messageRow(account, DEFERRED, {
-      createdAt: new Date('2026-01-05T09:00:00Z'),
-      sender: 'alerts@example.com',
-      email: 'busy@example.com',
-      subject: 'put off',
-      state: 'deferred',
-      delivery: deferred.delivery.id,
-    }),
-  );
   await store.scheduled.insert({
     id: LATER,
     account,
@@ -234,4 +214,22 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
       unsentSince: null,
     });
   }
+}
+
+/** The message of the examples that waits for its next attempt. */
+export async function putWaiting({ store, spool }: ApiWorld, account: string): Promise<void> {
+  const { delivery } = await put(spool, clockAt(Date.UTC(2026, 0, 5, 9, 30)), {
+    kind: 'outbound',
+    account,
+    url: mailUrl('example.com'),
+    routeId: '',
+    pattern: '',
+    outgoing: PLAIN_OUTGOING,
+    id: '01kcexamplesent00000009003',
+    recipients: ['grey@example.com'],
+    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify(DRAFT)) },
+  });
+  await store.messages.insert(
+    messageRow(account, WAITING, { email: 'grey@example.com', state: 'deferred', delivery: delivery.id }),
+  );
 }

@@ -1,6 +1,7 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
+import { domainTools } from './domain-servers.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
@@ -11,11 +12,12 @@ import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
 import { messagesContent } from './messages/content.ts';
 import { messagesInfo } from './messages/info.ts';
-import { messagesQueued } from './messages/queued.ts';
 import { messagesRaw } from './messages/raw.ts';
+import { messagesResend } from './messages/resend.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
 import { messagesSearch } from './messages/search.ts';
 import { messagesSend } from './messages/send.ts';
+import { messagesWaiting } from './messages/waiting.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
@@ -40,7 +42,8 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesInfo,
   ...messagesContent,
   ...messagesScheduled,
-  ...messagesQueued,
+  ...messagesWaiting,
+  ...messagesResend,
   ...exportJobs,
   ...templates,
   ...senders,
@@ -57,6 +60,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inbound,
   ...inboundSendRaw,
   ...routeTools,
+  ...domainTools,
   ...webhooks,
   ...webhookTools,
   ...deliveries,

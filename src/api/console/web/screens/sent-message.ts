@@ -66,7 +66,8 @@ function Story({
     h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
     h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
-    h(Again, { message, again }),
+    h(Waiting, { message, again }),
+    h(Resend, { message }),
     h(Listed, { message }),
     h(About, { message }),
     h('h2', null, 'What happened'),
@@ -95,9 +96,7 @@ function sentenceOf(message: SentStory): string {
     case 'soft-bounced':
       return `It came back${kind === null ? '' : ` (${plain(kind).replaceAll('_', ' ')})`}`;
     case 'rejected':
-      return delivery?.state === 'dropped'
-        ? 'Not sent: it was stopped'
-        : 'Not sent: when it was submitted, the address was on the list of rejected ones';
+      return 'Not sent: when it was submitted, the address was on the list of rejected ones';
     case 'spam':
       return 'The recipient reported it as spam';
     case 'unsub':
@@ -125,58 +124,50 @@ function isHeld({ delivery }: SentStory): boolean {
   );
 }
 
-/** What can be done about a message that was put off, or that is still kept. */
-function Again({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
-  const { _id: id, delivery } = message;
-  const [resending, setResending] = useState(false);
-  if (!delivery) return null;
-  const isPutOff = delivery.state === 'waiting' && delivery.attempts.length > 0;
+/** What can be done while it waits for another attempt. */
+function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+  const { _id: id, email, delivery } = message;
+  const [stopping, setStopping] = useState(false);
+  if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
   return h(
-    'div',
+    'p',
     { class: 'buttons' },
-    isPutOff &&
-      may('messages/retry') &&
+    may('messages/retry') &&
       h(Button, {
         label: 'Try now',
-        icon: 'replay',
         onPress: async () => {
           await call('messages/retry', { id });
           again();
         },
       }),
-    isPutOff && h(StopButton, { message, again }),
-    may('messages/resend') && h(Button, { label: 'Send again\u2026', onPress: () => setResending(true) }),
-    resending && h(ResendDialog, { message, onClose: () => setResending(false) }),
-  );
-}
-
-function StopButton({
-  message: { _id: id, email },
-  again,
-}: {
-  readonly message: SentStory;
-  again(): void;
-}): ComponentChildren {
-  const [stopping, setStopping] = useState(false);
-  if (!may('messages/stop')) return null;
-  return [
-    h(Button, { key: 'button', label: 'Stop\u2026', onPress: () => setStopping(true) }),
+    may('messages/stop') && h(Button, { label: 'Stop trying\u2026', onPress: () => setStopping(true) }),
     stopping &&
       h(
         Confirm,
         {
-          key: 'question',
-          title: 'Stop this message?',
-          label: 'Stop it',
+          title: `Make no further attempt to reach ${plain(email)}?`,
+          label: 'Stop trying',
           onConfirm: async () => {
             await call('messages/stop', { id });
             again();
           },
           onClose: () => setStopping(false),
         },
-        h('p', null, `There are no more attempts, and ${plain(email)} is told nothing. Its state becomes rejected.`),
+        h('p', null, 'The message is not delivered. It gets no bounce, and other mail to the address still leaves.'),
       ),
-  ];
+  );
+}
+
+/** Sends the content once more, as a new message, while it is kept. */
+function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
+  const [open, setOpen] = useState(false);
+  if (!delivery || !may('messages/resend')) return null;
+  return h(
+    'p',
+    { class: 'buttons' },
+    h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
+    open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
+  );
 }
 
 interface Resent {
@@ -185,12 +176,13 @@ interface Resent {
   readonly reject_reason: string | null;
 }
 
-/** Sends the content once more, as a new message. */
 function ResendDialog({
-  message: { _id: id, email },
+  id,
+  email,
   onClose,
 }: {
-  readonly message: SentStory;
+  readonly id: string;
+  readonly email: string;
   onClose(): void;
 }): ComponentChildren {
   const [sent, setSent] = useState<Resent>();
@@ -235,17 +227,13 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
   if (!scheduled)
-    return h(
-      Notice,
-      {
-        icon: 'pause',
-        title:
-          subaccount === null
-            ? 'Held back by the hourly quota of the account.'
-            : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
-      },
-      h(StopButton, { message, again }),
-    );
+    return h(Notice, {
+      icon: 'pause',
+      title:
+        subaccount === null
+          ? 'Held back by the hourly quota of the account.'
+          : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
+    });
   return h(
     Notice,
     { icon: 'clock', title: `To be sent at ${exactTime(toMs(scheduled.send_at))}.` },
