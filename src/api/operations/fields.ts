@@ -84,6 +84,12 @@ export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' 
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 
+/** A URL for people to read: its query and its password may be secret. */
+export function withoutQuery(url: string): string {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname}`;
+}
+
 /** An address that a message can be sent to. */
 export const emailAddress = text(1000).transform((value, context) => {
   const address = parseAddress(value.trim());

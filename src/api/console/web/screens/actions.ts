@@ -34,7 +34,7 @@ export function Actions(): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'Replays, drops, keys made and revoked, and looks of operators at content, on this host. Remembered for a year.',
+      'Replays, drops, changes of domains, routes and keys, mail out that was stopped or sent again, and looks of operators at content, on this host. Remembered for a year.',
     ),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined

@@ -106,6 +106,9 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
           ' ',
           h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
         ],
+      reason === 'noMailbox' &&
+        recipient !== null &&
+        may('inbound/add-route') && [' ', h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it')],
     ),
     h(
       'p',
@@ -116,6 +119,13 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
       `, ${tls ?? 'no TLS'}`,
     ),
   );
+}
+
+/** The screen of the domain, with the form for a route filled in. */
+function routeFor(recipient: string): string {
+  const at = recipient.lastIndexOf('@');
+  const domain = recipient.slice(at + 1).toLowerCase();
+  return linkTo(`/domain/${encodeURIComponent(domain)}`, { test: recipient, add: recipient.slice(0, at) });
 }
 
 /** `noMailbox` as words. */
