@@ -19,8 +19,10 @@ export interface Browser {
   type(text: string): Promise<void>;
   /** Clicks a point of the window with the mouse. */
   click(x: number, y: number): Promise<void>;
-  /** What the window shows, as a PNG. */
-  screenshot(): Promise<Buffer>;
+  /** The clock of the pages that are opened from now on is this much ahead, in UTC. */
+  setAhead(ms: number): Promise<void>;
+  /** What the window shows, as a PNG, or smaller as WebP. */
+  screenshot(format?: 'png' | 'webp'): Promise<Buffer>;
   close(): Promise<void>;
 }
 
@@ -111,8 +113,20 @@ export async function startBrowser(program: string): Promise<Browser> {
       await session.send('Input.dispatchMouseEvent', { type: 'mousePressed', ...at });
       await session.send('Input.dispatchMouseEvent', { type: 'mouseReleased', ...at });
     },
-    async screenshot() {
-      const { data } = await session.send('Page.captureScreenshot', { format: 'png' });
+    async setAhead(ms) {
+      await session.send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' });
+      await session.send('Page.addScriptToEvaluateOnNewDocument', {
+        source: `window.Date = class extends Date {
+          constructor(...given) { if (given.length === 0) super(window.Date.now()); else super(...given); }
+          static now() { return super.now() + ${ms}; }
+        };`,
+      });
+    },
+    async screenshot(format = 'png') {
+      const { data } = await session.send('Page.captureScreenshot', {
+        format,
+        ...(format === 'webp' && { quality: 82 }),
+      });
       return Buffer.from(data, 'base64');
     },
     async close() {
