@@ -71,6 +71,7 @@ export async function startBrowser(program: string): Promise<Browser> {
   const pages: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
   const session = await connect(pages.find(({ type }: { type: string }) => type === 'page').webSocketDebuggerUrl);
   await session.send('Page.enable');
+  await session.send('Emulation.setFocusEmulationEnabled', { enabled: true });
   return {
     async open(url, width, height) {
       await session.send('Emulation.setDeviceMetricsOverride', {

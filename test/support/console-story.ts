@@ -127,6 +127,7 @@ export async function tellStory(program: string): Promise<Story> {
     await settled();
     await clock.advance(2 * MINUTE);
   }
+  await clock.advance(20 * MINUTE);
   for (const [i, subject] of MORNING.entries()) {
     await mail({
       from: `${NAMES_OF_PEOPLE[i % NAMES_OF_PEOPLE.length]}@example.org`,
@@ -312,6 +313,10 @@ const GIVEN_UP = [
 const WAITING = [
   ['bob', 'Quote for a new office'],
   ['carol', 'Re: Quote for a new office'],
+  ['dora', 'Do you deliver on Saturdays?'],
+  ['emil', 'Catalogue, please'],
+  ['bob', 'Prices for 2027'],
+  ['frieda', 'Meeting on Thursday'],
 ] as const;
 const MORNING = [
   'My parcel was left at the neighbour',

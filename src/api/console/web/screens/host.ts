@@ -40,6 +40,7 @@ const PARTS = [
   ['/host', 'Overview', 'host/overview'],
   ['/host/settings', 'Settings', 'host/settings'],
   ['/host/log', 'Log', 'host/log'],
+  ['/host/actions', 'What was done', 'host/actions'],
 ] as const;
 
 /** The screens of the host. */
