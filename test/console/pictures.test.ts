@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
 import { type Story, tellStory } from '../support/console-story.ts';
@@ -72,6 +73,7 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'host', path: '/host', main: true, then: plotted },
   { name: 'settings', path: '/host/settings' },
   { name: 'log', path: '/host/log', main: true },
+  { name: 'host-actions', path: '/host/actions', main: true },
   { name: 'accounts', path: '/accounts', main: true },
   { name: 'people', path: '/accounts?show=people', main: true },
   { name: 'people-invite', path: '/accounts?show=people', then: (page) => page.press('Invite a person\u2026') },
@@ -126,7 +128,83 @@ if (program !== undefined)
     });
     after(() => story?.stop());
 
-    if (FOLDER !== undefined && FOLDER !== 'docs')
+    it('never scrolls sideways and cuts nothing off at 320 px', async () => {
+      const wrong: string[] = [];
+      for (const look of looksOf(story)) {
+        await show(story.page, look, [320, 700], 'light');
+        wrong.push(...(await faultsOf(story.page, look)));
+      }
+      expect(wrong).to.deep.equal([]);
+    });
+
+    it('never scrolls sideways and cuts nothing off with text of twice the size', async () => {
+      const wrong: string[] = [];
+      for (const look of looksOf(story)) {
+        await show(story.page, look, [1280, 900], 'light');
+        await story.page.browser.evaluate(`document.documentElement.style.fontSize = '175%'`);
+        wrong.push(...(await faultsOf(story.page, look)));
+      }
+      expect(wrong).to.deep.equal([]);
+    });
+
+    it('shows where the focus is, which comes to everything that can be used', async () => {
+      const wrong: string[] = [];
+      for (const look of looksOf(story).filter(({ main }) => main)) {
+        await show(story.page, look, DESK, 'light');
+        wrong.push(...(await lostControls(story.page, look)));
+      }
+      expect(wrong).to.deep.equal([]);
+    });
+
+    it('is reached from the start page by keyboard alone', async () => {
+      const { browser, open } = story.page;
+      await open('/');
+      const names: string[] = await browser.evaluate(
+        `[...document.querySelectorAll('.rail a')].map((one) => one.innerText.trim())`,
+      );
+      for (const name of names) {
+        await open('/missing');
+        const focused = () => browser.evaluate('document.activeElement.innerText.trim()');
+        for (let i = 0; i < 40 && (await focused()) !== name; i++) await browser.press('Tab');
+        await browser.press('Enter');
+        await until(`the screen ${name}`, () =>
+          browser.evaluate(`document.querySelector('main h1')?.innerText === ${JSON.stringify(name)}`),
+        );
+      }
+      expect(names.length).to.be.above(10);
+    });
+
+    it('loads at most 60 KB of libraries and 100 KB of code of ours, compressed', async () => {
+      await story.page.open('/');
+      await plotted(story.page);
+      const loaded: { name: string; encodedBodySize: number }[] = await story.page.browser.evaluate(
+        `performance.getEntriesByType('resource').filter(({ name }) => name.includes('/assets/')).map(({ name, encodedBodySize }) => ({ name, encodedBodySize }))`,
+      );
+      const bytes = (wanted: boolean) =>
+        loaded
+          .filter(({ name }) => name.includes('/lib/') === wanted)
+          .reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
+      const [libraries, ours] = [bytes(true), bytes(false)];
+      if (FOLDER !== undefined)
+        console.log(`    ${libraries} bytes of libraries, ${ours} of ours; ${await firstData(story.page)}`);
+      expect(libraries).to.be.within(20_000, 60_000);
+      expect(ours).to.be.within(20_000, 100_000);
+    });
+
+    if (FOLDER === 'docs')
+      it('has pictures for its documentation', async () => {
+        await mkdir(DOCS, { recursive: true });
+        for (const look of looksOf(story)) {
+          const [size, scheme] = SHOWN[look.name] ?? [];
+          if (!size || !scheme) continue;
+          await show(story.page, look, size, scheme);
+          await pause();
+          const picture = await story.page.browser.screenshot('webp');
+          expect(picture.length, look.name).to.be.below(100_000);
+          await writeFile(join(DOCS, `${look.name}.webp`), picture);
+        }
+      });
+    else if (FOLDER !== undefined)
       it('has its pictures taken', async () => {
         await mkdir(FOLDER, { recursive: true });
         for (const look of looksOf(story)) await takeAll(story.page, look);
@@ -137,6 +215,102 @@ if (program !== undefined)
         await empty.stop();
       });
   });
+
+const DOCS = join(import.meta.dirname, '../../docs/pictures');
+const DOCS_DESK = [1200, 760] as const;
+
+/** The pictures of docs/console.md. */
+const SHOWN: Readonly<Record<string, readonly [Size, Scheme]>> = {
+  now: [DOCS_DESK, 'light'],
+  mail: [[1280, 720], 'light'],
+  message: [DOCS_DESK, 'dark'],
+  refused: [DOCS_DESK, 'light'],
+  endpoint: [[1200, 560], 'light'],
+  'given-up-replay': [[1200, 480], 'light'],
+  'sent-deferred': [DOCS_DESK, 'light'],
+  domain: [DOCS_DESK, 'light'],
+  queue: [PHONE, 'dark'],
+};
+
+const pause = () => new Promise((resolve) => setTimeout(resolve, 150));
+
+async function show(page: ConsolePage, { path, then }: Look, size: Size, scheme: Scheme): Promise<void> {
+  await page.browser.prefer(scheme);
+  await page.open(path, size);
+  await then?.(page);
+}
+
+/** What is cut off or does not fit into its box; what ends in dots stands whole where the row leads. */
+const faultsOf = (page: ConsolePage, { name }: Look): Promise<string[]> =>
+  page.browser.evaluate(`(() => {
+    const wrong = [];
+    const say = (what, one) => wrong.push(${JSON.stringify(name)} + ': ' + what + ': ' + one.outerHTML.slice(0, 120));
+    const root = document.documentElement;
+    if (root.scrollWidth > root.clientWidth) say('scrolls sideways', document.querySelector('main > *'));
+    const inert = '.hidden, .skip, .u-wrap, svg, option, input';
+    for (const one of document.querySelectorAll('body *')) {
+      if (!one.checkVisibility() || one.closest(inert)) continue;
+      const style = getComputedStyle(one);
+      const cuts = /hidden|clip/.test(style.overflowX) && style.textOverflow !== 'ellipsis';
+      if (cuts && (one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1)) say('cut off', one);
+    }
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+      const own = text.parentElement;
+      if (text.data.trim() === '' || !own.checkVisibility() || own.closest(inert + ', script, noscript')) continue;
+      let box = own;
+      while (/^(inline|contents)$/.test(getComputedStyle(box).display)) box = box.parentElement;
+      if (getComputedStyle(box).textOverflow === 'ellipsis' || /auto|scroll/.test(getComputedStyle(box).overflowX)) continue;
+      const { left, right, top, bottom } = box.getBoundingClientRect();
+      const range = document.createRange();
+      range.selectNodeContents(text);
+      for (const part of range.getClientRects())
+        if (part.left < left - 2 || part.right > right + 2 || part.top < top - 4 || part.bottom > bottom + 4) { say('does not fit (' + [part.left - left, part.right - right, part.top - top, part.bottom - bottom].map(Math.round) + ')', box); break; }
+    }
+    return wrong;
+  })()`);
+
+/**
+ * Controls that Tab does not come to, and those that do not show that they have the focus. What stands beside a list changes with the
+ * row.
+ */
+async function lostControls(page: ConsolePage, { name }: Look): Promise<string[]> {
+  const { browser } = page;
+  const controls = `[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')].filter((one) => one.checkVisibility() && !one.closest('.preview') && !one.disabled && one.tabIndex >= 0)`;
+  const count: number = await browser.evaluate(
+    `(window.reached = new Set(), window.unseen = [], document.activeElement.blur(), ${controls}.length)`,
+  );
+  for (let i = 0; i < count + 5; i++) {
+    await browser.press('Tab');
+    await browser.evaluate(`(() => {
+      const one = document.activeElement;
+      if (one === document.body || window.reached.has(one)) return;
+      window.reached.add(one);
+      const ring = [one, one.closest('.search')].some((place) => place && getComputedStyle(place).outlineStyle !== 'none' && parseFloat(getComputedStyle(place).outlineWidth) >= 1);
+      if (!ring && one.tagName !== 'IFRAME') window.unseen.push('no ring: ' + one.outerHTML.slice(0, 120));
+    })()`);
+  }
+  const wrong: string[] = await browser.evaluate(
+    `[...window.unseen, ...${controls}.filter((one) => !window.reached.has(one)).map((one) => 'not reached: ' + one.outerHTML.slice(0, 120))]`,
+  );
+  return wrong.map((one) => `${name}: ${one}`);
+}
+
+const LATENCY_MS = 40;
+const TRIES = 5;
+
+/** How long after it is asked for, without anything kept, the start page shows mail over a slow line. */
+async function firstData(page: ConsolePage): Promise<string> {
+  const times: number[] = [];
+  await page.browser.slowDown(LATENCY_MS);
+  for (let i = 0; i < TRIES; i++) {
+    await page.browser.open(`${page.running.base}/console/mail`, ...DESK);
+    await until('a row', () => page.browser.evaluate(`document.querySelector('.mail-row') !== null`));
+    times.push(await page.browser.evaluate('performance.now()'));
+  }
+  await page.browser.slowDown(0);
+  return `first rows after ${times.map(Math.round).join(', ')} ms with ${LATENCY_MS} ms of latency`;
+}
 
 async function takeAll(page: ConsolePage, look: Look): Promise<void> {
   for (const [device, size] of Object.entries({ desk: DESK, phone: PHONE }))
@@ -150,13 +324,11 @@ async function takeAll(page: ConsolePage, look: Look): Promise<void> {
 const HIGHEST = 2000;
 
 /** A picture of the whole screen, in a window as high as it takes. */
-async function take(page: ConsolePage, { path, then }: Look, [width, height]: Size, scheme: Scheme): Promise<Buffer> {
-  await page.browser.prefer(scheme);
-  await page.open(path, [width, height]);
+async function take(page: ConsolePage, look: Look, [width, height]: Size, scheme: Scheme): Promise<Buffer> {
+  await page.open(look.path, [width, height]);
   const full = await page.browser.evaluate('document.documentElement.scrollHeight');
-  await page.open(path, [width, Math.min(Math.max(full, height), HIGHEST)]);
-  await then?.(page).catch((error: Error) => console.log(`    ${path} ${width}: ${error.message}`));
-  await new Promise((resolve) => setTimeout(resolve, 150));
+  await show(page, look, [width, Math.min(Math.max(full, height), HIGHEST)], scheme);
+  await pause();
   return page.browser.screenshot();
 }
 

@@ -21,6 +21,8 @@ export interface Browser {
   click(x: number, y: number): Promise<void>;
   /** The clock of the pages that are opened from now on is this much ahead, in UTC. */
   setAhead(ms: number): Promise<void>;
+  /** Every answer comes this much later, and nothing is kept from one page to the next. */
+  slowDown(latency: number): Promise<void>;
   /** What the window shows, as a PNG, or smaller as WebP. */
   screenshot(format?: 'png' | 'webp'): Promise<Buffer>;
   close(): Promise<void>;
@@ -123,10 +125,16 @@ export async function startBrowser(program: string): Promise<Browser> {
         };`,
       });
     },
+    async slowDown(latency) {
+      await session.send('Network.enable');
+      await session.send('Network.setCacheDisabled', { cacheDisabled: latency > 0 });
+      const speed = { offline: false, downloadThroughput: -1, uploadThroughput: -1 };
+      await session.send('Network.emulateNetworkConditions', { latency, ...speed });
+    },
     async screenshot(format = 'png') {
       const { data } = await session.send('Page.captureScreenshot', {
         format,
-        ...(format === 'webp' && { quality: 82 }),
+        ...(format === 'webp' && { quality: 76 }),
       });
       return Buffer.from(data, 'base64');
     },

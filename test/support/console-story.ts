@@ -1,9 +1,10 @@
 import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
 import { createAccount } from '../../src/store/rows/accounts.ts';
+import { addPerson } from '../../src/store/rows/people.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createRunningClock } from './clock.ts';
-import { addTestPerson } from './console.ts';
+
 import { type ConsolePage, openConsolePage } from './console-page.ts';
 import { startDaemon, type TestDaemon, testSettings } from './daemon.ts';
 import { createTestLog } from './log.ts';
@@ -206,9 +207,13 @@ export async function tellStory(program: string): Promise<Story> {
   }
   await mail({ from: 'dora@example.org', to: 'support-4@in.example.com', subject: 'Which size fits?' });
 
-  await addTestPerson(store, 'ann', 'helper', shop.id);
-  await addTestPerson(store, 'bob', 'owner', shop.id);
-  await addTestPerson(store, 'olga', 'operator');
+  for (const [name, role] of [
+    ['ann', 'helper'],
+    ['bob', 'owner'],
+  ] as const)
+    await addPerson(store, { name, role, account: shop.id }, parts);
+
+  await addPerson(store, { name: 'olga', role: 'operator', account: null }, parts);
   await store.close();
 
   const page = await openConsolePage(program, running, app);

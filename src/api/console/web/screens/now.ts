@@ -36,8 +36,8 @@ export function Now(): ComponentChildren {
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], host: host?.needs ?? [] }),
-    may('host/series') && h(NowPlots, null),
     empty && h(FirstMinute, null),
+    !empty && may('host/series') && h(NowPlots, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
   );
 }
