@@ -224,6 +224,20 @@ if (program !== undefined)
         await page.shows('No setting matches.');
       });
 
+      it('shows what was done to the host and to each account, and who did it', async () => {
+        await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
+        await page.open('/host');
+        await page.press('What was done');
+        await until('the place', async () => (await place()) === '/console/host/actions');
+        await page.open('/host/actions');
+        const rows = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);
+        await until('a task that was run, and a key of the account', async () => {
+          const shown: string[] = await rows();
+          return shown.some((one) => /the host/.test(one)) && shown.some((one) => /main[^]*key/i.test(one));
+        });
+      });
+
       it('shows the last warnings and errors, by level and event, as text', async () => {
         await page.open('/host/log');
         await page.shows('delivery.deferred');
@@ -248,6 +262,7 @@ if (program !== undefined)
         host: '/host',
         settings: '/host/settings',
         log: '/host/log',
+        'what was done': '/host/actions',
         'an empty log': '/host/log?level=error',
       })) {
         for (const [scheme, size] of LOOKS)

@@ -297,7 +297,6 @@ async function lostControls(page: ConsolePage, { name }: Look): Promise<string[]
       const ring = [one, one.closest('.search')].some((place) => place && getComputedStyle(place).outlineStyle !== 'none' && parseFloat(getComputedStyle(place).outlineWidth) >= 1);
       if (!ring && one.tagName !== 'IFRAME') window.unseen.push('no ring: ' + one.outerHTML.slice(0, 120));
       return false;
-      return false;
     })()`);
   }
   const wrong: string[] = await browser.evaluate(
