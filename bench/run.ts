@@ -28,6 +28,7 @@ const values = readOptions(COMMAND, 'Measures Postern beside others; writes benc
   rounds: { type: 'string', number: true, placeholder: 'N', help: 'rounds of each cell; 3, of details 2, quick 1' },
   only: { ...several, placeholder: 'NAME', help: 'this contestant only; may be given several times, as all below' },
   against: { ...several, placeholder: 'FOLDER', help: 'another checkout of Postern as a contestant' },
+  consoles: { type: 'string', number: true, placeholder: 'N', help: 'Postern with so many open consoles beside it' },
   cell: {
     ...several,
     placeholder: 'TEXT',
@@ -42,7 +43,7 @@ const values = readOptions(COMMAND, 'Measures Postern beside others; writes benc
 });
 /** Details are measured once less: that leaves more time to what the report begins with. */
 const roundsOf = ({ lead }: Cell) => Number(values.rounds ?? (values.quick ? 1 : lead ? 3 : 2));
-const chosen = [values.only, values.against, values.cell, values.size, values.connections];
+const chosen = [values.only, values.against, values.consoles, values.cell, values.size, values.connections];
 const whole = !values.quick && chosen.every((choice) => choice === undefined);
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
@@ -77,8 +78,13 @@ if (unknown !== undefined)
 if (cells.length === 0) refuse(COMMAND, 'no such cell');
 const all = [
   ...contestants.filter(({ name }) => within(values.only, name)),
+  ...(values.consoles === undefined ? [] : [withConsoles(Number(values.consoles))]),
   ...(values.against ?? []).map((root) => createPostern(sender, { root: resolve(root) })),
 ];
+
+function withConsoles(consoles: number): Peer {
+  return createPostern(sender, { name: `postern of ${consoles} open consoles`, consoles });
+}
 
 async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: string }[] }> {
   const looked: { peer: Peer; why: string | undefined }[] = [];

@@ -3,7 +3,7 @@ import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
 import { createLogMemory } from './base/log-memory.ts';
-import { createHealth, showBuild, withCountedLog } from './composition/health.ts';
+import { createHealth, showBuild, showListeners, withCountedLog } from './composition/health.ts';
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
   apiSettings,
@@ -12,6 +12,7 @@ import {
   enterUrl,
   journalSettings,
   listenerSettings,
+  nameServerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
@@ -22,7 +23,9 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import type { LoadedSettings } from './config.ts';
+import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
+import { examine } from './examination/examine.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
 import { watch } from './journal/watch.ts';
@@ -90,6 +93,12 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   // Without a cache: whoever asks to check a domain has just changed it.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const loopbackOnly = onLoopbackOnly(settings, deps);
+  const nameServers = createNameServers(nameServerSettings(settings, loopbackOnly), {
+    resolver: fresh,
+    clock,
+    ids,
+    log,
+  });
 
   // Inbound mail, outbound mail, events, and delivery from the queue.
   const inbound = createInbound(settings, deps, { ...storage, fresh });
@@ -151,7 +160,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const scheduler = createScheduler(tasks, taskSchedules(settings), { leases, clock, log, metrics });
 
   // Public interfaces: SMTP for inbound mail, SMTP for submission, HTTP.
-  const listener = createListener(listenerSettings(settings, deps), {
+  const smtp = listenerSettings(settings, deps);
+  let tls = { files: settings.smtp.tls, pem: smtp.tls };
+  const listener = createListener(smtp, {
     ...inbound,
     spool,
     threads: sessionThreads(settings),
@@ -184,6 +195,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     releasing,
     poke: scheduler.poke,
     resolver: fresh,
+    nameServers,
     history: journal.history,
     notes: journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
@@ -195,6 +207,22 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       settings: () => shown,
       log: logMemory,
       enterUrl: (token) => enterUrl(settings, token),
+      listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
+      examine: () =>
+        examine({
+          world: {
+            settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
+            resolver: fresh,
+            store,
+            noStore: '',
+            places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
+            clock,
+            settingsFile: settingsFileOf(shown),
+            reach: undefined,
+            howToReach: 'postern doctor --reach DOMAIN connects to the mail server of a domain',
+            root: '/',
+          },
+        }),
     },
     health,
   });
@@ -219,9 +247,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       watched.start();
       await series.start();
       if (loopbackOnly) noteLoopback(settings, log);
-      const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
-        addresses().map(({ address, port }) => ({ host: address, port }));
-      return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
+      return { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address(), firstKey };
     },
     async enterLink() {
       if (!apiSettings(settings, deps).console) return undefined;
@@ -229,9 +255,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       return token && enterUrl(settings, token);
     },
     async reload(next) {
-      const { tls } = listenerSettings(next.settings, deps);
-      await listener.reload(tls);
-      await submission.reload(tls);
+      const { tls: pem } = listenerSettings(next.settings, deps);
+      await listener.reload(pem);
+      await submission.reload(pem);
+      tls = { files: next.settings.smtp.tls, pem };
       // The others apply after a restart.
       const certificates = next.shown.filter(({ path }) => path.startsWith('smtp.tls.'));
       shown = shown.map((one) => certificates.find(({ path }) => path === one.path) ?? one);
@@ -270,6 +297,14 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([spool.close(), store.close()]);
     },
   });
+}
+
+const toPlaces = ({ addresses }: { addresses(): readonly { readonly address: string; readonly port: number }[] }) =>
+  addresses().map(({ address, port }) => ({ host: address, port }));
+
+/** The settings file, from which some of the settings in force are. */
+function settingsFileOf(shown: DaemonDeps['shown']): string | undefined {
+  return shown.find(({ origin }) => origin !== 'default' && !origin.startsWith('POSTERN_'))?.origin;
 }
 
 /** Logs what a daemon on loopback may do that one on the internet may not. */

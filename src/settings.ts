@@ -160,7 +160,12 @@ export const schema = z.strictObject({
     max_bytes: count(16 * 1024 * 1024),
     subjects: z.boolean(),
   }),
-  inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
+  inbound: z.strictObject({
+    refresh_ms: count(100),
+    mx_hosts: list(host),
+    ownership: oneOf('auto', 'first', 'txt'),
+    trusted_sealers: list(host.transform((value) => toAsciiDomain(value) ?? value)),
+  }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
     servers: list(
@@ -169,6 +174,7 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
     questions_per_message: count(10),
     budget_ms: count(100),
+    authority_port: count(1, 65_535),
   }),
   webhooks: z.strictObject({
     allow_private: list(network).nullable(),

@@ -4,6 +4,7 @@ import { startZone, type ZoneRecords } from '../../test/support/zone.ts';
 import type { Certificate } from '../certificates.ts';
 import type { Sender } from '../messages.ts';
 import { cpuSeconds, memoryMb, startListener } from '../processes.ts';
+import { openConsoles } from './consoles.ts';
 import type { Peer, Started } from './peer.ts';
 
 /** This tree. */
@@ -25,6 +26,8 @@ const WIDER = {
 /** A daemon of ours with its default settings. */
 export interface Postern extends Started {
   readonly pid: number;
+  /** Opens the start page of its console so many times; returns a function that closes them. */
+  openConsoles(count: number): Promise<() => void>;
   /** Calls an operation; throws unless it answers 200. */
   call(path: string, params: object): Promise<any>;
 }
@@ -39,7 +42,7 @@ export async function startPostern(
   { root = ROOT, certificate }: { root?: string; certificate?: Certificate | undefined } = {},
 ): Promise<Postern> {
   const [port, http] = [await freePort(), await freePort()];
-  const { pid, stop } = await startListener(process.execPath, [...FLAGS, join(root, 'src/main.ts'), 'serve'], port, {
+  const env = {
     POSTERN_DATA_DIR: dir,
     POSTERN_SMTP__LISTEN: `127.0.0.1:${port}`,
     POSTERN_HTTP__LISTEN: `127.0.0.1:${http}`,
@@ -48,7 +51,9 @@ export async function startPostern(
     NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/postern'), // as the unit and `npm start` have it
     ...WIDER,
     ...(certificate && { POSTERN_SMTP__TLS__CERT: certificate.cert, POSTERN_SMTP__TLS__KEY: certificate.key }),
-  });
+  };
+  const command = [...FLAGS, join(root, 'src/main.ts')];
+  const { pid, stop } = await startListener(process.execPath, [...command, 'serve'], port, env);
   const base = `http://127.0.0.1:${http}`;
   return {
     pid,
@@ -56,6 +61,7 @@ export async function startPostern(
     cpu: () => cpuSeconds(pid),
     memory: () => memoryMb(pid),
     held: async () => sumOf('postern_spool_waiting', await (await fetch(`${base}/metrics`)).text()),
+    openConsoles: (count) => openConsoles(count, { http, command, env }),
     call: createCall(`${base}/api/1.0`),
     stop,
   };
@@ -81,10 +87,15 @@ export interface PosternOptions {
   readonly root?: string;
   /** Further parameters of its routes. */
   readonly route?: object;
+  /** Pages of its console that are open meanwhile. */
+  readonly consoles?: number;
 }
 
 /** Postern, with a name server that knows the sender. */
-export function createPostern(sender: Sender, { root = ROOT, name, route = {} }: PosternOptions = {}): Peer {
+export function createPostern(
+  sender: Sender,
+  { root = ROOT, name, route = {}, consoles = 0 }: PosternOptions = {},
+): Peer {
   return {
     name: name ?? (root === ROOT ? 'postern' : `postern of ${basename(root)}`),
     does: {
@@ -104,9 +115,11 @@ export function createPostern(sender: Sender, { root = ROOT, name, route = {} }:
         const pattern = urls.length === 1 ? '*' : `bench-${n}`;
         await daemon.call('/inbound/add-route', { domain: 'in.example', pattern, url, ...route });
       }
+      const closeConsoles = await daemon.openConsoles(consoles);
       return {
         ...daemon,
         async stop() {
+          closeConsoles();
           await daemon.stop();
           await zone.stop();
         },

@@ -89,7 +89,7 @@ async function accept(
 
 export interface EndpointDeps {
   readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history'>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry' | 'probe'>;
   readonly clock: Clock;
 }
 
@@ -131,7 +131,9 @@ export interface MessageDeps {
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
   readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'delivery' | 'message' | 'attempts'>;
+  readonly spool: Pick<Spool, 'delivery' | 'list' | 'message' | 'attempts' | 'retry' | 'drop'>;
+  readonly dispatcher: EndpointDeps['dispatcher'];
+  readonly clock: Clock;
 }
 
 /** A queued message with its delivery and its bytes. */
@@ -142,7 +144,9 @@ export interface MessageContent {
 }
 
 /** Mail that one account sends. Rows passed in must come from the account's store. */
-export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string) {
+export function bindMessages(deps: MessageDeps, account: string) {
+  const { limits, submitting, scheduling, releasing, spool, dispatcher, clock } = deps;
+  const waiting = (id: string): Selection => ({ ids: [id], account, kinds: kindsOf('sender'), states: ['waiting'] });
   return {
     async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
@@ -164,6 +168,15 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
       const delivery = await spool.delivery(id);
       return delivery?.account === account ? { delivery, attempts: await spool.attempts(id) } : undefined;
     },
+    /** Makes a waiting delivery due now, and probes its destination if that is down. False if it does not wait here. */
+    async retry(id: string): Promise<boolean> {
+      const [delivery] = await spool.list(waiting(id), 1);
+      if (!delivery || (await spool.retry(waiting(id), clock.now())) === 0) return false;
+      dispatcher.probe({ account, url: delivery.url });
+      return true;
+    },
+    /** Ends a waiting delivery without another attempt. False if it does not wait here. */
+    stop: async (id: string): Promise<boolean> => (await spool.drop(waiting(id), clock.now())) > 0,
     cancel: (row: ScheduledRow) => scheduling.cancel(row),
     move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),
     /** Holds the mail of a paused subaccount. */

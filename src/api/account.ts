@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createTurns } from '../base/turns.ts';
+import type { NameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Numbers } from '../events/numbers.ts';
@@ -82,6 +83,7 @@ export interface AccountParts {
   // The same for all accounts:
   readonly settings: OperationSettings;
   readonly resolver: Resolver;
+  readonly nameServers: NameServers;
   /** Shows messages of its queue. */
   readonly views: MessageViews;
   readonly refusals: RefusalTexts;
@@ -128,6 +130,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
+  readonly nameServers: NameServers;
   readonly history: History;
   readonly notes: Notes;
   readonly jobs: Jobs;
@@ -159,7 +162,7 @@ export type PartsOf = (account: AccountRow, apiKey?: string, person?: string) =>
 
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
-  const { store, limits, resolver, views, refusals, names, urlFault, poke, clock, ids } = deps;
+  const { store, limits, resolver, nameServers, views, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
@@ -188,6 +191,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
     settings,
     resolver,
+    nameServers,
     views,
     refusals,
     names,

@@ -1,4 +1,5 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
+import { promisify } from 'node:util';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Exposition, Figures } from '../base/prometheus.ts';
@@ -44,6 +45,8 @@ export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<Pa
 export interface Api extends Service {
   /** Where it listens. Throws before `start`. */
   address(): { readonly host: string; readonly port: number };
+  /** How many connections are open. */
+  connections(): Promise<number>;
   readonly handler: RequestListener;
   /**
    * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
@@ -84,18 +87,22 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 
   let stopConsole = () => {};
   const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
+    const hostParts = createHostParts(own, { ...deps, jobs });
     const opened = createConsole(own, {
       ...deps,
       ...calls,
       operations: OPERATIONS,
       hostOperations: HOST_OPERATIONS,
-      hostParts: createHostParts(own, { ...deps, jobs }),
+      hostParts,
       operate: run,
       mailOf: (account) => partsOf(account),
       records: toLiveRecords(deps.refusals),
       clientAddress,
     });
-    stopConsole = opened.stop;
+    stopConsole = () => {
+      opened.stop();
+      hostParts.examinations.stop();
+    };
     return opened.middleware;
   };
   const app = createApp(settings, {
@@ -123,6 +130,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     handler,
     run,
     address: () => addressOf(server),
+    connections: () => promisify(server.getConnections.bind(server))(),
     async start() {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });

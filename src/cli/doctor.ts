@@ -6,41 +6,11 @@ import { createLog, printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings } from '../composition/slices.ts';
 import { createResolver } from '../dns/resolver.ts';
+import { examine } from '../examination/examine.ts';
+import { type Finding, placesOf, type Verdict, type World } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
-import { type Check, type Finding, fault, type Verdict, type World } from './doctor/finding.ts';
-import { certificate, listening, outgoing } from './doctor/listening.ts';
-import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './doctor/machine.ts';
-import {
-  hostName,
-  inboundDomains,
-  postmaster,
-  publicUrl,
-  reservedDomains,
-  senderDomains,
-  sending,
-} from './doctor/names.ts';
 import { withStore } from './open.ts';
-
-/** All checks; a check that others depend on comes before them. */
-const CHECKS: readonly Check[] = [
-  clockCheck,
-  disk,
-  secrets,
-  nameServers,
-  storeCheck,
-  readiness,
-  listening,
-  certificate,
-  hostName,
-  publicUrl,
-  postmaster,
-  sending,
-  inboundDomains,
-  reservedDomains,
-  senderDomains,
-  outgoing,
-];
 
 export const doctor: Command = {
   name: 'doctor',
@@ -58,14 +28,13 @@ export const doctor: Command = {
   async run(call, io) {
     const { settings } = call.settings();
     const found: Finding[] = [];
-    const report = (findings: readonly Finding[]) => {
-      found.push(...findings);
-      if (call.format === 'text') io.out(findings.map(toLines).join(''));
-    };
-    await examine(
+    await lookAt(
       settings,
       { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') },
-      report,
+      (finding) => {
+        found.push(finding);
+        if (call.format === 'text') io.out(toLines(finding));
+      },
     );
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
     const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
@@ -78,10 +47,11 @@ export const doctor: Command = {
   },
 };
 
-async function examine(
+/** Examines the host, with the store if it can be opened. */
+async function lookAt(
   settings: Settings,
   given: Pick<World, 'settingsFile' | 'reach'>,
-  report: (findings: readonly Finding[]) => void,
+  report: (finding: Finding) => void,
 ): Promise<void> {
   const resolver = createResolver(dnsSettings(settings), {
     clock: systemClock,
@@ -90,35 +60,31 @@ async function examine(
     metrics: NO_METRICS,
     cacheEntries: 0,
   });
-  const runAll = async (world: World, checks: readonly Check[]) => {
-    for (const check of checks) report(await check.run(world).catch((error: unknown) => [failed(check, error)]));
-  };
   const world: World = {
     settings,
     resolver,
     store: undefined,
     noStore: 'the daemon has not run here yet',
+    places: placesOf(settings),
     clock: systemClock,
+    howToReach: '--reach DOMAIN connects to the mail server of a domain',
     root: '/',
     ...given,
   };
+  const look = async (from: Parameters<typeof examine>[0]) => {
+    for await (const finding of examine(from)) report(finding);
+  };
   // DNS queries do not keep the process alive, which is right in the daemon but not here.
   const alive = setInterval(() => {}, 1000);
-  // Without the store, that is one finding; the other checks still run.
-  let rest = CHECKS;
+  let looked = false;
   try {
-    if (!hasStore(settings)) return await runAll(world, CHECKS);
+    if (!hasStore(settings)) return await look({ world });
     await withStore(settings, async (store) => {
-      await store.ping();
-      rest = [];
-      await runAll({ ...world, store }, CHECKS);
+      looked = true;
+      await look({ world: { ...world, store } });
     });
   } catch (error) {
-    report([failed(storeCheck, error)]);
-    await runAll(
-      { ...world, noStore: 'the store is unavailable' },
-      rest.filter((check) => check !== storeCheck),
-    );
+    await look({ world, storeFault: error, ...(looked ? { checks: [] } : {}) });
   } finally {
     await resolver.stop();
     clearInterval(alive);
@@ -128,16 +94,6 @@ async function examine(
 /** Whether there is a store: opening the embedded one would create it. */
 function hasStore({ store, data_dir: dir }: Settings): boolean {
   return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
-}
-
-function failed(check: Check, error: unknown): Finding {
-  return fault(
-    check.name,
-    error instanceof Error ? error.message : String(error),
-    check === storeCheck
-      ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that store.url is correct.'
-      : 'Find out why this could not be checked.',
-  );
 }
 
 const MARKS: Readonly<Record<Verdict, string>> = {

@@ -2,6 +2,7 @@ import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { LogMemory } from '../base/log-memory.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Figures } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -39,6 +40,52 @@ function countLines(log: Log, metrics: Metrics, memory: LogMemory): Log {
     log[level](event, fields);
   };
   return frozen({ ...log, warn: counting('warn'), error: counting('error') });
+}
+
+interface ListenerParts {
+  readonly listener: { addresses(): readonly Place[] };
+  readonly submission: {
+    places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
+  };
+  readonly api: { address(): { readonly host: string; readonly port: number }; connections(): Promise<number> };
+  readonly metrics: Figures;
+  /** The certificate in use, in PEM. */
+  readonly certificate: string | undefined;
+}
+
+/** Where the daemon listens, for operators. */
+export function showListeners({ listener, submission, api, metrics, certificate }: ListenerParts) {
+  const smtp = (name: 'smtp' | 'submission' | 'submissions', places: readonly Place[]) => ({
+    name,
+    tls: name === 'submissions' ? ('implicit' as const) : certificate === undefined ? ('none' as const) : STARTTLS,
+    places,
+    certificate,
+    async sessions() {
+      const all = (await metrics.level('postern_smtp_sessions_active')) ?? [];
+      return all.filter(([labels]) => labels['listener'] === name).reduce((sum, [, count]) => sum + count, 0);
+    },
+  });
+  const { host, port } = api.address();
+  return [
+    smtp('smtp', listener.addresses()),
+    ...submission
+      .places()
+      .map(({ implicitTls, addresses }) => smtp(implicitTls ? 'submissions' : 'submission', addresses)),
+    {
+      name: 'http' as const,
+      tls: 'none' as const,
+      places: [{ address: host, port }],
+      certificate: undefined,
+      sessions: api.connections,
+    },
+  ];
+}
+
+const STARTTLS = 'starttls' as const;
+
+interface Place {
+  readonly address: string;
+  readonly port: number;
 }
 
 interface HealthParts {

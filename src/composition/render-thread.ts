@@ -16,15 +16,21 @@ export interface RenderThreadData {
   readonly dns: DnsSettings;
   /** Our host name, for SPF. */
   readonly hostname: string;
+  /** Domains whose ARC seals are believed. */
+  readonly trustedSealers: readonly string[];
 }
 
 // The thread that renders webhook POSTs and composes outgoing mail. It is here because neither road may import the
 // other.
-serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
+serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics }) => {
   const clock = systemClock;
   const { questionsPerMessage, budgetMs } = dns;
   const resolver = createResolver(dns, { clock, log, ids: createIds(clock), metrics });
-  const authenticator = createAuthenticator({ resolver, clock, settings: { questionsPerMessage, budgetMs, hostname } });
+  const authenticator = createAuthenticator({
+    resolver,
+    clock,
+    settings: { questionsPerMessage, budgetMs, hostname, trustedSealers },
+  });
   const parseSeconds = metrics.histogram('postern_message_parse_seconds');
   const progress = createProgress();
   const withRaw = createRawBytes();

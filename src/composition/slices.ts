@@ -118,6 +118,11 @@ export function dnsSettings({ dns }: Settings) {
   };
 }
 
+/** How the name servers of domains are asked, which their owners choose. */
+export function nameServerSettings({ dns, outbound }: Settings, loopbackOnly: boolean) {
+  return { port: dns.authority_port, allowPrivate: outbound.allow_private, loopbackOnly };
+}
+
 export function posterSettings({ webhooks, delivery }: Settings) {
   // Not the concurrency per endpoint: many endpoints may have the same origin.
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
@@ -131,10 +136,10 @@ export function trialSettings(settings: Settings) {
 }
 
 export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {
-  const { parse, hostname } = settings;
+  const { parse, hostname, inbound } = settings;
   return {
     script: new URL('./render-thread.ts', import.meta.url),
-    data: { dns: dnsSettings(settings), hostname },
+    data: { dns: dnsSettings(settings), hostname, trustedSealers: inbound.trusted_sealers },
     threads: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
     timeoutMs: parse.timeout_ms,
     memoryMb: parse.memory_mb,

@@ -23,7 +23,10 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
         answer.kind === 'nxdomain' ? `The domain ${domain} does not exist` : `The domain ${domain} has no MX record`,
     };
   }
-  const names = answer.records.map((record) => record.exchange.replace(/\.$/, ''));
+  // In an order of ours: many servers answer in another one each time.
+  const names = answer.records
+    .toSorted((a, b) => a.priority - b.priority || (a.exchange < b.exchange ? -1 : 1))
+    .map((record) => record.exchange.replace(/\.$/, ''));
   if (names.every((name) => name === ''))
     return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return { valid: true, error: null };

@@ -17,6 +17,8 @@ interface Reply {
   readonly records: readonly ReplyRecord[];
   /** How long a negative answer may be cached, in seconds (RFC 2308 section 5); undefined if the packet has no SOA. */
   readonly absenceTtl: number | undefined;
+  /** Whether the server answers for its own zone. */
+  readonly authoritative: boolean;
   /** Whether the server only refers to other servers, because it does no recursion. */
   readonly referral: boolean;
 }
@@ -37,12 +39,7 @@ const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
  * and have no deadline over TCP.
  */
 export const CODEC: Codec = frozen({
-  encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
-    const packet = new Packet(new Packet.Header({ id, rd: 1 }));
-    packet.questions.push(new Packet.Question(name, Packet.TYPE[type], Packet.CLASS.IN));
-    if (opt) packet.additionals.push(Packet.Resource.EDNS([], { udpPayloadSize: OPT_SIZE }));
-    return packet.toBuffer();
-  },
+  encode: (...question: Question) => encode(1, ...question),
   decode(bytes: Buffer): Reply | undefined {
     const count = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
     if (count > MOST_RECORDS) return undefined;
@@ -60,11 +57,24 @@ export const CODEC: Codec = frozen({
       rcode: packet.header.rcode,
       truncated,
       records: packet.answers.map(toRecord).filter((record) => record !== undefined),
+      authoritative: packet.header.aa === 1,
       absenceTtl: soa && Math.min(soa.ttl, soa.minimum ?? 0),
       referral: packet.header.rcode === 0 && packet.header.aa === 0 && packet.answers.length === 0 && delegates && !soa,
     };
   },
 });
+
+/** For the servers of a zone, which shall answer from it and ask nobody else. */
+export const DIRECT_CODEC: Codec = frozen({ ...CODEC, encode: (...question: Question) => encode(0, ...question) });
+
+type Question = Parameters<Codec['encode']>;
+
+function encode(recursion: 0 | 1, ...[id, name, type, opt]: Question): Buffer {
+  const packet = new Packet(new Packet.Header({ id, rd: recursion }));
+  packet.questions.push(new Packet.Question(name, Packet.TYPE[type], Packet.CLASS.IN));
+  if (opt) packet.additionals.push(Packet.Resource.EDNS([], { udpPayloadSize: OPT_SIZE }));
+  return packet.toBuffer();
+}
 
 function toRecord(record: Resource): ReplyRecord | undefined {
   if (record.class !== Packet.CLASS.IN) return undefined;
@@ -131,6 +141,15 @@ function questionLength(query: Buffer): number {
   let at = 12;
   while (at < query.length && query[at] !== 0) at += 1 + (query[at] ?? 0);
   return at + 5 - 12;
+}
+
+/** Reads the records that are texts. */
+export function readText(value: string | MxRecord): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+export function readMx(value: string | MxRecord): MxRecord | undefined {
+  return typeof value === 'string' ? undefined : value;
 }
 
 /** The result of reading a reply: an answer, or the target of an alias that must be looked up next. */

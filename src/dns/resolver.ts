@@ -5,7 +5,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createMemory, createShared } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { CODEC, readReply } from './packets.ts';
+import { CODEC, readMx, readReply, readText } from './packets.ts';
 import { type Asking, createAsking } from './query.ts';
 import { createHosts, createServers, systemServers } from './system.ts';
 import {
@@ -84,14 +84,6 @@ function mergeFamilies(four: Answer<string>, six: Answer<string>): Answer<string
     both.find((one) => one.kind === 'none') ??
     four
   );
-}
-
-function readText(value: string | MxRecord): string | undefined {
-  return typeof value === 'string' ? value : undefined;
-}
-
-function readMx(value: string | MxRecord): MxRecord | undefined {
-  return typeof value === 'string' ? undefined : value;
 }
 
 /** One lookup: checks the name, charges the budget, consults the cache and follows aliases. */

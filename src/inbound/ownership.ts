@@ -123,8 +123,8 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     texts: readonly string[],
   ): Promise<InboundDomainRow | undefined> {
     const name = nameOf(claim);
-    const { account, domain, createdAt, validMx, mxError = null, testedAt } = claim;
-    const own = { account, domain, createdAt, validMx, mxError, testedAt, verifiedAt: proven ? now() : null };
+    const { account, domain, createdAt, validMx, mxError = null, testedAt, mxSince = null } = claim;
+    const own = { account, domain, createdAt, validMx, mxError, testedAt, mxSince, verifiedAt: proven ? now() : null };
     while (await inboundDomains.one({ id: claim.id })) {
       const row = { id: name, ...own };
       const isFree = (await inboundDomains.insert(row)) === 'inserted';
@@ -175,7 +175,18 @@ interface RetestInboundDeps {
   readonly clock: Clock;
 }
 
-const HOUR_MS = 3_600_000;
+/** What a check of the MX records that the DNS answered changes in the row of a domain. */
+export function toMxResult(
+  { validMx, mxError = null, testedAt, mxSince = null }: InboundDomainRow,
+  { valid, error }: { readonly valid: boolean; readonly error: string | null },
+  now: Date,
+) {
+  const isSame = testedAt !== null && validMx === valid && mxError === error;
+  return { validMx: valid, mxError: error, testedAt: now, mxSince: isSame ? (mxSince ?? testedAt) : now };
+}
+
+/** How long after a check the next one is due. */
+export const RETEST_MS = 3_600_000;
 const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
@@ -191,19 +202,19 @@ export function retestInboundDomainsTask(
   async function retest(row: InboundDomainRow): Promise<boolean> {
     const found = await checkMx(resolver, nameOf(row), mxHosts);
     // `testedAt` is updated even if the DNS failed, so that unresolvable domains do not delay the others.
-    const validMx = found === 'unknown' ? row.validMx : found.valid;
+    const now = new Date(clock.now());
     // Written only if nobody checked meanwhile: a later check has newer records.
     const written = await store.inboundDomains.change(
       { id: row.id, account: row.account, testedAt: row.testedAt },
-      { validMx, ...(found !== 'unknown' && { mxError: found.error }), testedAt: new Date(clock.now()) },
+      found === 'unknown' ? { testedAt: now } : toMxResult(row, found, now),
     );
     const settled = written && isClaim(written) ? await ownership.settle(written) : written;
-    return settled !== undefined && (validMx !== row.validMx || settled.id !== row.id);
+    return settled !== undefined && (settled.validMx !== row.validMx || settled.id !== row.id);
   }
 
   return {
     async run(ending) {
-      const before = new Date(clock.now() - HOUR_MS);
+      const before = new Date(clock.now() - RETEST_MS);
       const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MOST_AT_ONCE });
       const old = await store.inboundDomains.many(
         { testedAt: { range: { lte: before } } },

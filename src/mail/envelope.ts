@@ -1,4 +1,5 @@
 import type { Outgoing } from './outgoing.ts';
+import type { Evidence } from './trust.ts';
 
 /** The client of a session, as known from the connection and its greeting. */
 interface Client {
@@ -52,6 +53,8 @@ export interface Verdicts {
   readonly dkim: { readonly signed: boolean; readonly valid: boolean };
   readonly dmarc: { readonly result: string; readonly policy: string | null; readonly aligned: boolean };
   readonly arc: { readonly result: string };
+  /** What they were taken from; verdicts of an older version have none. */
+  readonly evidence?: Evidence;
 }
 
 /** RFC 7208 section 2.6. */

@@ -17,24 +17,32 @@ if (program !== undefined)
     let page: ConsolePage;
     let zone: Zone;
     let relay: MailSink;
+    let ns1: Zone;
+    let ns2: Zone;
     const NAMES = {
       'relay.test': { A: ['127.0.0.1'] },
+      'ns1.host.test': { A: ['127.0.0.1'] },
+      'ns2.host.test': { A: ['127.0.0.2'] },
+      'in.test': { NS: ['ns1.host.test', 'ns2.host.test'] },
       'good.test': { MX: [{ exchange: 'in.postern.test', priority: 10 }] },
-      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }] },
+      'wrong.test': { MX: [{ exchange: 'mail.old.test', priority: 10 }], NS: ['ns1.host.test', 'ns2.host.test'] },
     };
     before(async () => {
       zone = await startZone(NAMES);
+      ns1 = await startZone({ 'wrong.test': NAMES['good.test'] });
+      ns2 = await startZone({ 'wrong.test': NAMES['wrong.test'] }, { host: '127.0.0.2', port: ns1.port });
       relay = await startMailSink();
       page = await startConsolePage(program, {
         POSTERN_DNS__SERVERS: zone.server,
         POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_DNS__AUTHORITY_PORT: String(ns1.port),
         POSTERN_OUTBOUND__RELAY: `smtp://relay.test:${relay.port}`,
       });
     });
     after(async () => {
       await page?.stop();
       await relay?.stop();
-      await zone?.stop();
+      await Promise.all([zone?.stop(), ns1?.stop(), ns2?.stop()]);
     });
 
     const place = () => page.browser.evaluate('location.pathname + location.search');
@@ -55,11 +63,26 @@ if (program !== undefined)
         );
       });
 
-      it('sees at once that the record was mended', async () => {
-        zone.set({ ...NAMES, 'wrong.test': NAMES['good.test'] });
+      it('says what each name server has, since when it is so, and when it is looked up next', async () => {
         await page.open('/domain/wrong.test');
+        const lists = () =>
+          page.browser.evaluate(
+            `[...document.querySelectorAll('.dns ul.servers')].map((one) => [...one.children].map((row) => row.innerText.replaceAll(/\\s+/g, ' ')))`,
+          );
+        expect(await until('both records', async () => (await lists()).length === 2 && lists())).to.deep.equal([
+          ['OK ns1.host.test', 'Another ns2.host.test says 10 mail.old.test.'],
+          ['Missing ns1.host.test has no such record', 'Missing ns2.host.test has no such record'],
+        ]);
+        expect(await page.text()).to.match(/This result first came (now|\d+ s ago)\. The next test is in 59 min\./);
+      });
+
+      it('sees at once that the record was mended, on every name server', async () => {
+        zone.set({ ...NAMES, 'wrong.test': { ...NAMES['wrong.test'], ...NAMES['good.test'] } });
+        await page.open('/domain/wrong.test');
+        ns2.set({ 'wrong.test': NAMES['good.test'] });
         await page.press('Check now');
         await page.shows('Its MX record names this service');
+        await until('the second name server', async () => /OK\s+ns2\.host\.test/.test(await page.text()));
       });
 
       it('says beside the field what is wrong with it, in the words of the API', async () => {
@@ -266,6 +289,30 @@ if (program !== undefined)
         expect(lines).to.include('\u2190received: 451 4.7.1 Greylisted <i>try again</i>');
         await page.shows('Hello');
         relay.refuse(undefined);
+      });
+
+      it('tries a message again now, and stops trying another', async () => {
+        relay.refuse({ code: 451, text: '4.7.1 Try again later' });
+        const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
+        const story = (id: string) => api('/messages/info', { id });
+        for (const id of [first, second])
+          await until('an attempt', async () => (await story(id)).delivery.attempts.length > 0);
+        await page.open(`/sent/${second}`);
+        await page.press('Stop trying\u2026');
+        await page.press('Stop trying');
+        await page.shows('a person has dropped it');
+        expect((await story(second)).delivery.state).to.equal('dropped');
+        relay.refuse(undefined);
+        await page.open(`/sent/${first}`);
+        await page.press('Try now');
+        await until('it is sent', async () => (await story(first)).state === 'sent');
+        expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
+        await until('what was done', async () =>
+          (await api('/actions/list')).actions.some(
+            ({ what, detail }: { what: string; detail: string }) =>
+              what === 'dropped' && detail === `message ${second}`,
+          ),
+        );
       });
 
       it('says where a message went and when, and what came back', async () => {

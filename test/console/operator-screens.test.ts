@@ -69,7 +69,7 @@ if (program !== undefined)
         expect(rows.length).to.be.within(59, 62);
         expect(rows.at(-1), 'an hour ago nothing is known').to.deep.equal([rows.at(-1)?.[0], '–', '–']);
         expect(await page.browser.evaluate(`${titled(title)}.innerText`)).to.match(
-          /Taken in: [\d.]+ a minute\. 0 refusals in the last hour\./,
+          /Taken in: [\d.,]+ a minute\. 0 refusals in the last hour\./,
         );
         await page.shows('100 % of 3 POSTs in the last hour were answered with 2xx.');
         await page.shows('Nothing waits');
@@ -194,6 +194,56 @@ if (program !== undefined)
         await steps(242);
         await page.press('Day');
         await steps(146);
+      });
+
+      it('examines itself: what is wrong with its advice first, then what is not, and looks again', async () => {
+        await page.open('/host');
+        const looked = () =>
+          page.browser.evaluate(
+            `document.querySelector('.counts')?.innerText.includes('Looked at') ? document.querySelector('.counts').innerText : ''`,
+          );
+        const counts = await until('its end', async () => (await looked()) || undefined);
+        const [, ok, , faults] = /(\d+) ok\s+(\d+) warnings?\s+(\d+) faults?/.exec(counts) ?? [];
+        const rows: string[] = await page.browser.evaluate(
+          `[...document.querySelectorAll('.checks > li')].map((one) => one.textContent)`,
+        );
+        expect(rows.filter((row) => row.startsWith('Fault'))).to.have.length(Number(faults));
+        expect(rows.filter((row) => row.startsWith('OK'))).to.have.length(Number(ok));
+        expect(rows[0]).to.match(/^Fault/);
+        const resolver = rows.find((row) => row.includes('resolver 127.0.0.1:9'));
+        expect(resolver).to.match(/^Fault.*no answer.*Without a working resolver.*Copy$/);
+        expect(await page.text()).to.not.contain('durable write');
+        await page.press('other check');
+        await page.shows('durable write');
+        await page.browser.evaluate(
+          `document.querySelector('[data-row="resolver 127.0.0.1:9"] button').addEventListener('click', () => {
+            navigator.clipboard.writeText = async (text) => { window.copied = text; };
+          }, true)`,
+        );
+        await page.browser.evaluate(`document.querySelector('[data-row="resolver 127.0.0.1:9"] button').click()`);
+        expect(await until('the copy', () => page.browser.evaluate('window.copied'))).to.match(
+          /^resolver 127\.0\.0\.1:9: no answer.*\nWithout a working resolver/,
+        );
+        await until('a new look', async () => {
+          await page.press('Look again');
+          return page.browser.evaluate(`document.querySelector('.counts').innerText.includes('Looking')`);
+        });
+        await until('its end', looked);
+      });
+
+      it('shows where it listens, and that there is no certificate', async () => {
+        await page.open('/host');
+        const rows: string[] = await until('the listeners', async () => {
+          const found = await page.browser.evaluate(
+            `[...document.querySelectorAll('.listeners > li')].map((one) => one.innerText)`,
+          );
+          return found.length > 0 && found;
+        });
+        const { smtp, base } = page.running;
+        expect(rows[0]).to.match(new RegExp(`^Mail in\\s+127\\.0\\.0\\.1:${smtp.port}\\s+no TLS, \\d+ sessions? now$`));
+        expect(rows[1]).to.match(
+          new RegExp(`^API and console\\s+${new URL(base).host}\\s+no TLS, \\d+ connections? now$`),
+        );
       });
 
       it('runs a task at the press of a button, and says when it ran', async () => {

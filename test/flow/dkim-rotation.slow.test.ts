@@ -45,7 +45,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     const { raw } = await until('the mail', () => server.mails.find((mail) => mail.to.includes(to)));
     const authenticator = createAuthenticator({
       resolver: zoneResolver(published),
-      settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'x.test' },
+      settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'x.test', trustedSealers: [] },
       clock: systemClock,
     });
     const bytes = Buffer.from(raw, 'latin1');

@@ -106,7 +106,7 @@ describe("Debian's postfix as the next hop", function () {
     expect(new Set(arrived().map(({ from }) => from)).size, 'return paths').to.equal(MAILS);
     const { authenticate } = createAuthenticator({
       resolver: zoneResolver(records),
-      settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'in.postern.test' },
+      settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'in.postern.test', trustedSealers: [] },
       clock: systemClock,
     });
     const verdict = ({ raw, from }: Sunk, change = (text: string) => text) =>

@@ -39,6 +39,7 @@ import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
 import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
+import { exampleNameServers } from './name-servers.ts';
 import { createIdleDispatcher } from './roads.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
@@ -221,6 +222,7 @@ export async function startApi(
       },
       ids,
       resolver,
+      nameServers: exampleNameServers,
       senderDomains: senders.senderDomains,
       trackingDomains: senders.trackingDomains,
       urlFault: async (url) => (missingUrls.has(url) ? 'nothing is there' : undefined),
@@ -244,6 +246,8 @@ export async function startApi(
         settings: () => [],
         log: createLogMemory(clock),
         enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
+        listeners: () => [],
+        examine: async function* () {},
       },
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,

@@ -60,7 +60,7 @@ const resolver = zoneResolver({
 const authenticator = createAuthenticator({
   resolver,
   clock: systemClock,
-  settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' },
+  settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example', trustedSealers: [] },
 });
 const message =
   'BIMI-Selector: v=BIMI1; s=default\r\nReceived: from x ([192.0.2.1])\r\nFrom: ann@example.net\r\nTo: bob@in.example\r\nSubject: x\r\n\r\nHello\r\n';

@@ -10,7 +10,7 @@ import type { Looked, Question } from './zone.ts';
  * whole over TCP · truncate-always: cut over both · late: after so many milliseconds · other-question, wrong-id: with
  * an answer that is not ours · wrong-id-first: a forged answer, then the right one · garbage: bytes that are no packet
  * · cut: a packet that ends in the middle of a record · links: one CNAME at a time, as a server does that does not look
- * further · referral: "ask those name servers" · tcp-drip: cut over UDP, one byte of the answer over TCP · no-edns:
+ * further · not-authoritative: as a server that has it from another · referral: "ask those name servers" · tcp-drip: cut over UDP, one byte of the answer over TCP · no-edns:
  * formerr to a question with an OPT record · plain-case: the question in capitals.
  */
 export type Behaviour =
@@ -28,6 +28,7 @@ export type Behaviour =
   | 'garbage'
   | 'cut'
   | 'links'
+  | 'not-authoritative'
   | 'referral'
   | 'tcp-drip'
   | 'no-edns'
@@ -39,7 +40,7 @@ type Send = (bytes: Buffer) => void;
 const RCODE = { servfail: 2, refuse: 5, formerr: 1 } as const;
 
 /** Sockets, counting and misbehaviour; what stands in the zone is the business of `lookup`. */
-export async function startNameServer(lookup: Lookup) {
+export async function startNameServer(lookup: Lookup, { host = '127.0.0.1', port: wanted = 0 } = {}) {
   const questions: Question[] = [];
   let behaviour: Behaviour = 'normal';
   const special = new Map<string, Behaviour>();
@@ -86,9 +87,10 @@ export async function startNameServer(lookup: Lookup) {
       }
     }),
   );
-  const port = await listenOnBoth(udp, tcp);
+  const port = await listenOnBoth(udp, tcp, host, wanted);
   return {
-    server: `127.0.0.1:${port}`,
+    server: `${host}:${port}`,
+    port,
     questions,
     behave(how: Behaviour, name?: string) {
       if (name === undefined) behaviour = how;
@@ -109,11 +111,13 @@ export async function startNameServer(lookup: Lookup) {
 async function listenOnBoth(
   udp: ReturnType<typeof createSocket>,
   tcp: ReturnType<typeof createServer>,
+  host: string,
+  wanted: number,
 ): Promise<number> {
   for (let attempt = 0; ; attempt++) {
     const port = await new Promise<number>((done, fail) => {
       tcp.once('error', fail);
-      tcp.listen(0, '127.0.0.1', () => {
+      tcp.listen(wanted, host, () => {
         const address: AddressInfo | string | null = tcp.address();
         if (address === null || typeof address === 'string') fail(new Error('no port'));
         else done(address.port);
@@ -122,7 +126,7 @@ async function listenOnBoth(
     const bound = await new Promise<boolean>((done) => {
       const failed = () => done(false);
       udp.once('error', failed);
-      udp.bind(port, '127.0.0.1', () => {
+      udp.bind(port, host, () => {
         udp.off('error', failed);
         done(true);
       });
@@ -178,6 +182,11 @@ function misbehave(
       return post(
         request.additionals.length > 0 ? Packet.createErrorResponseFromRequest(request, 1).toBuffer() : whole(),
       );
+    case 'not-authoritative': {
+      const response = answerTo(request, lookup, false);
+      response.header.aa = 0;
+      return post(response.toBuffer());
+    }
     case 'plain-case':
       for (const question of request.questions) question.name = question.name.toUpperCase();
       return post(whole());
@@ -215,6 +224,7 @@ function referral(request: Packet): Packet {
 function answerTo(request: Packet, lookup: Lookup, oneLink: boolean): Packet {
   const response = Packet.createResponseFromRequest(request);
   response.header.ra = 1;
+  response.header.aa = 1;
   const question = request.questions[0];
   let name = question?.name ?? '';
   const type = Packet.TYPE_NAME[question?.type ?? 0] ?? 'OTHER';

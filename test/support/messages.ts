@@ -70,6 +70,7 @@ export const PLAIN_OUTGOING: Outgoing = {
 
 const SENT = '5c1e0d0000000000000000000000000a';
 const LATER = '5c1e0d0000000000000000000000000b';
+const WAITING = '5c1e0d0000000000000000000000000c';
 const DRAFT: Draft = {
   html: '<p>Hello *|NAME|*</p>',
   text: null,
@@ -190,4 +191,22 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
       unsentSince: null,
     });
   }
+}
+
+/** The message of the examples that waits for its next attempt. */
+export async function putWaiting({ store, spool }: ApiWorld, account: string): Promise<void> {
+  const { delivery } = await put(spool, clockAt(Date.UTC(2026, 0, 5, 9, 30)), {
+    kind: 'outbound',
+    account,
+    url: mailUrl('example.com'),
+    routeId: '',
+    pattern: '',
+    outgoing: PLAIN_OUTGOING,
+    id: '01kcexamplesent00000009003',
+    recipients: ['grey@example.com'],
+    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify(DRAFT)) },
+  });
+  await store.messages.insert(
+    messageRow(account, WAITING, { email: 'grey@example.com', state: 'deferred', delivery: delivery.id }),
+  );
 }

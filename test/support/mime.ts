@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Verdicts } from '../../src/mail/envelope.ts';
+import type { SenderAuth } from '../../src/mail/trust.ts';
 import type { Message } from '../../src/queue/delivery.ts';
 import type { PostBody, RenderJob } from '../../src/webhooks/types.ts';
 
@@ -88,6 +89,9 @@ export interface InboundEvent {
     readonly sender: string | null;
     readonly template: string | null;
     readonly parse_error?: string;
+    readonly id: string;
+    readonly envelope: object;
+    readonly sender_auth: SenderAuth;
   };
 }
 

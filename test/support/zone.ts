@@ -33,6 +33,7 @@ export interface Question {
 export interface Zone {
   /** `127.0.0.1:port`, as the settings want it. */
   readonly server: string;
+  readonly port: number;
   /** Every question that arrived, in order; those over TCP have `TCP` in front of the type. */
   readonly questions: Question[];
   set(records: ZoneRecords): void;
@@ -102,11 +103,15 @@ function absence(kind: 'nxdomain' | 'none' | 'timeout' | 'servfail'): Answer<nev
 }
 
 /** Starts a real name server for these records. */
-export async function startZone(records: ZoneRecords): Promise<Zone> {
+export async function startZone(
+  records: ZoneRecords,
+  place?: { readonly host: string; readonly port: number },
+): Promise<Zone> {
   let lookup = createLookup(records);
-  const running = await startNameServer((name, type) => lookup(name, type));
+  const running = await startNameServer((name, type) => lookup(name, type), place);
   return {
     server: running.server,
+    port: running.port,
     questions: running.questions,
     set(next) {
       lookup = createLookup(next);

@@ -21,6 +21,7 @@ const LAYERS: Readonly<Record<string, number>> = {
   'settings.ts': 7.5,
   'config.ts': 8,
   composition: 9,
+  examination: 9.5,
   'daemon.ts': 10,
   cli: 11,
   'main.ts': 12,

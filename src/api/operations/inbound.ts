@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { checkMx } from '../../dns/checks.ts';
-import { proofOf } from '../../inbound/ownership.ts';
+import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { matches } from '../../inbound/routing.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
@@ -169,10 +169,7 @@ async function checkDns(
 ): Promise<InboundDomainRow | undefined> {
   const mx = await checkMx(resolver, nameOf(row), mxHostsOf(settings));
   if (mx === 'unknown') return inbound.find(nameOf(row));
-  const seen = await store.inboundDomains.change(
-    { id: row.id },
-    { validMx: mx.valid, mxError: mx.error, testedAt: now() },
-  );
+  const seen = await store.inboundDomains.change({ id: row.id }, toMxResult(row, mx, now()));
   return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
 }
 

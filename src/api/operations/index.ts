@@ -1,6 +1,7 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
+import { domainTools } from './domain-servers.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
@@ -14,6 +15,7 @@ import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
 import { messagesSearch } from './messages/search.ts';
 import { messagesSend } from './messages/send.ts';
+import { messagesWaiting } from './messages/waiting.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
@@ -36,6 +38,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesSearch,
   ...messagesInfo,
   ...messagesScheduled,
+  ...messagesWaiting,
   ...exportJobs,
   ...templates,
   ...senders,
@@ -52,6 +55,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inbound,
   ...inboundSendRaw,
   ...routeTools,
+  ...domainTools,
   ...webhooks,
   ...webhookTools,
   ...deliveries,

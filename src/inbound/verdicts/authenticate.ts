@@ -25,6 +25,8 @@ export interface AuthenticatorSettings {
   readonly budgetMs: number;
   /** Our host name, for the SPF macro `%{r}` (the host that performs the check). */
   readonly hostname: string;
+  /** Domains whose ARC seals are believed; A-labels. */
+  readonly trustedSealers: readonly string[];
 }
 
 /**
@@ -47,6 +49,12 @@ interface Sender {
   readonly domain: string | undefined;
 }
 
+/** The DMARC verdict, and the d= of the signatures that passed and are aligned with the author. */
+interface Policy {
+  readonly dmarc: Verdicts['dmarc'];
+  readonly aligned: readonly string[];
+}
+
 /** A local part of ordinary characters only. */
 const PLAIN_MAILBOX = /^[\w.+=-]{1,64}(?=@[^@]+$)/;
 const NO_DMARC = { policy: null, aligned: false } as const;
@@ -57,9 +65,10 @@ const NO_DMARC = { policy: null, aligned: false } as const;
  */
 export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
   const { questionsPerMessage: questions, budgetMs } = settings;
+  const trusted = new Set(settings.trustedSealers);
   const readSignatures = createSignatureReader(clock);
   const senders = createRecall<Sender>(clock);
-  const policies = createRecall<Verdicts['dmarc']>(clock);
+  const policies = createRecall<Policy>(clock);
   // mailauth's resolver type lacks MX records.
   const askFor = (open: Set<string> | undefined) => (budget: Budget, note?: Life['note']) =>
     createLookUp(resolver, budget, note, open) as DNSResolver;
@@ -73,8 +82,13 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
         readMessage(source, envelope, (...input) => readSignatures(...input, ask(share(4)))),
       ]);
       const checked = (note: Life['note']) => checkAuthor(sender, signed, ask(budget, note));
-      const dmarc = await recalled(policies, policyKey(sender, signed), checked);
-      return { spf: sender.verdict, dkim: signed.dkim, dmarc, arc: signed.arc };
+      const { dmarc, aligned } = await recalled(policies, policyKey(sender, signed), checked);
+      const evidence = {
+        spf: sender.domain ?? null,
+        dkim: signed.checked.map((one) => ({ ...one, aligned: one.result === 'pass' && aligned.includes(one.domain) })),
+        arc: { sealers: signed.seals.map(({ domain }) => domain), trusted: isVouchedFor(signed, trusted) },
+      };
+      return { spf: sender.verdict, dkim: signed.dkim, dmarc, arc: signed.arc, evidence };
     },
   });
 }
@@ -85,7 +99,14 @@ interface MessageClaims extends Signatures {
   readonly author: Author | undefined;
 }
 
-const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
+const UNSIGNED: Signatures = {
+  dkim: { signed: false, valid: false },
+  checked: [],
+  arc: { result: 'none' },
+  seals: [],
+  sound: [],
+  unknown: [],
+};
 
 type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
 type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
@@ -146,16 +167,18 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
  * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, or `none` if
  * there is no From field at all.
  */
-async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Verdicts['dmarc']> {
+async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Policy> {
   const { author } = signed;
-  if (!author) return { result: 'permerror', ...NO_DMARC };
-  const verdicts: Verdicts['dmarc'][] = [];
-  for (const domain of author.domains) verdicts.push(await checkDomain(domain, sender, signed, dns));
-  const [first] = verdicts;
+  if (!author) return { dmarc: { result: 'permerror', ...NO_DMARC }, aligned: [] };
+  const policies: Policy[] = [];
+  for (const domain of author.domains) policies.push(await checkDomain(domain, sender, signed, dns));
+  const [first] = policies;
   if (author.certain && first) return first;
+  const verdicts = policies.map(({ dmarc }) => dmarc);
   const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
   const temporary = verdicts.find(({ result }) => result === 'temperror');
-  return failed[0] ?? temporary ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
+  const dmarc = failed[0] ?? temporary ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
+  return { dmarc, aligned: [] };
 }
 
 const STRICTNESS = [null, 'none', 'quarantine', 'reject'];
@@ -170,8 +193,9 @@ async function checkDomain(
   sender: Sender,
   { sound, unknown }: MessageClaims,
   dns: DNSResolver,
-): Promise<Verdicts['dmarc']> {
-  if (domain.startsWith('[')) return { result: 'none', ...NO_DMARC }; // an address literal publishes nothing
+): Promise<Policy> {
+  const unaligned = (dmarc: Verdicts['dmarc']): Policy => ({ dmarc, aligned: [] });
+  if (domain.startsWith('[')) return unaligned({ result: 'none', ...NO_DMARC }); // an address literal publishes nothing
   const evaluate = (spfDomains: string[], keys: readonly string[]) =>
     evaluateDmarc({
       headerFrom: [`postmaster@${domain}`],
@@ -183,19 +207,29 @@ async function checkDomain(
   const { verdict, domain: own } = sender;
   const domains = (word: string) => (verdict.result === word && own !== undefined ? [own] : []);
   try {
-    const { response } = await evaluate(domains('pass'), sound);
-    if (!response) return { result: 'permerror', ...NO_DMARC };
+    const { response, dkimAligned } = await evaluate(domains('pass'), sound);
+    if (!response) return unaligned({ result: 'permerror', ...NO_DMARC });
     const policy = response.policy ?? null; // absent when there is no record
     const result = response.status.result;
     const doubtful = domains('temperror');
     if (result === 'fail' && doubtful.length + unknown.length > 0) {
       const { response: other } = await evaluate(doubtful, unknown);
-      if (other && other.status.result !== 'fail') return { result: 'temperror', policy, aligned: false };
+      if (other && other.status.result !== 'fail') return unaligned({ result: 'temperror', policy, aligned: false });
     }
-    return { result, policy, aligned: result === 'pass' };
+    return { dmarc: { result, policy, aligned: result === 'pass' }, aligned: [...(dkimAligned ?? [])] };
   } catch {
-    return { result: 'permerror', ...NO_DMARC };
+    return unaligned({ result: 'permerror', ...NO_DMARC });
   }
+}
+
+/**
+ * Whether trusted sealers vouch for the author: they hold the newest seals without a gap, and the oldest of them says
+ * that DMARC passed for the author's domain when the message came to it. What lies before them may be forged.
+ */
+function isVouchedFor({ author, seals }: MessageClaims, trusted: ReadonlySet<string>): boolean {
+  const stranger = seals.findIndex(({ domain }) => !trusted.has(domain));
+  const oldest = seals[(stranger < 0 ? seals.length : stranger) - 1];
+  return author?.certain === true && oldest?.passed !== undefined && oldest.passed === author.domains[0];
 }
 
 /** Clients compare these texts, so they must not change: they are the explanations of pyspf, which defined them. */

@@ -4,6 +4,7 @@ import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Clock } from '../../base/clock.ts';
 import { createMemory } from '../../base/memory.ts';
+import { toAsciiDomain } from '../../mail/address.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import type { Field, HeaderSection, RawSource } from '../../mail/header-section.ts';
 import {
@@ -19,10 +20,28 @@ import type { LookUp } from './lookups.ts';
 
 // Submodules of mailauth only, as in authenticate.ts.
 
+/** A DKIM signature that was checked: its d= and s=, and the result of RFC 8601 section 2.7.1. */
+export interface CheckedSignature {
+  readonly domain: string;
+  readonly selector: string;
+  readonly result: string;
+}
+
+/** A set of an ARC chain that passed. */
+export interface Seal {
+  /** The d= of its seal. */
+  readonly domain: string;
+  /** The domain of From for which its sealer says that DMARC passed. */
+  readonly passed: string | undefined;
+}
+
 /** The results of all signatures of a message. */
 export interface Signatures {
   readonly dkim: Verdicts['dkim'];
+  readonly checked: readonly CheckedSignature[];
   readonly arc: Verdicts['arc'];
+  /** The sets of a chain that passed, the newest first. */
+  readonly seals: readonly Seal[];
   /** The d= of the DKIM signatures that verified. */
   readonly sound: readonly string[];
   /** The d= of the DKIM signatures that could not be checked because of a DNS failure. */
@@ -61,14 +80,20 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
     const deps = { keys, minBitLength: SHORTEST_KEY_BITS, now: clock.now() };
     const checker = await createSignatureChecker(section, source, signatures, deps);
     const [sound, unknown]: [string[], string[]] = [[], []];
+    const checked: CheckedSignature[] = [];
     for (const { field, signature } of dkim) {
-      const checked = await checker.check(field, signature);
-      if (checked.result === 'pass') sound.push(signature.domain);
-      else if (isUnknown(checked)) unknown.push(signature.domain);
+      const { domain, selector } = signature;
+      const outcome = await checker.check(field, signature);
+      checked.push({ domain, selector, result: outcome.result });
+      if (outcome.result === 'pass') sound.push(domain);
+      else if (isUnknown(outcome)) unknown.push(domain);
     }
+    const arc = await checkChain(chain, { ...deps, checker, dns });
     return {
       dkim: { signed: fields.length > 0, valid: sound.length > 0 },
-      arc: await checkChain(chain, { ...deps, checker, dns }),
+      checked,
+      arc,
+      seals: arc.result === 'pass' ? chain.sets.map(toSeal).toReversed() : [],
       sound,
       unknown,
     };
@@ -173,6 +198,18 @@ async function checkChain(
   } catch {
     return { result: 'fail' };
   }
+}
+
+/** What mailauth reads in an ARC-Authentication-Results field (RFC 8617 section 4.1.1). */
+interface SealedResults {
+  readonly dmarc?: { readonly value?: unknown; readonly header?: { readonly from?: unknown } };
+}
+
+function toSeal(set: ARCChainEntry): Seal {
+  const results = set['arc-authentication-results']?.parsed as SealedResults | undefined;
+  const from = results?.dmarc?.header?.from;
+  const passed = results?.dmarc?.value === 'pass' && typeof from === 'string' ? toAsciiDomain(from) : undefined;
+  return { domain: toAsciiDomain(String(set['arc-seal']?.parsed?.d?.value ?? '')) ?? '', passed };
 }
 
 /** A DKIM key as the verifier needs it; `publicKey` is PEM or a key object. */

@@ -12,6 +12,7 @@ import {
   type Listener,
   type ListenerDeps,
   type ListenerSettings,
+  type Place,
 } from '../listener.ts';
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
@@ -51,15 +52,20 @@ export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'no
   readonly ids: Ids;
 }
 
+/** The listeners for submission as one. */
+export interface Submission extends Listener {
+  /** Where each of them listens. */
+  places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
+}
+
 /** Creates the listeners for mail that accounts submit: with STARTTLS on some ports, with implicit TLS on others. */
-export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): Listener {
+export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): Submission {
   const side = createSubmissionSide(settings, deps);
-  const listeners = [
-    ...(settings.listen.length > 0 ? [createListenerFor(side, settings, deps)] : []),
-    ...(settings.tlsListen.length > 0
-      ? [createListenerFor(side, { ...settings, listen: settings.tlsListen, implicitTls: true }, deps)]
-      : []),
-  ];
+  const kinds = [
+    { implicitTls: false, listen: settings.listen },
+    { implicitTls: true, listen: settings.tlsListen },
+  ].filter(({ listen }) => listen.length > 0);
+  const listeners = kinds.map((kind) => createListenerFor(side, { ...settings, ...kind }, deps));
 
   async function stop(graceMs?: number) {
     await Promise.all(listeners.map((listener) => listener.stop(graceMs)));
@@ -79,6 +85,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     },
     stop,
     addresses: () => listeners.flatMap((listener) => listener.addresses()),
+    places: () => kinds.map(({ implicitTls }, i) => ({ implicitTls, addresses: listeners[i]?.addresses() ?? [] })),
     async reload(tls) {
       for (const listener of listeners) await listener.reload(tls);
     },

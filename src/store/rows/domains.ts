@@ -188,6 +188,8 @@ export interface InboundDomainRow extends OwnedRow {
   /** What stands in the DNS instead, at the last check; null or absent: nothing is known to be wrong. */
   readonly mxError?: string | null;
   readonly testedAt: Date | null;
+  /** Since when the checks have had the present result; null or absent: not known. */
+  readonly mxSince?: Date | null;
   /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;
 }
@@ -197,7 +199,7 @@ export const inboundDomains = collection<InboundDomainRow>()({
   access: 'own',
   limited: true,
   indexes: [['account', 'createdAt'], ['testedAt']],
-  dates: ['createdAt', 'testedAt', 'verifiedAt'],
+  dates: ['createdAt', 'testedAt', 'mxSince', 'verifiedAt'],
 });
 
 /** The `id` of an account's claim to a name. Neither contains a space. */

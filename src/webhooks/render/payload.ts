@@ -6,6 +6,7 @@ import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
 import type { Content, FilePart, ParsedMessage, Text } from '../../mail/message.ts';
 import type { Part } from '../../mail/structure.ts';
+import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
 
@@ -56,17 +57,29 @@ export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
     yield* rawBase64(message.trace, whole);
     yield '"';
   }
-  if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
-  else yield* unparsedPieces(inbound);
+  // The author that DMARC checked: both use mail/author.ts on the same bytes.
+  const { mailFrom } = message.envelope;
+  const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
+  if ('parsed' in content) yield* parsedPieces(inbound, content.parsed, author);
+  else yield* unparsedPieces(inbound, author);
   const { dkim, spf, dmarc, arc } = verdicts;
   yield `,"spam_report":${NOT_SCORED}`;
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
+  yield* trustPieces(inbound, author);
   yield '}}';
 }
 
-function* parsedPieces({ message }: Inbound, parsed: ParsedMessage): Iterable<Piece> {
+/** What Mandrill's form lacks: the envelope, and whether the author may be believed. New keys come last. */
+function* trustPieces({ message, recipient, verdicts }: Inbound, author: Author): Iterable<Piece> {
+  const { mailFrom: from, client } = message.envelope;
+  const { address: ip, helo, tls } = client;
+  yield `,"id":${json(message.id)},"envelope":${json({ from, to: recipient, helo, ip, tls })}`;
+  yield `,"sender_auth":${json(senderAuthOf(verdicts, author))}`;
+}
+
+function* parsedPieces({ message }: Inbound, parsed: ParsedMessage, author: Author): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
@@ -79,20 +92,19 @@ function* parsedPieces({ message }: Inbound, parsed: ParsedMessage): Iterable<Pi
   }
   yield* attachmentPieces(parsed.files.filter((file) => !isImage(file)));
   yield* imagePieces(parsed.files.filter(isImage));
-  yield authorJson(authorOf(parsed.fields, message.envelope.mailFrom));
+  yield authorJson(author);
   yield `,"to":${mailboxesJson(parsed.to)}`;
   yield `,"cc":${mailboxesJson(parsed.cc ?? [])}`;
   yield `,"subject":${json(parsed.subject)}`;
 }
 
 /** The fields available without a parser: our trace, and the author, because the DMARC verdict is about the author. */
-function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
+function* unparsedPieces({ message }: Inbound, author: Author): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), [])}`;
   yield ',"attachments":{},"images":{}';
-  yield `${authorJson(authorOfMessage(raw, message.envelope.mailFrom))},"to":[],"cc":[],"subject":""`;
+  yield `${authorJson(author)},"to":[],"cc":[],"subject":""`;
 }
 
-/** The author that DMARC checked: both use mail/author.ts on the same bytes. */
 function authorJson({ mailbox }: Author): string {
   return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;
 }

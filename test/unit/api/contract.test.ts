@@ -6,7 +6,7 @@ import { OPERATIONS } from '../../../src/api/operations/index.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
 import { putHistory } from '../../support/history.ts';
-import { putMessages } from '../../support/messages.ts';
+import { putMessages, putWaiting } from '../../support/messages.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
@@ -199,6 +199,7 @@ describe('every operation', () => {
       if (REMEMBERING.test(operation.path)) beforeEach(() => putHistory(world));
       // What waits to be sent counts as backlog elsewhere.
       if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
+      if (/^\/messages\/(retry|stop)$/.test(operation.path)) beforeEach(() => putWaiting(world, ACCOUNT));
       const call = (params: object) => world.call(operation.path, params);
       const example = operation.example.params;
 

@@ -4,16 +4,17 @@ import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } fro
 import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
 import { ENTRIES } from '../../support/contract/table.ts';
 import { JOB, putHistory } from '../../support/history.ts';
-import { putMessages } from '../../support/messages.ts';
+import { putMessages, putWaiting } from '../../support/messages.ts';
 import { queued } from '../../support/shared-spool.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Two accounts: what one has must be for the other as if it were not there.
 
 const DEAD = '01kcexamplemessage00000000-eKx7WvL3VyFo';
-const [SENT, LATER, NOBODYS] = [
+const [SENT, LATER, WAITING, NOBODYS] = [
   '5c1e0d0000000000000000000000000a',
   '5c1e0d0000000000000000000000000b',
+  '5c1e0d0000000000000000000000000c',
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
@@ -124,6 +125,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: '9.9', rotate: true },
   ],
   '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
+  '/inbound/domain-servers': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
   '/inbound/deliveries': [
     { id: DEAD, route: '1.1' },
     { id: 'none', route: '9.9' },
@@ -142,6 +144,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: LATER, send_at: '2026-01-08' },
     { id: NOBODYS, send_at: '2026-01-08' },
   ],
+  '/messages/retry': [{ id: WAITING }, { id: NOBODYS }],
+  '/messages/stop': [{ id: WAITING }, { id: NOBODYS }],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
@@ -168,6 +172,7 @@ const names = (value: unknown) =>
   JSON.stringify(value)
     .replaceAll(NOBODYS, SENT)
     .replaceAll(LATER, SENT)
+    .replaceAll(WAITING, SENT)
     .replaceAll(NOBODYS_URL, OURS)
     .replaceAll(NO_KEY, SPARE)
     .replaceAll('with the id none', `with the id ${DEAD}`)
@@ -191,7 +196,12 @@ describe('another account', () => {
   let world: ApiWorld;
   const start = async () => {
     world = await startApi({ journal: true });
-    await Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT), putMessages(world, ACCOUNT)]);
+    await Promise.all([
+      putDeadDelivery(world),
+      putBatch(world.spool, ACCOUNT),
+      putMessages(world, ACCOUNT),
+      putWaiting(world, ACCOUNT),
+    ]);
     await putHistory(world);
   };
 

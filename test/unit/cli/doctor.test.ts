@@ -2,9 +2,13 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import type { Check, World } from '../../../src/cli/doctor/finding.ts';
-import { certificate, listening } from '../../../src/cli/doctor/listening.ts';
-import { clockCheck, disk, nameServers, secrets } from '../../../src/cli/doctor/machine.ts';
+import { withStore } from '../../../src/cli/open.ts';
+import { loadSettings } from '../../../src/config.ts';
+import type { Resolver } from '../../../src/dns/types.ts';
+import { examine } from '../../../src/examination/examine.ts';
+import { type Check, placesOf, type World } from '../../../src/examination/finding.ts';
+import { certificate, listening } from '../../../src/examination/listening.ts';
+import { clockCheck, disk, nameServers, secrets } from '../../../src/examination/machine.ts';
 import {
   hostName,
   inboundDomains,
@@ -13,11 +17,7 @@ import {
   reservedDomains,
   senderDomains,
   sending,
-} from '../../../src/cli/doctor/names.ts';
-
-import { withStore } from '../../../src/cli/open.ts';
-import { loadSettings } from '../../../src/config.ts';
-import type { Resolver } from '../../../src/dns/types.ts';
+} from '../../../src/examination/names.ts';
 import { newSenderDomain } from '../../../src/store/rows/domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { MX_CERT, MX_KEY } from '../../support/carrier-tls.ts';
@@ -36,6 +36,12 @@ interface Shown {
   readonly advice?: string;
 }
 const NOW = Date.UTC(2030, 0, 5);
+
+async function collect(findings: AsyncIterable<Shown>): Promise<Shown[]> {
+  const all: Shown[] = [];
+  for await (const finding of findings) all.push(finding);
+  return all;
+}
 
 describe('postern doctor', () => {
   let dir: string;
@@ -84,6 +90,16 @@ describe('postern doctor', () => {
       'inbound domains': 'skipped',
       'outbound port 25': 'skipped',
     });
+  });
+
+  it('speaks to a listener that expects a PROXY header as a proxy does', async () => {
+    const proxied = { POSTERN_SMTP__PROXY_PROTOCOL: '127.0.0.1' };
+    daemon = await startDaemon(proxied, { dir });
+    const at = `127.0.0.1:${daemon.smtp.port}`;
+    const [found] = await look(listening, {
+      env: { ...proxied, POSTERN_SMTP__LISTEN: at, POSTERN_HOSTNAME: 'in.postern.test' },
+    });
+    expect(found).to.include({ check: `SMTP ${at}`, verdict: 'ok' });
   });
 
   it('says for a person what was seen and what to do, and ends with 1 when the daemon is not there', async () => {
@@ -175,19 +191,18 @@ describe('postern doctor', () => {
     expect((await postern(['doctor', 'please'], { POSTERN_DATA_DIR: dir })).code).to.equal(64);
   });
 
-  /** One look, with settings as an operator of a public host has them. */
-  async function look(
-    check: Check,
-    given: {
-      readonly zone?: ZoneRecords;
-      readonly env?: Readonly<Record<string, string>>;
-      readonly store?: Store;
-      readonly at?: number;
-      readonly root?: string;
-      readonly resolver?: Resolver;
-      readonly file?: string;
-    } = {},
-  ): Promise<readonly Shown[]> {
+  interface Given {
+    readonly zone?: ZoneRecords;
+    readonly env?: Readonly<Record<string, string>>;
+    readonly store?: Store;
+    readonly at?: number;
+    readonly root?: string;
+    readonly resolver?: Resolver;
+    readonly file?: string;
+  }
+
+  /** The world of an operator of a public host. */
+  function worldOf(given: Given = {}): World {
     const { settings } = loadSettings(undefined, {
       POSTERN_DATA_DIR: dir,
       POSTERN_HOSTNAME: 'mx.example.com',
@@ -195,18 +210,69 @@ describe('postern doctor', () => {
       POSTERN_SMTP__LISTEN: '0.0.0.0:25',
       ...given.env,
     });
-    const world: World = {
+    return {
       settings,
       resolver: given.resolver ?? zoneResolver(given.zone ?? {}),
       store: given.store,
       noStore: 'none here',
+      places: placesOf(settings),
       clock: createTestClock(given.at ?? NOW),
       settingsFile: given.file,
       reach: undefined,
+      howToReach: 'name a domain',
       root: given.root ?? dir,
     };
-    return check.run(world);
   }
+
+  /** One look, with settings as an operator of a public host has them. */
+  async function look(check: Check, given: Given = {}): Promise<readonly Shown[]> {
+    return collect(check.run(worldOf(given)));
+  }
+
+  describe('checks that cannot go on', () => {
+    const quick: Check = {
+      name: 'quick',
+      async *run() {
+        yield { check: 'quick', verdict: 'ok', seen: 'done' };
+      },
+    };
+
+    it('give up after a minute, and what they found by then and the other checks are told', async () => {
+      const clock = createTestClock(NOW);
+      const slow: Check = {
+        name: 'slow',
+        async *run() {
+          yield { check: 'slow first', verdict: 'ok', seen: 'seen in time' };
+          await new Promise(() => {});
+        },
+      };
+      const told: Shown[] = [];
+      for await (const finding of examine({ world: { ...worldOf(), clock }, checks: [slow, quick] })) {
+        told.push(finding);
+        if (told.length === 1) setImmediate(() => clock.advance(60_000));
+      }
+      expect(told.map(({ check, verdict, seen }) => [check, verdict, seen])).to.deep.equal([
+        ['slow first', 'ok', 'seen in time'],
+        ['slow', 'warning', 'gave up after 60 s'],
+        ['quick', 'ok', 'done'],
+      ]);
+    });
+
+    it('and throw are a fault, and the rest goes on', async () => {
+      const broken: Check = {
+        name: 'broken',
+        // biome-ignore lint/correctness/useYield: it fails before it finds anything
+        async *run() {
+          throw new Error('no such file');
+        },
+      };
+      const told = await collect(examine({ world: worldOf(), checks: [broken, quick] }));
+      expect(told.map(({ check, verdict, seen }) => [check, verdict, seen])).to.deep.equal([
+        ['broken', 'fault', 'no such file'],
+        ['quick', 'ok', 'done'],
+      ]);
+    });
+  });
 
   describe('the name of the host', () => {
     const good: ZoneRecords = {
@@ -315,6 +381,27 @@ describe('postern doctor', () => {
         expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
           'inbound domain bounces.mx.example.com': 'fault',
           'inbound domain co.uk': 'fault',
+        });
+      }));
+
+    it('of the operator are found among more than one page of them, claims included', () =>
+      withRows(async (store) => {
+        const add = (id: string) =>
+          store.inboundDomains.insert({ id, account: 'a', domain: id, createdAt: at, validMx: true, testedAt: at });
+        const fine = Array.from({ length: 501 }, (_, n) => `a${n}.example`);
+        await Promise.all([...fine, 'a1.example b', 'bounces.mx.example.com', 'co.uk'].map(add));
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
+          'inbound domain bounces.mx.example.com': 'warning',
+          'inbound domain co.uk': 'warning',
+        });
+        const zone = Object.fromEntries(
+          fine.map((name) => [name, { MX: [{ exchange: 'mx.example.com', priority: 1 }] }]),
+        );
+        const found = await look(inboundDomains, { store, zone });
+        expect(found).to.have.length(501);
+        expect(found.at(-1)).to.deep.include({
+          verdict: 'skipped',
+          seen: 'more than 500; only the first 500 were checked',
         });
       }));
 

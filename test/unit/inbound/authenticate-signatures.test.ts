@@ -25,7 +25,7 @@ const ENVELOPE = {
   mailFrom: 'ann@example.net',
   client: { address: '198.51.100.9', helo: 'mail.example.net', tls: null },
 };
-const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' };
+const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example', trustedSealers: [] };
 
 function checkIn(records: ZoneRecords) {
   const resolver = zoneResolver(records);
@@ -406,6 +406,92 @@ describe('the ARC verdict', () => {
 
   it('is not taken for a DKIM signature', async () => {
     expect((await check(await seal(PLAIN))).dkim).to.deep.equal({ signed: false, valid: false });
+  });
+});
+
+describe('what the verdicts were taken from', () => {
+  const policy = { '_dmarc.example.net': { TXT: ['v=DMARC1; p=reject'] } };
+  const evidenceOf = async (message: string, trusted: readonly string[] = []) => {
+    const settings = { ...SETTINGS, trustedSealers: trusted };
+    const resolver = zoneResolver({ ...KEYS, ...policy });
+    const authenticator = createAuthenticator({ resolver, settings, clock: systemClock });
+    const verdicts = await authenticator.authenticate({ bytes: Buffer.from(message, 'latin1') }, ENVELOPE);
+    return { dmarc: verdicts.dmarc.result, ...verdicts.evidence };
+  };
+  /** Seals a message as its next set, over a chain that passed. */
+  const sealAs = async (message: string, key: typeof OTHER, authResults: string, i = 1) => {
+    const headers = await sealMessage(Buffer.from(message), {
+      signingDomain: key.domain,
+      selector: key.selector,
+      privateKey: key.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+      authResults,
+      cv: i === 1 ? 'none' : 'pass',
+    });
+    return headers.toString() + message;
+  };
+  const SAW_PASS = 'mx.other.example; dkim=pass header.d=example.net; dmarc=pass header.from=example.net';
+  /** Forwarded: the signature broke on the way, and the envelope sender is the forwarder's. */
+  const forwarded = signMessage(PLAIN, RSA).replace('hello', '[list] hello');
+
+  it('names the domain of SPF and each signature, with its result and whether it stands for the author', async () => {
+    const message = signMessage(signMessage(signMessage(PLAIN, RSA), OTHER), ED);
+    const { spf, dkim } = await evidenceOf(message);
+    expect(spf).to.equal('example.net');
+    expect(
+      dkim?.toSorted((a, b) => a.selector.localeCompare(b.selector) || a.domain.localeCompare(b.domain)),
+    ).to.deep.equal([
+      { domain: 'example.net', selector: 'ed', result: 'pass', aligned: true },
+      { domain: 'example.net', selector: 'rsa', result: 'pass', aligned: true },
+      { domain: 'other.example', selector: 'rsa', result: 'pass', aligned: false },
+    ]);
+    const broken = await evidenceOf(message.replace('Hello Bob', 'Hello Rob'));
+    expect(broken.dkim?.map(({ result, aligned }) => [result, aligned])).to.deep.equal(
+      Array.from({ length: 3 }, () => ['fail', false]),
+    );
+  });
+
+  it('believes a trusted sealer that saw DMARC pass, and no other sealer', async () => {
+    const sealed = await sealAs(forwarded, OTHER, SAW_PASS);
+    expect(await evidenceOf(sealed, ['other.example'])).to.deep.include({
+      dmarc: 'fail',
+      arc: { sealers: ['other.example'], trusted: true },
+    });
+    expect((await evidenceOf(sealed)).arc).to.deep.equal({ sealers: ['other.example'], trusted: false });
+    expect((await evidenceOf(sealed, ['example.net', 'ther.example'])).arc?.trusted).to.equal(false);
+  });
+
+  it('does not believe a trusted sealer that saw DMARC fail, saw another author, or did not look', async () => {
+    for (const seen of [
+      'mx.other.example; dmarc=fail header.from=example.net',
+      'mx.other.example; dmarc=pass header.from=evil.example',
+      'mx.other.example; spf=pass smtp.mailfrom=example.net',
+      'mx.other.example (dmarc=pass header.from=example.net); spf=pass',
+      'mx.other.example; dmarc=pass',
+    ])
+      expect((await evidenceOf(await sealAs(forwarded, OTHER, seen), ['other.example'])).arc?.trusted, seen).to.equal(
+        false,
+      );
+  });
+
+  it('does not believe what was changed after the seal, or sealed again by a stranger', async () => {
+    const sealed = await sealAs(forwarded, OTHER, SAW_PASS);
+    expect((await evidenceOf(sealed.replace('Hello Bob', 'Hello Rob'), ['other.example'])).arc).to.deep.equal({
+      sealers: [],
+      trusted: false,
+    });
+    const again = await sealAs(sealed, RSA, 'mx.stranger.example; dmarc=pass header.from=example.net', 2);
+    expect((await evidenceOf(again, ['other.example'])).arc).to.deep.equal({
+      sealers: ['example.net', 'other.example'],
+      trusted: false,
+    });
+    // With the stranger trusted, too, the first of them says what it saw.
+    expect((await evidenceOf(again, ['other.example', 'example.net'])).arc?.trusted).to.equal(true);
+  });
+
+  it('does not believe a seal for a message with an unclear author', async () => {
+    const two = forwarded.replace('From: Ann', 'From: Boss <ceo@victim.example>\r\nFrom: Ann');
+    const sealed = await sealAs(two, OTHER, SAW_PASS);
+    expect((await evidenceOf(sealed, ['other.example'])).arc?.trusted).to.equal(false);
   });
 });
 

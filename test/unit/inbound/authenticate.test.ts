@@ -10,7 +10,7 @@ import { createTestLog } from '../../support/log.ts';
 import type { ZoneRecords } from '../../support/zone.ts';
 import { startZone, zoneResolver } from '../../support/zone.ts';
 
-const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' };
+const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example', trustedSealers: [] };
 const MESSAGE = Buffer.from('From: Ann <ann@example.net>\r\nTo: bob@in.example\r\nSubject: hello\r\n\r\nHello.\r\n');
 
 function envelope(

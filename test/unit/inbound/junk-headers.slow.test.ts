@@ -21,7 +21,7 @@ const ENVELOPE = {
   mailFrom: 'evil@attacker.test',
   client: { address: '192.0.2.66', helo: 'mail.attacker.test', tls: null },
 };
-const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' };
+const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example', trustedSealers: [] };
 const MESSAGE = 'From: Boss <ceo@victim.example>\r\nTo: desk@in.test\r\nSubject: money\r\n\r\nPay at once.\r\n';
 const FAILING = signMessage(MESSAGE, EVIL);
 const PASSING = signMessage(MESSAGE, OWN);

@@ -4,7 +4,7 @@ import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.
 import { createTestClock } from '../../support/clock.ts';
 import { type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 
-const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' };
+const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example', trustedSealers: [] };
 const ZONE: ZoneRecords = {
   'example.net': { TXT: ['v=spf1 ip4:192.0.2.7 -all'], ttl: 60 },
   '_dmarc.example.net': { TXT: ['v=DMARC1; p=reject'], ttl: 60 },

@@ -77,7 +77,12 @@ describe('the RFC 7208 suite', () => {
   for (const section of sections) {
     describe(section.description, () => {
       const resolver = zoneResolver(toZone(section.zonedata));
-      const settings = { questionsPerMessage: 1000, budgetMs: 60_000, hostname: 'receiver.example' };
+      const settings = {
+        questionsPerMessage: 1000,
+        budgetMs: 60_000,
+        hostname: 'receiver.example',
+        trustedSealers: [],
+      };
       const authenticator = createAuthenticator({ resolver, settings, clock: systemClock });
 
       for (const [name, test] of Object.entries(section.tests)) {

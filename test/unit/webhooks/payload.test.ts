@@ -37,6 +37,8 @@ const REST = [
   'sender',
   'template',
 ];
+/** Ours, behind those that the format has. */
+const TRUST = ['id', 'envelope', 'sender_auth'];
 
 describe('the payload of an inbound message', () => {
   let renderer: OpenRenderer;
@@ -64,7 +66,15 @@ describe('the payload of an inbound message', () => {
     );
     const event = await eventOf(body);
     expect(Object.keys(event)).to.deep.equal(['event', 'ts', '_id', 'msg']);
-    expect(Object.keys(event.msg)).to.deep.equal(['raw_msg', 'headers', 'text', 'text_flowed', 'html', ...REST]);
+    expect(Object.keys(event.msg)).to.deep.equal([
+      'raw_msg',
+      'headers',
+      'text',
+      'text_flowed',
+      'html',
+      ...REST,
+      ...TRUST,
+    ]);
   });
 
   it('tells who, when and what the verdicts were', async () => {
@@ -93,8 +103,56 @@ describe('the payload of an inbound message', () => {
     expect({ dkim, spf, dmarc, arc }).to.deep.equal(VERDICTS);
   });
 
+  it('says who handed it over, and whether the author may be believed', async () => {
+    const message = crlf('From: Jane <jane@example.com>', 'Subject: Hi', '', 'x');
+    const evidence = {
+      spf: 'bounce.example.com',
+      dkim: [{ domain: 'example.com', selector: 's1', result: 'pass', aligned: true }],
+      arc: { sealers: [], trusted: false },
+    };
+    const { id, envelope, sender_auth } = await msgOf(message, {
+      message: spooled({ verdicts: { ...VERDICTS, evidence } }),
+    });
+    expect({ id, envelope, sender_auth }).to.deep.equal({
+      id: 'm1',
+      envelope: {
+        from: 'bounce@example.com',
+        to: 'in@example.net',
+        helo: 'mail.example.com',
+        ip: '192.0.2.1',
+        tls: 'TLSv1.3',
+      },
+      sender_auth: {
+        authenticated: true,
+        domain: 'example.com',
+        by: 'dmarc',
+        dmarc: { result: 'pass', policy: 'none', domain: 'example.com', aligned: true },
+        spf: { result: 'pass', domain: 'bounce.example.com' },
+        dkim: evidence.dkim,
+        arc: { result: 'none', sealers: [], trusted: false },
+      },
+    });
+  });
+
+  it('believes an author by DMARC, or by a trusted sealer where DMARC fails, and in no other case', async () => {
+    const authOf = async (result: string, trusted: boolean, ...from: string[]) => {
+      const evidence = { spf: null, dkim: [], arc: { sealers: ['fwd.example'], trusted } };
+      const verdicts = { ...VERDICTS, dmarc: { ...VERDICTS.dmarc, result }, evidence };
+      const { sender_auth } = await msgOf(crlf(...from, 'Subject: Hi', '', 'x'), { message: spooled({ verdicts }) });
+      return [sender_auth.authenticated, sender_auth.by, sender_auth.domain];
+    };
+    const jane = 'From: jane@example.com';
+    expect(await authOf('pass', false, jane)).to.deep.equal([true, 'dmarc', 'example.com']);
+    expect(await authOf('fail', true, jane)).to.deep.equal([true, 'arc', 'example.com']);
+    expect(await authOf('fail', false, jane)).to.deep.equal([false, null, 'example.com']);
+    for (const result of ['none', 'temperror', 'permerror'])
+      expect(await authOf(result, true, jane), result).to.deep.equal([false, null, 'example.com']);
+    expect(await authOf('pass', true, jane, 'From: boss@victim.example')).to.deep.equal([false, null, null]);
+    expect(await authOf('pass', true, 'To: x@example.net')).to.deep.equal([false, null, null]);
+  });
+
   it('has every key in every event, because public consumers index them without asking', async () => {
-    const always = ['raw_msg', 'headers', ...REST];
+    const always = ['raw_msg', 'headers', ...REST, ...TRUST];
     const unread = {
       attachments: {},
       images: {},

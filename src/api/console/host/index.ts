@@ -1,4 +1,5 @@
 import { changeOperations } from './changes.ts';
+import { examineOperations } from './examine.ts';
 import { machineOperations } from './machine.ts';
 import type { HostOperation } from './operation.ts';
 import { overviewOperations } from './overview.ts';
@@ -15,5 +16,6 @@ export const HOST_OPERATIONS: readonly HostOperation[] = [
   ...whoOperations,
   ...peopleOperations,
   ...machineOperations,
+  ...examineOperations,
   ...changeOperations,
 ];

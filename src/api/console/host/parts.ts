@@ -1,5 +1,6 @@
 import type { Clock } from '../../../base/clock.ts';
 import type { Ids } from '../../../base/ids.ts';
+import type { Log } from '../../../base/log.ts';
 import type { LogMemory } from '../../../base/log-memory.ts';
 import type { Figures } from '../../../base/prometheus.ts';
 import type { TaskState } from '../../../base/service.ts';
@@ -10,6 +11,7 @@ import type { Spool } from '../../../queue/delivery.ts';
 import type { Dispatcher } from '../../../queue/dispatcher.ts';
 import type { Store } from '../../../store/store.ts';
 import type { Jobs } from '../../jobs.ts';
+import { createExaminations, type Examinations, type Finding } from './examinations.ts';
 
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
 
@@ -32,6 +34,21 @@ export interface HostInsight {
   readonly settings: () => readonly ShownSetting[];
   /** The address that opens the console with this token. */
   readonly enterUrl: (token: string) => string;
+  /** Examines the host as `postern doctor` does. */
+  readonly examine: () => AsyncIterable<Finding>;
+  /** Where the daemon listens. */
+  readonly listeners: () => readonly ListenerView[];
+}
+
+/** A listener of the daemon. */
+export interface ListenerView {
+  readonly name: 'smtp' | 'submission' | 'submissions' | 'http';
+  readonly tls: 'none' | 'starttls' | 'implicit';
+  readonly places: readonly { readonly address: string; readonly port: number }[];
+  /** The certificate that it shows now, in PEM. */
+  readonly certificate: string | undefined;
+  /** How many sessions are open; of `http`, connections. */
+  sessions(): Promise<number>;
 }
 
 /** Whether mail is taken, check by check. */
@@ -63,6 +80,7 @@ export interface HostDeps {
   readonly metrics: Pick<Figures, 'level'>;
   readonly clock: Clock;
   readonly ids: Ids;
+  readonly log: Log;
 }
 
 /** An account as records name it. */
@@ -74,6 +92,7 @@ export interface AccountName {
 export interface HostParts extends HostDeps {
   readonly settings: HostSettings;
   readonly startedAt: number;
+  readonly examinations: Examinations;
   now(): number;
   /** Names of accounts by id; one that is gone is named by its id. */
   names(ids: Iterable<string>): Promise<(id: string) => AccountName>;
@@ -107,6 +126,7 @@ export function createHostParts(settings: HostSettings, deps: HostDeps): HostPar
     ...deps,
     settings,
     startedAt: clock.now(),
+    examinations: createExaminations({ ...deps, examine: deps.host.examine }),
     now: () => clock.now(),
     inTurn: createTurns('run'),
     async names(ids) {

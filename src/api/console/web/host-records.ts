@@ -173,3 +173,35 @@ export interface Waiting {
   readonly paused_until: string | null;
   readonly in_flight: number;
 }
+
+/** host/examine: what `postern doctor` finds. */
+export interface HostExamination {
+  readonly id: string;
+  readonly state: 'running' | 'done';
+  readonly started_at: string;
+  readonly ended_at: string | null;
+  readonly counts: Readonly<Record<HostCheck['level'], number>>;
+  readonly checks: readonly HostCheck[];
+}
+
+export interface HostCheck {
+  readonly name: string;
+  readonly level: 'ok' | 'warning' | 'fault' | 'skipped';
+  readonly text: string;
+  /** What to do about it. */
+  readonly advice: string | null;
+}
+
+/** One of host/listeners. */
+export interface HostListener {
+  readonly name: 'smtp' | 'submission' | 'submissions' | 'http';
+  readonly tls: 'none' | 'starttls' | 'implicit';
+  readonly places: readonly { readonly address: string; readonly port: number }[];
+  readonly sessions: number;
+  readonly certificate: {
+    readonly names: readonly string[];
+    readonly issuer: string;
+    readonly not_after: string;
+    readonly days_left: number;
+  } | null;
+}

@@ -175,6 +175,33 @@ export interface InboundDomain {
   readonly tested_at: string | null;
 }
 
+/** /inbound/domain-servers: what each name server of a domain says. */
+export interface DomainServers {
+  readonly domain: string;
+  readonly asked_at: string;
+  readonly next_test_at: string | null;
+  readonly records: readonly DomainRecord[];
+}
+
+export interface DomainRecord {
+  readonly type: 'MX' | 'TXT';
+  readonly name: string;
+  readonly expected: readonly string[];
+  readonly since: string | null;
+  readonly zone: string | null;
+  readonly error: string | null;
+  readonly servers: readonly DomainServer[];
+  readonly left_out: number;
+}
+
+export interface DomainServer {
+  readonly server: string;
+  readonly address: string | null;
+  readonly state: 'ok' | 'differs' | 'missing' | 'failed' | 'not_asked';
+  readonly says: readonly string[];
+  readonly reason: string | null;
+}
+
 /** /inbound/routes. */
 export interface InboundRoute {
   readonly id: string;

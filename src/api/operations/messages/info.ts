@@ -224,7 +224,7 @@ const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
 const ID = '5c1e0d0000000000000000000000000a';
 
-async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
+export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
   const row = await store.messages.one({ id });
   if (!row) throw refuse('Unknown_Message', id);
   return row;

@@ -1,7 +1,7 @@
 import { call } from '../call.ts';
 import type { HostSeries } from '../host-records.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { toApiTime } from './text.ts';
+import { number, toApiTime } from './text.ts';
 
 // Figures of the host over time, and what to say about them.
 
@@ -56,9 +56,12 @@ export function rateText(values: Values): string {
   const recent = known(values.slice(-FEW - 1, -1)) ?? known(values.slice(-1));
   if (recent === undefined) return 'not known yet';
   const before = values.slice(0, FEW).includes(null) ? undefined : known(values.slice(0, FEW));
-  const now = `${Math.round(recent * 10) / 10} a minute`;
+  const now = `${shown(recent)} a minute`;
   return before === undefined || (recent === 0 && before === 0) ? now : `${now}, ${comparison(recent, before)}`;
 }
+
+/** Few have a decimal. */
+const shown = (value: number): string => number(value < 10 ? Math.round(value * 10) / 10 : Math.round(value));
 
 /** The mean of the values that are known. */
 function known(values: Values): number | undefined {
@@ -69,7 +72,7 @@ function known(values: Values): number | undefined {
 function comparison(recent: number, before: number): string {
   if (before === 0) return 'none an hour ago';
   const ratio = recent / before;
-  if (ratio === 0) return `${Math.round(before * 10) / 10} an hour ago`;
+  if (ratio === 0) return `${shown(before)} an hour ago`;
   if (ratio < 0.4) return 'far fewer than an hour ago';
   if (ratio < 0.6) return 'half of an hour ago';
   if (ratio < 0.8) return 'fewer than an hour ago';

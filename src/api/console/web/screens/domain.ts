@@ -2,13 +2,14 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
-import { Confirm, Copy, Form, type FormField, type Values } from '../parts/form.ts';
+import { Bars, Button, Dialog, Fault, Notice, Title } from '../parts/elements.ts';
+import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
-import type { InboundDomain, InboundRoute } from '../records.ts';
+import type { DomainServers, InboundDomain, InboundRoute } from '../records.ts';
 import { go, linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
+import { DnsRecords } from './domain-dns.ts';
 import { DomainStateMark, domainSentence, useDomains } from './domains.ts';
 import { inOrder, Tester } from './route-tester.ts';
 
@@ -19,8 +20,14 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
     call<readonly InboundRoute[]>('inbound/routes', { domain: name }, stop),
   );
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
-  const checked = (newer: InboundDomain) =>
+  const servers = useLoad(
+    domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,
+    (stop) => call<DomainServers>('inbound/domain-servers', { domain: name }, stop),
+  );
+  const checked = (newer: InboundDomain) => {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
+    servers.again();
+  };
   return h(
     'div',
     { class: 'screen beside' },
@@ -48,7 +55,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
                 '.',
               ),
               h(Actions, { key: 'actions', domain, routes: routes.data?.length ?? 0, checked }),
-              h(DnsRecords, { key: 'records', domain }),
+              h(DnsRecords, { key: 'records', domain, servers }),
               may('inbound/routes') && h(Routes, { key: 'routes', domain: name, routes }),
             ],
     ),
@@ -95,79 +102,6 @@ function Actions({
           'Mail to it is refused from then on. Mail that was taken already is still posted.',
         ),
       ),
-  );
-}
-
-/** What should stand in the DNS, and what was seen there. */
-function DnsRecords({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
-  const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
-  const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
-  return h(
-    'section',
-    { 'aria-labelledby': 'dns' },
-    h('h2', { id: 'dns' }, 'DNS records'),
-    h(
-      'ul',
-      { class: 'rows dns' },
-      h(DnsRecord, {
-        type: 'MX',
-        name,
-        values: hosts.map((host) => `10 ${host}.`),
-        mark: isValid
-          ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
-          : testedAt === null
-            ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
-            : h(State, { icon: 'cross', word: 'Not seen', tone: 'bad' }),
-        note: [
-          hosts.length > 1 && 'One of them is enough. ',
-          error !== null && `${plain(error)}. `,
-          testedAt !== null && ['Looked up ', h(Time, { key: 'time', at: testedAt }), '; again within the hour.'],
-        ],
-      }),
-      h(DnsRecord, {
-        type: 'TXT',
-        name: txtName,
-        values: [txtValue],
-        mark:
-          verifiedAt !== null
-            ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
-            : h(State, { icon: 'clock', word: 'Not seen', tone: routed ? 'off' : 'wait' }),
-        note: [
-          routed
-            ? 'Proves that the domain is yours, so that no other account can take it over.'
-            : 'Proves that the domain is yours: mail to it is refused until this record is seen.',
-          verifiedAt !== null && [' First seen ', h(Time, { key: 'time', at: verifiedAt }), '.'],
-        ],
-      }),
-    ),
-  );
-}
-
-function DnsRecord({
-  type,
-  name,
-  values,
-  mark,
-  note,
-}: {
-  readonly type: string;
-  readonly name: string;
-  readonly values: readonly string[];
-  readonly mark: ComponentChildren;
-  readonly note: ComponentChildren;
-}): ComponentChildren {
-  return h(
-    'li',
-    null,
-    h('span', { class: 'type' }, type),
-    h('code', { class: 'name' }, plain(name)),
-    h('span', { class: 'mark' }, mark),
-    h(
-      'ul',
-      { class: 'values' },
-      values.map((value) => h('li', { key: value }, h('code', null, value), h(Copy, { text: value }))),
-    ),
-    h('p', { class: 'note faint' }, note),
   );
 }
 

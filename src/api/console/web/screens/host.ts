@@ -10,6 +10,7 @@ import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
+import { Checks, Listeners } from './host-checks.ts';
 
 /** Whether this machine is well. */
 export function Host(): ComponentChildren {
@@ -22,6 +23,8 @@ export function Host(): ComponentChildren {
     h(HostParts, null),
     error && h(Fault, { error, since: failedAt, again }),
     overview ? h(Overview, { overview }) : !error && h(Bars, { rows: 4 }),
+    may('host/examine') && h(Checks, null),
+    may('host/listeners') && h(Listeners, null),
     may('host/series') && h(Figures, null),
     may('host/tasks') && h(Tasks, null),
   );

@@ -16,13 +16,15 @@ import { NowPlots } from './now-plots.ts';
 
 const FEED = 40;
 const FEW = 5;
+/** What was given up is counted so far. */
+const COUNTED = 100;
 const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening. */
 export function Now(): ComponentChildren {
   const mail = useMail('', FEED);
   const refused = useRefusals('', FEED);
-  const dead = useMail('state:dead', FEW);
+  const dead = useMail('state:dead', COUNTED);
   const endpoints = useEndpoints();
   const { data: host, error: hostAway } = useOverview();
   const empty = mail.rows?.length === 0;
@@ -134,7 +136,11 @@ function NeedsYou({
             'a',
             { href: linkTo('/given-up') },
             h(State, { icon: 'cross', word: 'Given up', tone: 'bad' }),
-            h('span', { class: 'url' }, `${dead.length < FEW ? count(dead.length, 'mail') : `${FEW} mails or more`}`),
+            h(
+              'span',
+              { class: 'url' },
+              dead.length < COUNTED ? count(dead.length, 'mail') : `${COUNTED} mails or more`,
+            ),
             h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
           ),
         ),

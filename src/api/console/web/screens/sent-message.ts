@@ -66,6 +66,7 @@ function Story({
     h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
     h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
+    h(Waiting, { message, again }),
     h(Listed, { message }),
     h(About, { message }),
     h('h2', null, 'What happened'),
@@ -119,6 +120,40 @@ function isHeld({ delivery }: SentStory): boolean {
     delivery.attempts.length === 0 &&
     delivery.next_attempt_at !== null &&
     toMs(delivery.next_attempt_at) > now.value + SOON_MS
+  );
+}
+
+/** What can be done while it waits for another attempt. */
+function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+  const { _id: id, email, delivery } = message;
+  const [stopping, setStopping] = useState(false);
+  if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
+  return h(
+    'p',
+    { class: 'buttons' },
+    may('messages/retry') &&
+      h(Button, {
+        label: 'Try now',
+        onPress: async () => {
+          await call('messages/retry', { id });
+          again();
+        },
+      }),
+    may('messages/stop') && h(Button, { label: 'Stop trying\u2026', onPress: () => setStopping(true) }),
+    stopping &&
+      h(
+        Confirm,
+        {
+          title: `Make no further attempt to reach ${plain(email)}?`,
+          label: 'Stop trying',
+          onConfirm: async () => {
+            await call('messages/stop', { id });
+            again();
+          },
+          onClose: () => setStopping(false),
+        },
+        h('p', null, 'The message is not delivered. It gets no bounce, and other mail to the address still leaves.'),
+      ),
   );
 }
 

@@ -1,7 +1,6 @@
-import { existsSync, statSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
+import { stat, statfs } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { parseServer, systemServers } from '../../dns/system.ts';
+import { parseServer, systemServers } from '../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
 /** Files that exist if a time service is running or has set the clock. */
@@ -16,29 +15,33 @@ const TIME_SERVICES: readonly (readonly [path: string, words: string])[] = [
 /** The clock is right: signatures, retries and expiry depend on it. */
 export const clockCheck: Check = {
   name: 'clock',
-  async run({ clock, root }) {
+  async *run({ clock, root }) {
     const now = new Date(clock.now());
-    const installed = statSync(new URL(import.meta.url).pathname).mtimeMs;
+    const installed = (await stat(new URL(import.meta.url))).mtimeMs;
     const seen = now.toISOString().replace('T', ' ').slice(0, 19);
     if (clock.now() < installed - 24 * 3_600_000)
-      return [
-        fault(
-          'clock',
-          `${seen} UTC, earlier than the installation of Postern`,
-          'Set the clock and install a time service (chrony, systemd-timesyncd).',
-        ),
-      ];
-    const service = TIME_SERVICES.find(([path]) => existsSync(join(root, path)));
-    if (service) return [ok('clock', `${seen} UTC, ${service[1]}`)];
-    return [
-      warning(
+      return yield fault(
         'clock',
-        `${seen} UTC; no time service found`,
-        'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host keeps the time.',
-      ),
-    ];
+        `${seen} UTC, earlier than the installation of Postern`,
+        'Set the clock and install a time service (chrony, systemd-timesyncd).',
+      );
+    for (const [path, words] of TIME_SERVICES)
+      if (await exists(join(root, path))) return yield ok('clock', `${seen} UTC, ${words}`);
+    yield warning(
+      'clock',
+      `${seen} UTC; no time service found`,
+      'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host keeps the time.',
+    );
   },
 };
+
+/** Whether a file exists that we may look at. */
+function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
 
 const GIB = 1024 ** 3;
 /** statfs(2), f_type. */
@@ -56,29 +59,28 @@ const REMOTE = new Map([
 /** The disk under data_dir is persistent and has enough space. */
 export const disk: Check = {
   name: 'disk',
-  async run({ settings }) {
+  async *run({ settings }) {
     const dir = resolve(settings.data_dir);
-    if (!existsSync(dir)) return [skipped('disk', `${dir} does not exist yet; the daemon creates it`)];
+    if (!(await exists(dir))) return yield skipped('disk', `${dir} does not exist yet; the daemon creates it`);
     const { bavail, blocks, bsize, type } = await statfs(dir);
     const [free, all] = [bavail * bsize, blocks * bsize];
     const { min_free_percent: percent, min_free_bytes: bytes } = settings.spool;
     const least = Math.max((all * percent) / 100, bytes, 3 * settings.smtp.max_message_bytes);
     const gib = (value: number) => `${(value / GIB).toFixed(1)} GiB`;
-    const room: Finding =
-      free < least
-        ? fault(
+    yield free < least
+      ? fault(
+          'disk',
+          `${gib(free)} free in ${dir}; new mail is refused (452) below ${gib(least)}`,
+          'Free some space, or lower spool.min_free_percent and spool.min_free_bytes.',
+        )
+      : free < 2 * least
+        ? warning(
             'disk',
-            `${gib(free)} free in ${dir}; new mail is refused (452) below ${gib(least)}`,
-            'Free some space, or lower spool.min_free_percent and spool.min_free_bytes.',
+            `${gib(free)} free in ${dir}; below ${gib(least)} new mail is refused`,
+            'Free some space soon.',
           )
-        : free < 2 * least
-          ? warning(
-              'disk',
-              `${gib(free)} free in ${dir}; below ${gib(least)} new mail is refused`,
-              'Free some space soon.',
-            )
-          : ok('disk', `${gib(free)} free in ${dir}`);
-    return [room, ...kindOfDisk(type, dir)];
+        : ok('disk', `${gib(free)} free in ${dir}`);
+    yield* kindOfDisk(type, dir);
   },
 };
 
@@ -107,7 +109,7 @@ function kindOfDisk(type: number, dir: string): readonly Finding[] {
 /** No other user can read keys or mail. */
 export const secrets: Check = {
   name: 'file modes',
-  async run({ settings, settingsFile }) {
+  async *run({ settings, settingsFile }) {
     const { smtp, store, bootstrap, mail, outbound } = settings;
     const holdsSecrets =
       bootstrap.api_key !== '' ||
@@ -120,17 +122,15 @@ export const secrets: Check = {
       ...(holdsSecrets && settingsFile !== undefined ? [settingsFile] : []),
     ].filter((path) => path !== '');
     const dir = resolve(settings.data_dir);
-    return [
-      ...(existsSync(dir) ? [mode(dir, 0o007, 'other users can read it', 'chmod o-rwx')] : []),
-      ...files.map((path) => mode(path, 0o037, 'accessible to other users', 'chmod 640')),
-    ];
+    if (await exists(dir)) yield mode(dir, 0o007, 'other users can read it', 'chmod o-rwx');
+    for (const path of files) yield mode(path, 0o037, 'accessible to other users', 'chmod 640');
   },
 };
 
-function mode(path: string, forbidden: number, seen: string, command: string): Finding {
+async function mode(path: string, forbidden: number, seen: string, command: string): Promise<Finding> {
   const check = `mode of ${path}`;
-  if (!existsSync(path)) return fault(check, 'does not exist', 'Correct the setting that names it.');
-  const bits = statSync(path).mode & 0o777;
+  if (!(await exists(path))) return fault(check, 'does not exist', 'Correct the setting that names it.');
+  const bits = (await stat(path)).mode & 0o777;
   const shown = bits.toString(8).padStart(4, '0');
   return (bits & forbidden) === 0 ? ok(check, shown) : warning(check, `${shown}: ${seen}`, `${command} ${path}`);
 }
@@ -155,7 +155,7 @@ const PUBLIC_RESOLVERS = new Map([
 /** The resolver answers, and does not rewrite NXDOMAIN answers. */
 export const nameServers: Check = {
   name: 'resolver',
-  async run({ settings, resolver }) {
+  async *run({ settings, resolver }) {
     const servers = settings.dns.servers.length > 0 ? settings.dns.servers : systemServers();
     const check = `resolver ${servers.join(', ')}`;
     // com always exists; .invalid never does (RFC 6761 section 6.4), and a resolver without a network knows that too.
@@ -165,80 +165,62 @@ export const nameServers: Check = {
     ]);
     const advice =
       'Without a working resolver, SPF, DKIM and DMARC end in temperror and no mail can be sent. Install one on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
-    if (existing.kind === 'failure') return [fault(check, `no answer (${existing.reason})`, advice)];
+    if (existing.kind === 'failure') return yield fault(check, `no answer (${existing.reason})`, advice);
     if (absent.kind === 'records')
-      return [
-        fault(
-          check,
-          `has an address for a name that cannot exist (${absent.records.join(', ')})`,
-          `The resolver rewrites NXDOMAIN answers. ${advice}`,
-        ),
-      ];
+      return yield fault(
+        check,
+        `has an address for a name that cannot exist (${absent.records.join(', ')})`,
+        `The resolver rewrites NXDOMAIN answers. ${advice}`,
+      );
     const publicOnes = servers.flatMap((server) => PUBLIC_RESOLVERS.get(parseServer(server)?.address ?? '') ?? []);
     if (publicOnes.length > 0)
-      return [
-        warning(
-          check,
-          `a public resolver (${[...new Set(publicOnes)].join(', ')})`,
-          'Block lists and some name servers refuse queries from public resolvers: use a resolver on this host.',
-        ),
-      ];
-    return [ok(check, 'answers queries')];
+      return yield warning(
+        check,
+        `a public resolver (${[...new Set(publicOnes)].join(', ')})`,
+        'Block lists and some name servers refuse queries from public resolvers: use a resolver on this host.',
+      );
+    yield ok(check, 'answers queries');
   },
 };
 
 /** The store accepts writes and keeps them. */
 export const storeCheck: Check = {
   name: 'store',
-  async run({ settings, store, noStore }) {
+  async *run({ settings, store, noStore }) {
     const mongo = settings.store.url !== '' || settings.store.url_file !== '';
     const check = mongo ? 'store (MongoDB)' : 'store (embedded)';
-    if (!store) return [skipped(check, noStore)];
+    if (!store) return yield skipped(check, noStore);
     const from = performance.now();
     await store.ping();
     const ms = Math.round(performance.now() - from);
     const seen = `durable write in ${ms} ms${mongo ? ' on a majority of the replica set' : ''}`;
-    return [
-      ms > settings.store.timeout_ms / 2
-        ? warning(check, seen, 'This is close to store.timeout_ms: find out what keeps the store busy.')
-        : ok(check, seen),
-      ...(await accounts(store)),
-    ];
+    yield ms > settings.store.timeout_ms / 2
+      ? warning(check, seen, 'This is close to store.timeout_ms: find out what keeps the store busy.')
+      : ok(check, seen);
+    if ((await store.accounts.many({}, { limit: 1 })).length === 0)
+      yield warning('accounts', 'none yet', 'Create one with a key: postern account create NAME.');
   },
 };
-
-async function accounts(store: {
-  readonly accounts: { many(filter: object, options: object): Promise<readonly unknown[]> };
-}): Promise<readonly Finding[]> {
-  const found = await store.accounts.many({}, { limit: 1 });
-  return found.length > 0
-    ? []
-    : [warning('accounts', 'none yet', 'Create one with a key: postern account create NAME.')];
-}
 
 /** The running daemon reports that it is ready. */
 export const readiness: Check = {
   name: 'daemon',
-  async run({ settings }) {
-    const { host, port } = settings.http.listen;
+  async *run({ places }) {
+    const { host, port } = places.http;
     const place = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '[::1]' : host.includes(':') ? `[${host}]` : host;
     const url = `http://${place}:${port}/readyz`;
     try {
       const answer = await fetch(url, { signal: AbortSignal.timeout(5000), redirect: 'error' });
       const text = (await answer.text()).slice(0, 500);
-      return [
-        answer.ok
-          ? ok('daemon', `${url}: ready`)
-          : fault('daemon', `${url}: ${text}`, 'Check each part that is not "ok".'),
-      ];
+      yield answer.ok
+        ? ok('daemon', `${url}: ready`)
+        : fault('daemon', `${url}: ${text}`, 'Check each part that is not "ok".');
     } catch {
-      return [
-        fault(
-          'daemon',
-          `no answer from ${url}`,
-          'Start the daemon (systemctl start postern) and check its log. With a socket unit, http.listen may differ.',
-        ),
-      ];
+      yield fault(
+        'daemon',
+        `no answer from ${url}`,
+        'Start the daemon (systemctl start postern) and check its log. With a socket unit, http.listen may differ.',
+      );
     }
   },
 };

@@ -1,8 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:net';
-import { readTls } from '../../composition/files.ts';
-import { ConfigError } from '../../config.ts';
-import type { Settings } from '../../settings.ts';
+import { createAddressList } from '../base/networks.ts';
+import { readTls } from '../composition/files.ts';
+import { ConfigError } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
 const WAIT_MS = 5000;
@@ -11,11 +12,13 @@ const SMTP_PORT = 25;
 /** The daemon answers on its SMTP port. */
 export const listening: Check = {
   name: 'SMTP',
-  async run({ settings }) {
-    const findings = await Promise.all(
-      settings.smtp.listen.map(async ({ host, port }): Promise<Finding> => {
+  async *run(world) {
+    const { settings, places } = world;
+    const isProxy = createAddressList(settings.smtp.proxy_protocol);
+    yield* await Promise.all(
+      places.smtp.map(async ({ host, port }): Promise<Finding> => {
         const check = `SMTP ${host.includes(':') ? `[${host}]` : host}:${port}`;
-        const line = await firstOf(reachable(host), port);
+        const line = await firstOf(reachable(host), port, isProxy);
         if (line instanceof Error)
           return fault(
             check,
@@ -37,40 +40,31 @@ export const listening: Check = {
         return ok(check, line);
       }),
     );
-    const public25 = isLocal(settings) || settings.smtp.listen.some(({ port }) => port === SMTP_PORT);
-    return public25
-      ? findings
-      : [
-          ...findings,
-          warning(
-            'port 25',
-            `smtp.listen has ${settings.smtp.listen.map(({ port }) => port).join(', ')}`,
-            'Other mail servers connect to port 25 only: listen on it, here or through the socket unit or a proxy.',
-          ),
-        ];
+    if (!isLocal(world) && !places.smtp.some(({ port }) => port === SMTP_PORT))
+      yield warning(
+        'port 25',
+        `smtp.listen has ${places.smtp.map(({ port }) => port).join(', ')}`,
+        'Other mail servers connect to port 25 only: listen on it, here or through the socket unit or a proxy.',
+      );
   },
 };
 
 /** This host can reach other mail servers: many providers block outbound port 25 unless asked. */
 export const outgoing: Check = {
   name: 'outbound port 25',
-  async run({ reach, resolver }) {
+  async *run({ reach, howToReach, resolver }) {
     const check = 'outbound port 25';
-    if (reach === undefined)
-      return [skipped(check, 'not tested; --reach DOMAIN connects to the mail server of a domain')];
+    if (reach === undefined) return yield skipped(check, `not tested; ${howToReach}`);
     const host = await mailHost(reach, resolver);
-    if (host === undefined) return [skipped(check, `no mail server found for ${reach}`)];
+    if (host === undefined) return yield skipped(check, `no mail server found for ${reach}`);
     const line = await firstLine(host.address, SMTP_PORT);
-    if (line instanceof Error) {
-      return [
-        fault(
+    yield line instanceof Error
+      ? fault(
           check,
           `cannot reach ${host.name} (${host.address}): ${line.message}`,
           'Ask your provider to unblock outbound port 25, or set outbound.relay and mail.relay to a relay server.',
-        ),
-      ];
-    }
-    return [ok(check, `${host.name} answered: ${line}`)];
+        )
+      : ok(check, `${host.name} answered: ${line}`);
   },
 };
 
@@ -91,14 +85,21 @@ function reachable(host: string): readonly [string, ...string[]] {
   return host === '0.0.0.0' ? ['127.0.0.1'] : host === '::' ? ['::1', '127.0.0.1'] : [host];
 }
 
-async function firstOf([host, ...others]: readonly [string, ...string[]], port: number): Promise<string | Error> {
-  const line = await firstLine(host, port);
+async function firstOf(
+  [host, ...others]: readonly [string, ...string[]],
+  port: number,
+  isProxy: (address: string) => boolean,
+): Promise<string | Error> {
+  const line = await firstLine(host, port, isProxy(host));
   const [next] = others;
-  return line instanceof Error && next !== undefined ? firstLine(next, port) : line;
+  return line instanceof Error && next !== undefined ? firstLine(next, port, isProxy(next)) : line;
 }
 
-/** Reads the greeting of a server, and sends only QUIT. */
-function firstLine(host: string, port: number): Promise<string | Error> {
+/** As a proxy checks the health of a server: for no client. */
+const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
+
+/** Reads the greeting of a server, and sends only QUIT; before it a PROXY header, if the server expects one from us. */
+function firstLine(host: string, port: number, asProxy = false): Promise<string | Error> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });
     let received = '';
@@ -109,6 +110,7 @@ function firstLine(host: string, port: number): Promise<string | Error> {
     };
     const timer = setTimeout(() => end(new Error(`no answer within ${WAIT_MS / 1000} s`)), WAIT_MS);
     socket.setEncoding('latin1');
+    if (asProxy) socket.write(PROXY_HEADER);
     socket.on('error', (error) => end(error));
     socket.on('close', () => end(new Error('the connection was closed without a greeting')));
     socket.on('data', (chunk: string) => {
@@ -127,26 +129,25 @@ const SOON_DAYS = 14;
 /** The SMTP certificate is valid, covers our name and matches its key. */
 export const certificate: Check = {
   name: 'certificate',
-  async run({ settings, clock }) {
+  async *run(world) {
+    const { settings, clock } = world;
     const { tls } = settings.smtp;
     if (tls.cert === '') {
       const advice = 'Set smtp.tls.cert and smtp.tls.key; docs/operations.md explains how to get a certificate.';
-      return [
-        isLocal(settings)
-          ? ok('certificate', 'none; every listener is on loopback')
-          : warning('certificate', 'none; inbound mail is not encrypted', advice),
-      ];
+      return yield isLocal(world)
+        ? ok('certificate', 'none; every listener is on loopback')
+        : warning('certificate', 'none; inbound mail is not encrypted', advice);
     }
     const parsed = readPair(tls);
     if (typeof parsed === 'string')
-      return [
-        fault(
-          'certificate',
-          parsed,
-          'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
-        ),
-      ];
-    return [inForce(parsed, clock.now()), named(parsed, settings.hostname), keyed(parsed)];
+      return yield fault(
+        'certificate',
+        parsed,
+        'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
+      );
+    yield inForce(parsed, clock.now());
+    yield named(parsed, settings.hostname);
+    yield keyed(parsed);
   },
 };
 

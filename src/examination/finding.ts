@@ -1,8 +1,8 @@
-import type { Clock } from '../../base/clock.ts';
-import { isLoopback } from '../../base/networks.ts';
-import type { Resolver } from '../../dns/types.ts';
-import type { Settings } from '../../settings.ts';
-import type { Store } from '../../store/store.ts';
+import type { Clock } from '../base/clock.ts';
+import { isLoopback } from '../base/networks.ts';
+import type { Resolver } from '../dns/types.ts';
+import type { Settings } from '../settings.ts';
+import type { Store } from '../store/store.ts';
 
 /** fault: mail is lost, refused or distrusted · warning: works, but should be fixed · skipped: could not be checked. */
 export type Verdict = 'ok' | 'warning' | 'fault' | 'skipped';
@@ -26,19 +26,40 @@ export interface World {
   readonly store: Store | undefined;
   /** Why there is no store. */
   readonly noStore: string;
+  readonly places: Places;
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
   /** A domain whose mail server to connect to, as a test of outbound port 25. */
   readonly reach: string | undefined;
+  /** How to have that tested, when there is no such domain. */
+  readonly howToReach: string;
   /** The root of the file system: `/`. */
   readonly root: string;
 }
 
-/** Checks one thing, or several of a kind. An error that it throws becomes a fault. */
+/** An address and port on which the daemon listens. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Where the daemon listens: where it does in fact, if it is the daemon that asks, else where its settings say. */
+export interface Places {
+  readonly smtp: readonly Place[];
+  readonly submission: readonly Place[];
+  readonly http: Place;
+}
+
+/** Where the daemon listens by its settings. */
+export function placesOf({ smtp, submission, http }: Settings): Places {
+  return { smtp: smtp.listen, submission: [...submission.listen, ...submission.tls_listen], http: http.listen };
+}
+
+/** Checks one thing, or several of a kind, and yields what it finds. An error that it throws becomes a fault. */
 export interface Check {
   readonly name: string;
-  run(world: World): Promise<readonly Finding[]>;
+  run(world: World): AsyncIterable<Finding>;
 }
 
 export const ok = (check: string, seen: string): Finding => ({ check, verdict: 'ok', seen });
@@ -57,6 +78,6 @@ export const fault = (check: string, seen: string, advice: string): Finding => (
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
 /** Whether every SMTP listener is on loopback: a test machine that is not reachable from outside. */
-export function isLocal({ smtp, submission }: Settings): boolean {
-  return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(({ host }) => isLoopback(host));
+export function isLocal({ places: { smtp, submission } }: Pick<World, 'places'>): boolean {
+  return [...smtp, ...submission].every(({ host }) => isLoopback(host));
 }

@@ -1,0 +1,90 @@
+import type { Clock } from '../../../base/clock.ts';
+import { frozen } from '../../../base/frozen.ts';
+import type { Ids } from '../../../base/ids.ts';
+import type { Log } from '../../../base/log.ts';
+
+/** What one check of the host found, as `postern doctor` says it. */
+export interface Finding {
+  readonly check: string;
+  readonly verdict: 'ok' | 'warning' | 'fault' | 'skipped';
+  readonly seen: string;
+  readonly advice?: string;
+}
+
+/** One run over all checks. */
+export interface Examination {
+  readonly id: string;
+  readonly startedAt: number;
+  /** Undefined while it runs. */
+  readonly endedAt: number | undefined;
+  /** What was found so far, in that order: some 2,000 at most, because no check looks at more than 500 domains. */
+  readonly found: readonly Finding[];
+}
+
+/** The examinations of this host: one at a time, for all who ask. */
+export interface Examinations {
+  /** The one that runs, or that began within the last seconds; else a new one. */
+  start(): Examination;
+  /** Undefined unless it is the last one. */
+  find(id: string): Examination | undefined;
+  /** Ends the one that runs, after its current check. */
+  stop(): void;
+}
+
+/** A new one begins this long after the last one began at the earliest. */
+const REST_MS = 5000;
+
+interface Deps {
+  readonly examine: () => AsyncIterable<Finding>;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+}
+
+export function createExaminations({ examine, clock, ids, log }: Deps): Examinations {
+  let last: Examination | undefined;
+  let restsUntil = Number.NEGATIVE_INFINITY;
+  let stopped = false;
+
+  async function run(began: Examination): Promise<void> {
+    let now = began;
+    const keep = (change: Partial<Examination>) => {
+      now = { ...now, ...change };
+      last = now;
+    };
+    const found: Finding[] = [];
+    try {
+      for await (const finding of examine()) {
+        if (stopped) break;
+        found.push(finding);
+        keep({ found: [...found] });
+      }
+    } catch (error) {
+      log.error('api.fault', { part: 'examination', error });
+      keep({ found: [...found, BROKEN_OFF] });
+    }
+    keep({ endedAt: clock.now() });
+  }
+
+  return frozen({
+    start() {
+      if (last && (last.endedAt === undefined || clock.monotonic() < restsUntil)) return last;
+      restsUntil = clock.monotonic() + REST_MS;
+      const began = { id: ids.message(), startedAt: clock.now(), endedAt: undefined, found: [] };
+      last = began;
+      void run(began);
+      return began;
+    },
+    find: (id) => (last?.id === id ? last : undefined),
+    stop() {
+      stopped = true;
+    },
+  });
+}
+
+const BROKEN_OFF: Finding = {
+  check: 'examination',
+  verdict: 'fault',
+  seen: 'it broke off',
+  advice: 'The log of the daemon says why (api.fault).',
+};

@@ -1,0 +1,94 @@
+import { X509Certificate } from 'node:crypto';
+import { z } from 'zod';
+import { optional, text } from '../../../base/schema.ts';
+import { toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { hostOperation } from './operation.ts';
+
+// Whether the host has what a mail host needs: what `postern doctor` checks, and its listeners with their certificates.
+
+const level = z.enum(['ok', 'warning', 'fault', 'skipped']);
+
+/** A record in the DNS may be of any length. */
+const MOST_TEXT = 1000;
+
+const examine = hostOperation({
+  path: '/host/examine',
+  summary:
+    'Examines the host as postern doctor does: starts, or joins the examination that runs, or shows one by its id.',
+  params: { id: optional(text(100)) },
+  returns: z.object({
+    id: z.string(),
+    state: z.enum(['running', 'done']),
+    started_at: z.string(),
+    ended_at: z.string().nullable(),
+    counts: z.record(level, z.int()),
+    checks: z.array(z.object({ name: z.string(), level, text: z.string(), advice: z.string().nullable() })),
+  }),
+  async handle({ id }, { examinations, unknownJob }) {
+    const run = id === undefined ? examinations.start() : examinations.find(id);
+    if (!run) throw unknownJob(id ?? '');
+    const count = (verdict: z.output<typeof level>) => run.found.filter((one) => one.verdict === verdict).length;
+    return {
+      id: run.id,
+      state: run.endedAt === undefined ? ('running' as const) : ('done' as const),
+      started_at: toTime(run.startedAt),
+      ended_at: toTimeOrNull(run.endedAt),
+      counts: { ok: count('ok'), warning: count('warning'), fault: count('fault'), skipped: count('skipped') },
+      checks: run.found.map(({ check, verdict, seen, advice }) => ({
+        name: check,
+        level: verdict,
+        text: seen.slice(0, MOST_TEXT),
+        advice: advice ?? null,
+      })),
+    };
+  },
+});
+
+const listeners = hostOperation({
+  path: '/host/listeners',
+  summary: 'Lists where the host listens, with open sessions and the certificate in use.',
+  params: {},
+  returns: z.object({
+    listeners: z.array(
+      z.object({
+        name: z.enum(['smtp', 'submission', 'submissions', 'http']),
+        tls: z.enum(['none', 'starttls', 'implicit']),
+        places: z.array(z.object({ address: z.string(), port: z.int() })),
+        sessions: z.int(),
+        certificate: z
+          .object({
+            names: z.array(z.string()),
+            issuer: z.string(),
+            not_after: z.string(),
+            days_left: z.int(),
+          })
+          .nullable(),
+      }),
+    ),
+  }),
+  handle: async (_, { host, now }) => ({
+    listeners: await Promise.all(
+      host.listeners().map(async ({ name, tls, places, certificate, sessions }) => ({
+        name,
+        tls,
+        places: places.map(({ address, port }) => ({ address, port })),
+        sessions: await sessions(),
+        certificate: certificate === undefined ? null : toCertificate(certificate, now()),
+      })),
+    ),
+  }),
+});
+
+const DAY_MS = 86_400_000;
+
+function toCertificate(pem: string, now: number) {
+  const { subjectAltName, subject, issuer, validToDate } = new X509Certificate(pem);
+  return {
+    names: (subjectAltName ?? subject).split(/, |\n/).map((name) => name.replace(/^(?:DNS:|IP Address:|CN=)/, '')),
+    issuer: issuer.replaceAll('\n', ', '),
+    not_after: toTime(validToDate.getTime()),
+    days_left: Math.floor((validToDate.getTime() - now) / DAY_MS),
+  };
+}
+
+export const examineOperations = [examine, listeners];

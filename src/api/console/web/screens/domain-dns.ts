@@ -1,0 +1,153 @@
+import { type ComponentChildren, h } from 'preact';
+import type { Loaded } from '../load.ts';
+import { Bars, Fault, State, Time, type Tone } from '../parts/elements.ts';
+import { Copy } from '../parts/form.ts';
+import type { IconName } from '../parts/icons.ts';
+import { count, now, plain, toMs } from '../parts/text.ts';
+import type { DomainRecord, DomainServer, DomainServers, InboundDomain } from '../records.ts';
+
+/** What should stand in the DNS, what was seen there, and what each name server says now. */
+export function DnsRecords({
+  domain,
+  servers,
+}: {
+  readonly domain: InboundDomain;
+  readonly servers: Loaded<DomainServers>;
+}): ComponentChildren {
+  const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
+  const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
+  const { data, failedAt, again } = servers;
+  const [mx, txt] = ['MX', 'TXT'].map((type) => data?.records.find((one) => one.type === type));
+  const pending = servers.loading && data === undefined;
+  return h(
+    'section',
+    { 'aria-labelledby': 'dns' },
+    h('h2', { id: 'dns' }, 'DNS records'),
+    servers.error && h(Fault, { error: servers.error, since: failedAt, again }),
+    h(
+      'ul',
+      { class: 'rows dns' },
+      h(DnsRecord, {
+        type: 'MX',
+        name,
+        values: hosts.map((host) => `10 ${host}.`),
+        mark: isValid
+          ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
+          : testedAt === null
+            ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
+            : h(State, { icon: 'cross', word: 'Not seen', tone: 'bad' }),
+        note: [
+          hosts.length > 1 && 'One of them is enough. ',
+          error !== null && `${plain(error)}. `,
+          testedAt !== null && ['Looked up ', h(Time, { key: 'time', at: testedAt }), '. '],
+          mx && mx.since !== null && ['This result first came ', h(Time, { key: 'since', at: mx.since }), '. '],
+          data && nextTest(data),
+        ],
+        record: mx,
+        optional: false,
+        pending,
+      }),
+      h(DnsRecord, {
+        type: 'TXT',
+        name: txtName,
+        values: [txtValue],
+        mark:
+          verifiedAt !== null
+            ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
+            : h(State, { icon: 'clock', word: 'Not seen', tone: routed ? 'off' : 'wait' }),
+        note: [
+          routed
+            ? 'Proves that the domain is yours, so that no other account can take it over.'
+            : 'Proves that the domain is yours: mail to it is refused until this record is seen.',
+          verifiedAt !== null && [' First seen ', h(Time, { key: 'time', at: verifiedAt }), '.'],
+        ],
+        record: txt,
+        optional: routed,
+        pending,
+      }),
+    ),
+  );
+}
+
+function nextTest({ next_test_at: at }: DomainServers): ComponentChildren {
+  return at === null || toMs(at) < now.value
+    ? 'The next test is within minutes.'
+    : ['The next test is ', h(Time, { key: 'next', at }), '.'];
+}
+
+function DnsRecord({
+  type,
+  name,
+  values,
+  mark,
+  note,
+  record,
+  optional,
+  pending,
+}: {
+  readonly type: string;
+  readonly name: string;
+  readonly values: readonly string[];
+  readonly mark: ComponentChildren;
+  readonly note: ComponentChildren;
+  /** What the name servers say, once they were asked. */
+  readonly record: DomainRecord | undefined;
+  /** Mail comes in without it. */
+  readonly optional: boolean;
+  readonly pending: boolean;
+}): ComponentChildren {
+  return h(
+    'li',
+    null,
+    h('span', { class: 'type' }, type),
+    h('code', { class: 'name' }, plain(name)),
+    h('span', { class: 'mark' }, mark),
+    h(
+      'ul',
+      { class: 'values' },
+      values.map((value) => h('li', { key: value }, h('code', null, value), h(Copy, { text: value }))),
+    ),
+    h('p', { class: 'note faint' }, note),
+    pending && h('div', { class: 'servers' }, h(Bars, { rows: 2 })),
+    record && h(Servers, { record, optional }),
+  );
+}
+
+const STATES: Readonly<Record<DomainServer['state'], { icon: IconName; word: string; tone: Tone }>> = {
+  ok: { icon: 'check', word: 'OK', tone: 'good' },
+  differs: { icon: 'cross', word: 'Another', tone: 'bad' },
+  missing: { icon: 'cross', word: 'Missing', tone: 'bad' },
+  failed: { icon: 'alert', word: 'No answer', tone: 'wait' },
+  not_asked: { icon: 'question', word: 'Not asked', tone: 'off' },
+};
+
+/** What each name server says now, with no cache between. */
+function Servers({
+  record: { type, error, servers, left_out: leftOut },
+  optional,
+}: {
+  readonly record: DomainRecord;
+  readonly optional: boolean;
+}): ComponentChildren {
+  if (error !== null) return h('p', { class: 'servers faint' }, error);
+  return h(
+    'ul',
+    { class: 'servers', 'aria-label': `Name servers, ${type}` },
+    servers.map((one) =>
+      h(
+        'li',
+        { key: one.server, 'data-server': one.server },
+        h(State, { ...STATES[one.state], ...(optional && one.state === 'missing' && { tone: 'off' as const }) }),
+        h('code', { title: one.address ?? undefined }, plain(one.server)),
+        h('span', { class: 'faint', dir: 'auto' }, sentenceOf(one)),
+      ),
+    ),
+    leftOut > 0 && h('li', { key: 'more', class: 'faint' }, `${count(leftOut, 'more name server')} not asked`),
+  );
+}
+
+function sentenceOf({ state, says, reason }: DomainServer): string {
+  if (reason !== null) return reason;
+  if (state === 'missing') return 'has no such record';
+  return state === 'ok' && says.length === 1 ? '' : `says ${plain(says.join(', '))}`;
+}

@@ -1,0 +1,178 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { call } from '../call.ts';
+import type { HostCheck, HostExamination, HostListener } from '../host-records.ts';
+import { useLoad, useRepeat } from '../load.ts';
+import { Bars, Button, Fault, State, Time, type Tone } from '../parts/elements.ts';
+import { Copy } from '../parts/form.ts';
+import type { IconName } from '../parts/icons.ts';
+import { count, number, plain } from '../parts/text.ts';
+
+// Whether the host has what it needs: what `postern doctor` finds, and where it listens.
+
+const LEVELS: Readonly<Record<HostCheck['level'], { icon: IconName; word: string; tone: Tone }>> = {
+  fault: { icon: 'cross', word: 'Fault', tone: 'bad' },
+  warning: { icon: 'alert', word: 'Warning', tone: 'wait' },
+  ok: { icon: 'check', word: 'OK', tone: 'good' },
+  skipped: { icon: 'question', word: 'Not checked', tone: 'off' },
+};
+
+/** What needs somebody stands first; within a level it is the order of the checks. */
+const ORDER: readonly HostCheck['level'][] = ['fault', 'warning', 'ok', 'skipped'];
+
+const isProblem = ({ level }: HostCheck) => level === 'fault' || level === 'warning';
+
+/** The examination of the host, check by check as they end. */
+export function Checks(): ComponentChildren {
+  const { data: run, error, failedAt, look } = useExamination();
+  const checks = ORDER.flatMap((level) => run?.checks.filter((one) => one.level === level) ?? []);
+  const others = checks.filter((one) => !isProblem(one));
+  return h(
+    'section',
+    { 'aria-labelledby': 'checks' },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'checks' }, 'Checks'),
+      h(Button, { label: 'Look again', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
+    ),
+    error && h(Fault, { error, since: failedAt, again: look }),
+    run === undefined
+      ? !error && h(Bars, { rows: 4 })
+      : [
+          h(Counts, { key: 'counts', run }),
+          h('ul', { key: 'problems', class: 'rows checks' }, checks.filter(isProblem).map(toRow)),
+          others.length > 0 &&
+            h(
+              'details',
+              { key: 'others', class: 'others' },
+              h('summary', null, count(others.length, 'other check')),
+              h('ul', { class: 'rows checks' }, others.map(toRow)),
+            ),
+        ],
+  );
+}
+
+const POLL_MS = 700;
+
+/** Starts an examination, or joins the one that runs, and reads on until it is done. */
+function useExamination() {
+  const id = useRef<string | undefined>(undefined);
+  const loaded = useLoad('host examine', (stop) =>
+    call<HostExamination>('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
+  );
+  const { data, error, again } = loaded;
+  useEffect(() => {
+    id.current = data?.state === 'running' && !error ? data.id : undefined;
+    if (id.current === undefined) return;
+    const timer = setTimeout(again, POLL_MS);
+    return () => clearTimeout(timer);
+  }, [data, error]);
+  return { ...loaded, look: again };
+}
+
+function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: HostExamination }): ComponentChildren {
+  const { ok, warning, fault, skipped } = counts;
+  return h(
+    'p',
+    { class: 'counts' },
+    h(State, { ...LEVELS.ok, word: `${number(ok)} ok` }),
+    h(State, { ...LEVELS.warning, tone: warning > 0 ? 'wait' : 'off', word: count(warning, 'warning') }),
+    h(State, { ...LEVELS.fault, tone: fault > 0 ? 'bad' : 'off', word: count(fault, 'fault') }),
+    skipped > 0 && h(State, { ...LEVELS.skipped, word: `${number(skipped)} not checked` }),
+    h('span', { class: 'faint', role: 'status' }, state === 'running' ? 'Looking\u2026' : 'Looked at'),
+    endedAt !== null && h('span', { class: 'faint' }, h(Time, { at: endedAt })),
+  );
+}
+
+function toRow(check: HostCheck, i: number): ComponentChildren {
+  const { name, level, text, advice } = check;
+  return h(
+    'li',
+    { key: `${name} ${i}`, 'data-row': name },
+    h(State, LEVELS[level]),
+    h('span', { class: 'name', dir: 'auto' }, plain(name)),
+    h('span', { class: 'text', dir: 'auto' }, plain(text)),
+    advice !== null && [
+      h('span', { key: 'advice', class: 'advice', dir: 'auto' }, plain(advice)),
+      h('span', { key: 'copy', class: 'buttons' }, h(Copy, { text: `${name}: ${text}\n${advice}` })),
+    ],
+  );
+}
+
+const NAMES: Readonly<Record<HostListener['name'], string>> = {
+  smtp: 'Mail in',
+  submission: 'Submission',
+  submissions: 'Submission (TLS)',
+  http: 'API and console',
+};
+
+const TLS: Readonly<Record<HostListener['tls'], string>> = {
+  none: 'no TLS',
+  starttls: 'STARTTLS',
+  implicit: 'TLS from the first byte',
+};
+
+/** Where the host listens. */
+export function Listeners(): ComponentChildren {
+  const loaded = useLoad('host listeners', (stop) =>
+    call<{ readonly listeners: readonly HostListener[] }>('host/listeners', {}, stop),
+  );
+  useRepeat(loaded);
+  const { data, error, failedAt, again } = loaded;
+  return h(
+    'section',
+    { 'aria-labelledby': 'listeners' },
+    h('h2', { id: 'listeners' }, 'Listeners'),
+    error && h(Fault, { error, since: failedAt, again }),
+    data
+      ? h(
+          'ul',
+          { class: 'rows listeners' },
+          data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener })),
+        )
+      : !error && h(Bars, { rows: 3 }),
+  );
+}
+
+function ListenerRow({
+  listener: { name, tls, places, sessions, certificate },
+}: {
+  readonly listener: HostListener;
+}): ComponentChildren {
+  const shown = places.map(({ address, port }) => `${address.includes(':') ? `[${address}]` : address}:${port}`);
+  return h(
+    'li',
+    { 'data-row': name },
+    h('span', { class: 'name' }, NAMES[name]),
+    h('code', { class: 'places' }, shown.join(', ')),
+    h('span', null, `${TLS[tls]}, ${count(sessions, name === 'http' ? 'connection' : 'session')} now`),
+    certificate && h(CertificateLine, { certificate }),
+  );
+}
+
+/** Certificates are renewed a month before they end; with fewer days left, that does not work. */
+const SOON_DAYS = 14;
+
+function CertificateLine({
+  certificate: { names, issuer, not_after: notAfter, days_left: days },
+}: {
+  readonly certificate: NonNullable<HostListener['certificate']>;
+}): ComponentChildren {
+  const [icon, tone, word]: [IconName, Tone, string] =
+    days < 0
+      ? ['cross', 'bad', 'Ended']
+      : days < SOON_DAYS
+        ? ['alert', 'wait', `Ends in ${count(days, 'day')}`]
+        : ['check', 'good', `${count(days, 'day')} left`];
+  return h(
+    'span',
+    { class: 'certificate' },
+    h(State, { icon, tone, word }),
+    h(
+      'span',
+      { dir: 'auto' },
+      `Certificate for ${plain(names.join(', '))}, issued by ${plain(issuer)}, until ${notAfter.slice(0, 10)}`,
+    ),
+  );
+}

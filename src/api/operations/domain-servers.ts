@@ -1,0 +1,197 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import type { ServerAnswer, Survey } from '../../dns/name-servers.ts';
+import { type MxRecord, sameName } from '../../dns/types.ts';
+import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
+import { nameOf } from '../../store/rows/domains.ts';
+import { operation } from '../operation.ts';
+import { knownDomain, str, time, timeOrNull } from './fields.ts';
+
+const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
+type State = (typeof STATES)[number];
+
+const serverRecord = z.object({
+  server: str('name of the name server'),
+  address: z.string().nullable().meta({ description: 'the address that was asked; null: none' }),
+  state: z.enum(STATES).meta({
+    description:
+      'ok: it has a record that should be there; differs: it has others only; missing: it has none; failed: it gave no usable answer; not_asked: it has no address that may be asked',
+  }),
+  says: z.array(z.string()).meta({ description: 'its records, ten at most' }),
+  reason: z.string().nullable().meta({ description: 'why it gave no usable answer or was not asked; else null' }),
+});
+
+const recordRecord = z.object({
+  type: z.enum(['MX', 'TXT']),
+  name: str('where the record should be'),
+  expected: z.array(z.string()).meta({ description: 'the records of which one should be there' }),
+  since: timeOrNull(
+    'MX: since when the regular look-ups have had the same result. TXT: when it was first found',
+    'null: not known, or not found yet',
+  ),
+  zone: z.string().nullable().meta({ description: 'the zone that the name is in; null: not found' }),
+  error: z.string().nullable().meta({ description: 'why no name server could be asked; else null' }),
+  servers: z.array(serverRecord).meta({ description: 'what each name server of the zone says, eight at most' }),
+  left_out: z
+    .int()
+    .meta({ description: 'name servers of the zone that were not asked, because there are more than eight' }),
+});
+
+const EXAMPLE_SERVERS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
+
+const domainServers = operation({
+  path: '/inbound/domain-servers',
+  extension: true,
+  summary: 'Asks every name server of an inbound domain directly what its MX and TXT records are now.',
+  notes:
+    'Where check-domain asks a resolver, which may have an old answer in its cache, this asks the authoritative servers one by one, so it shows whether a change has reached all of them. ' +
+    'Nothing is stored. Servers on private addresses are asked only if the operator allows it (`outbound.allow_private`).',
+  params: { domain: knownDomain },
+  returns: z.object({
+    domain: str('the domain, as it was added'),
+    asked_at: time('when the name servers were asked'),
+    next_test_at: timeOrNull(
+      'when the MX records are looked up next, a few minutes later at most',
+      'null: within a few minutes',
+    ),
+    records: z.array(recordRecord),
+  }),
+  errors: ['Unknown_InboundDomain'],
+  example: {
+    params: { domain: 'inbound.example.com' },
+    answer: {
+      domain: 'inbound.example.com',
+      asked_at: '2026-01-05 12:00:00',
+      next_test_at: null,
+      records: [
+        {
+          type: 'MX',
+          name: 'inbound.example.com',
+          expected: [EXAMPLE_SERVERS.mx],
+          since: null,
+          zone: 'example.com',
+          error: null,
+          servers: [
+            {
+              server: 'ns1.example.com',
+              address: '192.0.2.53',
+              state: 'ok',
+              says: [EXAMPLE_SERVERS.mx],
+              reason: null,
+            },
+            {
+              server: 'ns2.example.com',
+              address: '198.51.100.53',
+              state: 'differs',
+              says: ['10 mail.old.example.com.'],
+              reason: null,
+            },
+          ],
+          left_out: 0,
+        },
+        {
+          type: 'TXT',
+          name: '_postern-challenge.inbound.example.com',
+          expected: [EXAMPLE_SERVERS.txt],
+          since: null,
+          zone: 'example.com',
+          error: null,
+          servers: [
+            {
+              server: 'ns1.example.com',
+              address: '192.0.2.53',
+              state: 'ok',
+              says: [EXAMPLE_SERVERS.txt],
+              reason: null,
+            },
+            { server: 'ns2.example.com', address: '198.51.100.53', state: 'missing', says: [], reason: null },
+          ],
+          left_out: 0,
+        },
+      ],
+    },
+  },
+  async handle({ domain }, { inbound, nameServers, settings, inTurn, now, refuse }) {
+    const row = await inbound.find(domain.id);
+    if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
+    const name = nameOf(row);
+    const proof = proofOf(row);
+    const hosts = [settings.hostname, ...settings.mxHosts];
+    const [mx, txt] = await inTurn('domain-servers', () =>
+      Promise.all([nameServers.ask(name, 'MX'), nameServers.ask(proof.name, 'TXT')]),
+    );
+    const since = (at: Date | null | undefined) => (at ? toTimestamp(at) : null);
+    return {
+      domain: row.domain,
+      asked_at: toTimestamp(now()),
+      next_test_at: row.testedAt && toTimestamp(new Date(row.testedAt.getTime() + RETEST_MS)),
+      records: [
+        {
+          type: 'MX' as const,
+          name,
+          expected: hosts.map((host) => `10 ${host}.`),
+          since: since(row.mxSince),
+          ...toRecord(mx, ({ exchange }) => hosts.some((host) => sameName(exchange, host)), toMxText),
+        },
+        {
+          type: 'TXT' as const,
+          name: proof.name,
+          expected: [proof.value],
+          since: since(row.verifiedAt),
+          ...toRecord(txt, (text) => text === proof.value, String),
+        },
+      ],
+    };
+  },
+});
+
+const toMxText = ({ exchange, priority }: MxRecord) => `${priority} ${exchange.replace(/\.$/, '')}.`;
+
+function toRecord<T>(survey: Survey<T>, isRight: (record: T) => boolean, toText: (record: T) => string) {
+  if (survey === 'none') return { zone: null, error: 'The DNS has no zone for this name.', servers: [], left_out: 0 };
+  if (survey === 'unknown')
+    return { zone: null, error: 'The DNS did not say which name servers to ask.', servers: [], left_out: 0 };
+  return {
+    zone: survey.zone,
+    error: null,
+    servers: survey.servers.map((one) => toServer(one, isRight, toText)),
+    left_out: survey.leftOut,
+  };
+}
+
+/** Records of strangers: so many, of so many characters. */
+const MOST_RECORDS = 10;
+const MOST_SHOWN = 300;
+
+function toServer<T>(
+  { server, address, answer }: ServerAnswer<T>,
+  isRight: (record: T) => boolean,
+  toText: (record: T) => string,
+) {
+  const said = (state: State, records: readonly T[] = [], reason: string | null = null) => ({
+    server,
+    address,
+    state,
+    says: records.slice(0, MOST_RECORDS).map((record) => toText(record).slice(0, MOST_SHOWN)),
+    reason,
+  });
+  if (answer.kind === 'failure') return said(address === null ? 'not_asked' : 'failed', [], REASONS[answer.reason]);
+  if (answer.kind !== 'records') return said('missing');
+  return said(answer.records.some(isRight) ? 'ok' : 'differs', answer.records);
+}
+
+const REASONS = {
+  timeout: 'It gives no answer.',
+  unreachable: 'It cannot be reached.',
+  servfail: 'It answers SERVFAIL.',
+  refused: 'It refuses the question.',
+  malformed: 'Its answer cannot be read.',
+  budget: 'There was no time left to ask it.',
+  'not-authoritative': 'It does not serve this zone.',
+  'no-address': 'Its name has no address.',
+  'address-unknown': 'The DNS did not give its address.',
+  private: 'It has a private address, which is not asked.',
+} as const;
+
+/** What the servers of a domain say; not part of Mandrill's API. */
+export const domainTools = [domainServers];

@@ -1,0 +1,213 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { NO_METRICS } from '../base/metrics.ts';
+import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
+import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, readText } from './packets.ts';
+import { createAsking } from './query.ts';
+import { type Answer, type Budget, type MxRecord, type Resolver, toQuestionName } from './types.ts';
+
+/** What one name server of a zone says. */
+export interface ServerAnswer<T> {
+  /** The name of the server. */
+  readonly server: string;
+  /** The address that was asked; null: none. */
+  readonly address: string | null;
+  readonly answer: Answer<T> | { readonly kind: 'failure'; readonly reason: DirectReason };
+}
+
+/**
+ * not-authoritative: it does not serve the zone · no-address: its name has none · address-unknown: the DNS did not say ·
+ * private: it has no address that we may ask.
+ */
+type DirectReason = 'not-authoritative' | 'no-address' | 'address-unknown' | 'private';
+
+export type Survey<T> =
+  /** `leftOut`: servers of the zone that were not asked. */
+  | { readonly zone: string; readonly servers: readonly ServerAnswer<T>[]; readonly leftOut: number }
+  /** none: the name is in no zone · unknown: the DNS did not say in time which servers to ask. */
+  | 'none'
+  | 'unknown';
+
+/** Asks the name servers of a zone directly: each may say something else, and no cache is between. Never throws. */
+export interface NameServers {
+  ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
+  ask(name: string, type: 'TXT'): Promise<Survey<string>>;
+}
+
+export interface NameServerSettings extends OpenNetworks {
+  /** 53, except in tests. */
+  readonly port: number;
+}
+
+interface Deps {
+  /** Finds the zone, the names of its servers, and their addresses. */
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'jitter'>;
+  readonly log: Log;
+}
+
+/** Surveys at one time; others wait. */
+const MOST_AT_ONCE = 8;
+/** Whoever has a domain says which servers are asked and how many: few zones have more. */
+const MOST_SERVERS = 8;
+/** The addresses that are tried of a server: one of each family. */
+const MOST_ADDRESSES = 2;
+/** Questions to the resolver, for one survey. */
+const MOST_LOOKUPS = 40;
+const SURVEY_MS = 8000;
+const SERVER_MS = 2000;
+
+/**
+ * Creates the client. The owner of a domain decides which addresses are asked, so it asks public ones only, apart from
+ * the networks that the operator allows, one question each, on port 53.
+ */
+export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
+  const { resolver, clock } = deps;
+  const allowed = allowedNetworks(settings);
+  const inPlace = createPlaces(MOST_AT_ONCE);
+
+  function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
+  function ask(name: string, type: 'TXT'): Promise<Survey<string>>;
+  function ask(name: string, type: 'MX' | 'TXT'): Promise<Survey<MxRecord> | Survey<string>> {
+    return inPlace<Survey<MxRecord> | Survey<string>>(async () => {
+      const budget = createBudget(clock);
+      return type === 'MX'
+        ? survey(name, budget, {
+            read: readMx,
+            type,
+            follow: (target) => resolver.resolve(target, type, budget),
+          })
+        : survey(name, budget, {
+            read: readText,
+            type,
+            follow: (target) => resolver.resolve(target, type, budget),
+          });
+    });
+  }
+
+  async function survey<T>(text: string, budget: Budget, question: Question<T>): Promise<Survey<T>> {
+    const name = toQuestionName(text);
+    if (name === undefined) return 'none';
+    const found = await findZone(name, budget, resolver);
+    if (typeof found === 'string') return found;
+    const { zone, servers } = found;
+    return {
+      zone,
+      servers: await Promise.all(
+        servers.slice(0, MOST_SERVERS).map((server) => askServer(server, name, budget, question)),
+      ),
+      leftOut: Math.max(0, servers.length - MOST_SERVERS),
+    };
+  }
+
+  async function askServer<T>(
+    server: string,
+    name: string,
+    budget: Budget,
+    question: Question<T>,
+  ): Promise<ServerAnswer<T>> {
+    // Not `addresses`: the hosts file and localhost are about this machine, not about a name in somebody's zone.
+    const families = await Promise.all([
+      resolver.resolve(server, 'A', budget),
+      resolver.resolve(server, 'AAAA', budget),
+    ]);
+    const known = families.flatMap((family) => (family.kind === 'records' ? family.records : []));
+    const addresses = families.flatMap((family) =>
+      family.kind === 'records' ? family.records.filter((one) => isReachable(one, allowed)).slice(0, 1) : [],
+    );
+    const failure = (reason: DirectReason) => ({ server, address: null, answer: { kind: 'failure' as const, reason } });
+    if (known.length === 0)
+      return failure(families.some(({ kind }) => kind === 'failure') ? 'address-unknown' : 'no-address');
+    if (addresses.length === 0) return failure('private');
+    let last: ServerAnswer<T> = failure('no-address');
+    for (const address of addresses.slice(0, MOST_ADDRESSES)) {
+      const outcome = await askAddress(address, name, question.type, budget);
+      last = { server, address, answer: await toAnswer(outcome, name, question) };
+      if (!isSilent(outcome)) break;
+    }
+    return last;
+  }
+
+  async function askAddress(address: string, name: string, type: 'MX' | 'TXT', budget: Budget) {
+    const timeoutMs = Math.min(SERVER_MS, budget.left());
+    const asking = createAsking(
+      {
+        ...deps,
+        codec: DIRECT_CODEC,
+        servers: () => [{ address, port: settings.port }],
+        newId: () => Math.floor(deps.ids.jitter() * 0x10000),
+        // The figures are about our own name servers.
+        metrics: NO_METRICS,
+      },
+      { timeoutMs },
+    );
+    return asking.ask(name, type, clock.monotonic() + timeoutMs);
+  }
+
+  return frozen({ ask });
+}
+
+interface Question<T> {
+  readonly type: 'MX' | 'TXT';
+  readonly read: (value: string | MxRecord) => T | undefined;
+  /** Looks up what an alias leads to, which another server may hold. */
+  readonly follow: (target: string) => Promise<Answer<T>>;
+}
+
+async function toAnswer<T>(
+  outcome: QuestionOutcome,
+  name: string,
+  { type, read, follow }: Question<T>,
+): Promise<ServerAnswer<T>['answer']> {
+  if (outcome.kind === 'failure') return outcome;
+  if (!outcome.reply.authoritative) return { kind: 'failure', reason: 'not-authoritative' };
+  const reading = readReply(outcome.reply, name, type, Number.MAX_SAFE_INTEGER, read);
+  return reading.kind === 'answer' ? reading.answer : follow(reading.target);
+}
+
+const isSilent = (outcome: QuestionOutcome) =>
+  outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
+
+/** Finds the zone that a name is in, and the names of its servers: those of the nearest name above it that has some. */
+async function findZone(
+  name: string,
+  budget: Budget,
+  resolver: Resolver,
+): Promise<{ readonly zone: string; readonly servers: readonly string[] } | 'none' | 'unknown'> {
+  const labels = name.split('.');
+  // Servers of what an alias leads to would be found for the alias.
+  const alias = await resolver.resolve(name, 'CNAME', budget);
+  for (let at = alias.kind === 'records' ? 1 : 0; at < labels.length - 1; at++) {
+    const zone = labels.slice(at).join('.');
+    const found = await resolver.resolve(zone, 'NS', budget);
+    if (found.kind === 'failure') return 'unknown';
+    if (found.kind === 'records') return { zone, servers: [...new Set(found.records.map((one) => one.toLowerCase()))] };
+  }
+  return 'none';
+}
+
+function createBudget(clock: Clock): Budget {
+  const end = clock.monotonic() + SURVEY_MS;
+  let lookups = MOST_LOOKUPS;
+  return { take: () => lookups-- > 0, left: () => end - clock.monotonic() };
+}
+
+/** Runs so much work at one time; the rest waits. */
+function createPlaces(places: number): <T>(work: () => Promise<T>) => Promise<T> {
+  let free = places;
+  const waiting: (() => void)[] = [];
+  return async (work) => {
+    if (free > 0) free--;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else free++;
+    }
+  };
+}

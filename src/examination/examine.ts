@@ -1,0 +1,102 @@
+import type { Clock } from '../base/clock.ts';
+import type { Store } from '../store/store.ts';
+import { type Check, type Finding, fault, type World, warning } from './finding.ts';
+import { certificate, listening, outgoing } from './listening.ts';
+import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './machine.ts';
+import { hostName, inboundDomains, postmaster, publicUrl, reservedDomains, senderDomains, sending } from './names.ts';
+
+/** All checks; a check that others depend on comes before them. */
+export const CHECKS: readonly Check[] = [
+  clockCheck,
+  disk,
+  secrets,
+  nameServers,
+  storeCheck,
+  readiness,
+  listening,
+  certificate,
+  hostName,
+  publicUrl,
+  postmaster,
+  sending,
+  inboundDomains,
+  reservedDomains,
+  senderDomains,
+  outgoing,
+];
+
+/** How long one check may take: hundreds of domains whose name servers are slow must not hide what comes after them. */
+const GIVE_UP_MS = 60_000;
+
+interface Given {
+  readonly world: World;
+  /** Why the store could not be opened. */
+  readonly storeFault?: unknown;
+  readonly checks?: readonly Check[];
+}
+
+/** Checks the host and yields what it finds, as it is found. Changes nothing, sends no mail, and never throws. */
+export async function* examine({ world, storeFault, checks = CHECKS }: Given): AsyncGenerator<Finding> {
+  const away = storeFault ?? (world.store && (await faultOf(world.store)));
+  if (away === undefined) {
+    for (const check of checks) yield* withinLimit(check, world);
+    return;
+  }
+  // Without the store, that is one finding; the other checks still run.
+  yield failed(storeCheck, away);
+  const without = { ...world, store: undefined, noStore: 'the store is unavailable' };
+  for (const check of checks) if (check !== storeCheck) yield* withinLimit(check, without);
+}
+
+/** Why the store does not answer; undefined if it does. */
+function faultOf(store: Store): Promise<unknown> {
+  return store.ping().then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+}
+
+/** Yields what a check finds until it ends, fails, or takes too long. */
+async function* withinLimit(check: Check, world: World): AsyncGenerator<Finding> {
+  const found = check.run(world)[Symbol.asyncIterator]();
+  const limit = startLimit(world.clock);
+  try {
+    while (true) {
+      const next = await Promise.race([found.next(), limit.over]);
+      if (next === 'over') {
+        // It ends at its next step, for which nobody waits.
+        found.return?.().catch(() => {});
+        return yield gaveUp(check);
+      }
+      if (next.done) return;
+      yield next.value;
+    }
+  } catch (error) {
+    yield failed(check, error);
+  } finally {
+    limit.cancel();
+  }
+}
+
+function startLimit(clock: Clock): { readonly over: Promise<'over'>; cancel(): void } {
+  const { promise, resolve } = Promise.withResolvers<'over'>();
+  return { over: promise, cancel: clock.after(GIVE_UP_MS, () => resolve('over')) };
+}
+
+function gaveUp(check: Check): Finding {
+  return warning(
+    check.name,
+    `gave up after ${GIVE_UP_MS / 1000} s`,
+    'The other checks went on. If this happens again, find out what is slow: the DNS, the store or the disk.',
+  );
+}
+
+function failed(check: Check, error: unknown): Finding {
+  return fault(
+    check.name,
+    error instanceof Error ? error.message : String(error),
+    check === storeCheck
+      ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that store.url is correct.'
+      : 'Find out why this could not be checked.',
+  );
+}

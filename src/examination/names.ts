@@ -1,0 +1,258 @@
+import { ownNames } from '../composition/slices.ts';
+import { checkDkim, checkMx, checkPtr, checkSpf, type RecordCheck, toReverseName } from '../dns/checks.ts';
+import { sameName } from '../dns/types.ts';
+import { createReservedNames, RESERVED_WORDS } from '../mail/reserved-names.ts';
+import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
+import { type InboundDomainRow, isClaim } from '../store/rows/domains.ts';
+import type { Store } from '../store/store.ts';
+import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+
+/** Forward and reverse DNS of hostname match; many servers refuse mail from hosts where they do not. */
+export const hostName: Check = {
+  name: 'host name',
+  async *run(world) {
+    const { settings, resolver } = world;
+    const { hostname } = settings;
+    if (isLocal(world))
+      return yield skipped('host name', `${hostname}; not checked, because every listener is on loopback`);
+    if (!hostname.includes('.')) {
+      return yield fault(
+        'host name',
+        `"${hostname}" is not a fully qualified name`,
+        'Set hostname to the fully qualified name of this machine, such as mx1.example.com.',
+      );
+    }
+    const [v4, v6] = await Promise.all([resolver.resolve(hostname, 'A'), resolver.resolve(hostname, 'AAAA')]);
+    const addresses = [v4, v6].flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
+    if (addresses.length === 0) {
+      const failed = [v4, v6].some(({ kind }) => kind === 'failure');
+      return yield failed
+        ? skipped('host name', `no DNS answer for ${hostname}`)
+        : fault(
+            'host name',
+            `${hostname} has no address in the DNS`,
+            `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`,
+          );
+    }
+    yield ok('host name', `${hostname} has ${addresses.join(', ')}`);
+    yield* await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)));
+  },
+};
+
+async function reverse(ip: string, hostname: string, resolver: World['resolver']): Promise<Finding> {
+  const check = `reverse DNS ${ip}`;
+  const found = await checkPtr(resolver, ip, hostname);
+  if (found === 'unknown') return skipped(check, 'no DNS answer');
+  if (found.valid) return ok(check, `points to ${hostname}`);
+  const answer = await resolver.resolve(toReverseName(ip) ?? '', 'PTR');
+  return fault(
+    check,
+    answer.kind === 'records' ? `points to ${answer.records.join(', ')}, not ${hostname}` : 'no PTR record',
+    `Ask your provider to set its PTR record to ${hostname}.`,
+  );
+}
+
+/** The base of all links in mail and in API answers can be reached. */
+export const publicUrl: Check = {
+  name: 'public URL',
+  async *run(world) {
+    const { settings, resolver } = world;
+    const url = new URL(settings.public_url);
+    const check = 'public URL';
+    if (isLocal(world)) return yield skipped(check, `${settings.public_url}; every listener is on loopback`);
+    const { host } = settings.http.listen;
+    if (url.hostname === host || sameName(url.hostname, 'localhost')) {
+      return yield warning(
+        check,
+        `${settings.public_url} is a local address`,
+        'Set public_url to the https:// URL of the reverse proxy in front of http.listen.',
+      );
+    }
+    const found = await resolver.addresses(url.hostname);
+    if (found.kind === 'failure') return yield skipped(check, `no DNS answer for ${url.hostname}`);
+    if (found.kind !== 'records')
+      return yield fault(
+        check,
+        `${url.hostname} has no address in the DNS`,
+        `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
+      );
+    if (url.protocol !== 'https:')
+      return yield warning(
+        check,
+        `${settings.public_url} is not encrypted`,
+        'API keys travel in plaintext: put a TLS proxy in front and set public_url to its https:// URL.',
+      );
+    yield ok(check, `${settings.public_url} (${found.records.join(', ')})`);
+  },
+};
+
+/** Somebody reads the mail to postmaster. */
+export const postmaster: Check = {
+  name: 'postmaster',
+  async *run(world) {
+    const check = 'postmaster';
+    const { postmaster: address } = world.settings.smtp;
+    if (address !== '') return yield ok(check, `mail to postmaster is forwarded to ${address}`);
+    if (isLocal(world)) return yield skipped(check, 'every listener is on loopback');
+    return yield warning(
+      check,
+      'mail to postmaster stays in the queue, unread',
+      'Set smtp.postmaster to a mailbox that you read: other operators report problems there.',
+    );
+  },
+};
+
+/** Most domains of each kind that are checked: there may be 100,000, and the daily tests cover the rest. */
+const MOST = 500;
+/** Domains checked at one time, to spare the resolver. */
+const AT_ONCE = 20;
+
+/** The MX records of inbound domains point to this host. */
+export const inboundDomains: Check = {
+  name: 'inbound domains',
+  async *run({ settings, resolver, store, noStore }) {
+    if (!store) return yield skipped('inbound domains', noStore);
+    const rows: InboundDomainRow[] = [];
+    for await (const page of domainPages(store)) {
+      rows.push(...page);
+      if (rows.length > MOST) break;
+    }
+    if (rows.length === 0) return yield skipped('inbound domains', 'none yet (postern domain add)');
+    const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
+    yield* each(rows, async ({ id }): Promise<readonly Finding[]> => {
+      const check = `MX ${id}`;
+      const found = await checkMx(resolver, id, hosts);
+      if (found === 'unknown') return [skipped(check, 'no DNS answer')];
+      if (found.valid) return [ok(check, `points to ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`)];
+      return [
+        fault(
+          check,
+          found.error ?? 'does not point to this host',
+          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the work in inbound.mx_hosts.`,
+        ),
+      ];
+    });
+    yield* cut(rows.length, 'inbound domains');
+  },
+};
+
+/** No account owns a reserved domain, added before it was reserved: its mail may be meant for the operator. */
+export const reservedDomains: Check = {
+  name: 'reserved domains',
+  async *run({ settings, store, noStore }) {
+    if (!store) return yield skipped('reserved domains', noStore);
+    const names = createReservedNames(ownNames(settings));
+    const isAlone = (await store.accounts.many({}, { limit: 2 })).length < 2;
+    let found = 0;
+    for await (const page of domainPages(store))
+      for (const { id, account } of page) {
+        const reserved = names.whyReserved(id);
+        if (reserved === undefined) continue;
+        const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
+        const advice = `Its mail goes to that account. To stop that: postern domain remove ${id}. Nobody can add it again.`;
+        yield (isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice);
+        if (++found === MOST) return;
+      }
+    if (found === 0) yield ok('reserved domains', 'no account owns a reserved domain');
+  },
+};
+
+/** SPF and DKIM records of sender domains are valid. */
+export const senderDomains: Check = {
+  name: 'sender domains',
+  async *run(world) {
+    const { store, noStore } = world;
+    if (!store) return yield skipped('sender domains', noStore);
+    const rows = await store.senderDomains.many({}, { limit: MOST + 1 });
+    const domains = [...new Set(rows.map(({ domain }) => domain))];
+    if (domains.length === 0) return yield skipped('sender domains', 'none yet');
+    yield* each(domains, (domain) => senderRecords(world, store, domain));
+    yield* cut(domains.length, 'sender domains');
+  },
+};
+
+async function senderRecords({ settings, resolver }: World, store: Store, domain: string): Promise<readonly Finding[]> {
+  const { hostname, senders } = settings;
+  const key = await store.domainKeys.one({ id: domain });
+  const spf = finding(
+    `SPF ${domain}`,
+    await checkSpf(resolver, domain, senders.spf_include),
+    `Ask its owner to add include:${senders.spf_include} to the SPF record of ${domain}.`,
+  );
+  if (!key) return [spf, skipped(`DKIM ${domain}`, 'no key requested yet (/senders/check-domain)')];
+  const selector = selectorOf(key, { dkimSelector: senders.dkim_selector });
+  const place = keyPlace({ hostname }, domain, { selector, publicKey: key.publicKey });
+  const dkim = await checkDkim(resolver, place, key.publicKey);
+  return [
+    spf,
+    finding(
+      `DKIM ${domain}`,
+      dkim,
+      `Ask its owner to publish the TXT record shown by /senders/check-domain at ${place.name}.`,
+    ),
+  ];
+}
+
+function finding(check: string, found: RecordCheck, advice: string): Finding {
+  if (found === 'unknown') return skipped(check, 'no DNS answer');
+  return found.valid ? ok(check, 'valid') : warning(check, found.error, advice);
+}
+
+/** The records that this host needs to send mail. */
+export const sending: Check = {
+  name: 'sending',
+  async *run(world) {
+    const { settings, resolver } = world;
+    const { hostname, inbound, senders, outbound } = settings;
+    if (isLocal(world)) return yield skipped('sending', 'every listener is on loopback');
+    const back = await checkMx(resolver, outbound.return_domain, [hostname, ...inbound.mx_hosts]);
+    const name = `return domain ${outbound.return_domain}`;
+    yield back === 'unknown'
+      ? skipped(name, 'no DNS answer')
+      : back.valid
+        ? ok(name, 'its MX points to this host')
+        : warning(
+            name,
+            back.error ?? 'does not point to this host',
+            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, or set outbound.return_domain.`,
+          );
+    yield await spfInclude(senders.spf_include, resolver);
+  },
+};
+
+async function spfInclude(include: string, resolver: World['resolver']): Promise<Finding> {
+  const check = `SPF include ${include}`;
+  const answer = await resolver.resolve(include, 'TXT');
+  if (answer.kind === 'failure') return skipped(check, 'no DNS answer');
+  const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1( |$)/i.test(text)) : [];
+  if (records.length === 1) return ok(check, records[0] ?? '');
+  return warning(
+    check,
+    records.length === 0 ? 'no SPF record' : 'more than one SPF record',
+    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
+  );
+}
+
+/** Looks at the first of them, some at a time, and yields what it finds in their order. */
+async function* each<T>(items: readonly T[], look: (item: T) => Promise<readonly Finding[]>): AsyncGenerator<Finding> {
+  const looked = items.slice(0, MOST);
+  for (let from = 0; from < looked.length; from += AT_ONCE)
+    for (const findings of await Promise.all(looked.slice(from, from + AT_ONCE).map(look))) yield* findings;
+}
+
+/** Says so if there were more domains than were checked. */
+function cut(domains: number, check: string): readonly Finding[] {
+  return domains > MOST ? [skipped(check, `more than ${MOST}; only the first ${MOST} were checked`)] : [];
+}
+
+/** The inbound domains without the claims, in pages: in the daemon, reading 100,000 at once would hold up mail. */
+async function* domainPages({ inboundDomains }: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
+  let last = '';
+  while (true) {
+    const page = await inboundDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
+    yield page.filter((row) => !isClaim(row));
+    const end = page.at(-1);
+    if (page.length < MOST || !end) return;
+    last = end.id;
+  }
+}
