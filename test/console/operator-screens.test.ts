@@ -45,6 +45,7 @@ if (program !== undefined)
         return count;
       })()`);
     const table = async (title: string): Promise<string[][]> => {
+      await until('the plot', () => page.browser.evaluate(`${titled(title)} !== undefined`));
       await page.browser.evaluate(`${titled(title)}.querySelector('details').open = true`);
       await until('the table', () => page.browser.evaluate(`${titled(title)}.querySelector('table') !== null`));
       return page.browser.evaluate(
@@ -277,7 +278,7 @@ if (program !== undefined)
       it('shows what was done to the host and to each account, and who did it', async () => {
         await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
         await page.open('/host');
-        await page.press('What was done');
+        await page.press('Done here');
         await until('the place', async () => (await place()) === '/console/host/actions');
         await page.open('/host/actions');
         const rows = () =>
