@@ -120,7 +120,8 @@ export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, accoun
     oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
     history: (url: string) => spool.history({ account, url }, clock.now()),
     making: (url: string) => dispatcher.making({ account, url }),
-    pause: (url: string, kind: DeliveryKind, until: number) => dispatcher.hold({ account, url, kind }, until),
+    pause: (url: string, kind: DeliveryKind, until: number) =>
+      dispatcher.hold({ account, url, kind }, until, 'account'),
     resume: (url: string) => dispatcher.release({ account, url }),
     retry: (url: string) => dispatcher.retry({ account, url }),
   };

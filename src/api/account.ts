@@ -21,6 +21,7 @@ import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
+import type { SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
@@ -61,7 +62,7 @@ export interface AccountParts {
   readonly endpoints: ReturnType<typeof bindEndpoints>;
   /** The keys that sign POSTs to its URLs. */
   readonly signingKeys: ReturnType<typeof bindSigningKeys>;
-  /** Trial posts of its inbound mail. */
+  /** Trial posts of its inbound mail, and of samples. */
   readonly trials: ReturnType<typeof bindTrials>;
   /** Its rejection list and its allow list. */
   readonly lists: ReturnType<typeof bindLists>;
@@ -145,6 +146,8 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
     readonly address: string;
     readonly match: Match;
   }) => Promise<unknown>;
+  /** Makes a sample message to an address. */
+  readonly samplePart: SamplePart;
   readonly views: MessageViews;
   readonly trials: Trials;
   readonly lists: Lists;
@@ -261,7 +264,8 @@ function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string)
   };
 }
 
-function bindTrials({ trials, signingKeys, limits }: Bound<'trials' | 'signingKeys' | 'limits'>, account: string) {
+function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'samplePart'>, account: string) {
+  const { trials, signingKeys, limits, samplePart } = deps;
   return {
     /**
      * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
@@ -275,6 +279,19 @@ function bindTrials({ trials, signingKeys, limits }: Bound<'trials' | 'signingKe
         const keyUrl = own ? url : mail.delivery.url;
         const keys = own ?? (await signingKeys.keysFor(account, keyUrl));
         return keys && { attempt: await trials.post(mail, url, keys), keyUrl };
+      } finally {
+        end();
+      }
+    },
+    /**
+     * Posts the event of a sample message to `address` to the URL of one of the account's routes, signed as its mail is.
+     * Undefined if the store is unavailable. Throws RequestLimitExceeded.
+     */
+    async postSample(address: string, url: string): Promise<AttemptRecord | undefined> {
+      const end = limits.trial(account);
+      try {
+        const keys = await signingKeys.keysFor(account, url);
+        return keys && (await trials.post(samplePart(address), url, keys));
       } finally {
         end();
       }

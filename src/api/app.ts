@@ -149,10 +149,13 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
   return {
     answer,
     params: (ctx: Context, address: string) => body.read(ctx, false, address),
-    run: (ctx: Context, operation: Operation, account: AccountRow, person: string) =>
+    run: (ctx: Context, operation: Operation, account: AccountRow, person: string, begin: (params: Params) => void) =>
       answer(ctx, operation, async (params) => ({
         account,
-        run: () => operation.run(params, deps.partsOf(account, undefined, person)),
+        run: () => {
+          begin(params);
+          return operation.run(params, deps.partsOf(account, undefined, person));
+        },
       })),
     runHost: (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) =>
       answer(ctx, { path, large: false }, async (params) => ({

@@ -48,6 +48,13 @@ export const ERRORS = {
     message: (id: string) => `No job exists with the id ${id}`,
   },
   Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
+  Endpoint_Held: {
+    code: 409,
+    status: 409,
+    when: 'the operator of the service has paused the endpoint; only the operator can change that',
+    message: (until: string) =>
+      `The operator of this service has paused this endpoint until ${until}, and only the operator can change that`,
+  },
   Unknown_Endpoint: {
     code: 404,
     status: 404,

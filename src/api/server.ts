@@ -74,10 +74,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const jobs = createJobs(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
 
-  async function run(path: string, account: AccountRow, params: object): Promise<unknown> {
+  async function run(path: string, account: AccountRow, params: object, person?: string): Promise<unknown> {
     const operation = OPERATIONS.find((one) => one.path === path);
     if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
-    const answer = await operation.run(paramsOf(params), partsOf(account));
+    const answer = await operation.run(paramsOf(params), partsOf(account, undefined, person));
     if ('text' in answer) return JSON.parse(await toText(answer.text.content));
     if (!('pages' in answer)) return answer.record;
     const records: unknown[] = [];

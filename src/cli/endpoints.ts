@@ -19,6 +19,7 @@ function toShown({ account, url, kind, waiting, memory }: EndpointSummary) {
     next_probe_at: away && !held ? toTime(probeAt) : null,
     paused: held !== null,
     paused_until: held && toTime(held.until),
+    paused_by: held?.by ?? null,
   };
 }
 
@@ -29,14 +30,15 @@ function toTime(ms: number): string {
 function endpointTable(rows: readonly ReturnType<typeof toShown>[]): string {
   if (rows.length === 0) return 'Nothing waits, and no endpoint is down or paused.\n';
   return toTable(
-    ['account', 'kind', 'waiting', 'breaker', 'since', 'paused until', 'endpoint'],
-    rows.map(({ url, account, kind, waiting, breaker, since, paused_until: until }) => [
+    ['account', 'kind', 'waiting', 'breaker', 'since', 'paused until', 'paused by', 'endpoint'],
+    rows.map(({ url, account, kind, waiting, breaker, since, paused_until: until, paused_by: by }) => [
       account,
       kind,
       waiting,
       breaker,
       since,
       until,
+      by,
       withoutQuery(url),
     ]),
   );
@@ -50,7 +52,7 @@ function withoutQuery(url: string): string {
 
 export const queueEndpoints: Command = {
   name: 'queue endpoints',
-  summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused by their account.',
+  summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused.',
   options: {
     account: { type: 'string', value: 'ID', help: 'only this account' },
     kind: {

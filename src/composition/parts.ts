@@ -42,7 +42,7 @@ import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
-import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
+import { createRenderer, createSample, createSamplePart } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import { createTrials } from '../webhooks/trials.ts';
@@ -223,14 +223,16 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
   };
   const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
+  const samplePart = createSamplePart({ clock, hostname });
   return {
     poster,
     threads,
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
-    sample: createSample({ renderer, clock, hostname }),
+    sample: createSample({ renderer, samplePart }),
+    samplePart,
     trialPoster,
-    trials: createTrials({ renderer, poster: trialPoster, clock }),
+    trials: createTrials({ renderer, poster: trialPoster, clock, ids }),
     views: createMessageViews({ renderer, run: threads.task('content'), show: threads.task('shown'), log }),
   };
 }

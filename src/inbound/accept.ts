@@ -2,10 +2,10 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { traceLine } from '../mail/envelope.ts';
+import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Pacing } from './pacing.ts';
-import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
+import type { Acceptance, AcceptResult, Match, RoutedRecipient } from './types.ts';
 
 /**
  * Creates the part that takes responsibility for messages: it writes one message and one delivery per routed recipient
@@ -34,7 +34,7 @@ export function createAcceptance(
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       const outcome = await spool.accept(
-        { id: messageId, receivedAt, envelope: arrival.envelope, trace, body },
+        { id: messageId, receivedAt, envelope: withFindings(arrival.envelope, routed), trace, body },
         deliveries,
       );
       if (outcome !== 'accepted') return { outcome };
@@ -46,10 +46,30 @@ export function createAcceptance(
   });
 }
 
+/** Keeps what the addresses said, beyond where they lead, with the envelope, which is stored with the message. */
+function withFindings(envelope: Envelope, routed: readonly RoutedRecipient[]): Envelope {
+  const replyData = byRecipient(routed, (match) => match.replyData);
+  const captures = byRecipient(routed, (match) => match.captures);
+  return replyData || captures
+    ? { ...envelope, ...(replyData && { replyData }), ...(captures && { captures }) }
+    : envelope;
+}
+
+function byRecipient<T>(
+  routed: readonly RoutedRecipient[],
+  of: (match: Match) => T | undefined,
+): Readonly<Record<string, T>> | undefined {
+  const found = routed.flatMap(({ recipient, match }) => {
+    const value = of(match);
+    return value === undefined ? [] : [[recipient, value] as const];
+  });
+  return found.length === 0 ? undefined : Object.fromEntries(found);
+}
+
 /** Returns one delivery per id: a recipient that the client names twice has the same id. */
 function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
   const byId = new Map(
-    routed.map(({ recipient, match }) => {
+    routed.map(({ recipient, match: { replyData: _, captures: __, ...match } }) => {
       const id = deliveryId(messageId, match.routeId, recipient);
       return [
         id,

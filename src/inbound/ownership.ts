@@ -124,7 +124,9 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   ): Promise<InboundDomainRow | undefined> {
     const name = nameOf(claim);
     const { account, domain, createdAt, validMx, mxError = null, testedAt, mxSince = null } = claim;
-    const own = { account, domain, createdAt, validMx, mxError, testedAt, mxSince, verifiedAt: proven ? now() : null };
+    const { replyKey = null, previousReplyKey = null } = claim;
+    const checked = { validMx, mxError, testedAt, mxSince, verifiedAt: proven ? now() : null };
+    const own = { account, domain, createdAt, ...checked, replyKey, previousReplyKey };
     while (await inboundDomains.one({ id: claim.id })) {
       const row = { id: name, ...own };
       const isFree = (await inboundDomains.insert(row)) === 'inserted';

@@ -3,6 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
+import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -11,6 +12,8 @@ import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
   readonly account: string;
+  /** The keys of its reply addresses, the current one first. */
+  readonly replyKeys: readonly string[];
   /** Patterns without wildcards, by folded mailbox; the oldest wins. */
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
@@ -51,7 +54,7 @@ export function createRouting(
     if (table && count === revision) return;
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(row.account, ownRoutes(row, byDomain.get(row.id) ?? []))]));
+    table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]));
     revision = count;
   }
 
@@ -61,7 +64,7 @@ export function createRouting(
       store.inboundDomains.one({ id }),
       store.inboundRoutes.many({ domain: id }),
     ]);
-    if (row) table.set(id, toDomain(row.account, ownRoutes(row, routes)));
+    if (row) table.set(id, toDomain(row, ownRoutes(row, routes)));
     else table.delete(id);
   }
 
@@ -84,6 +87,10 @@ export function createRouting(
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
+      if (entry.replyKeys.length > 0) {
+        const reply = parseReplyAddress(mailbox);
+        if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, clock.now());
+      }
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
@@ -104,7 +111,8 @@ export function createRouting(
   });
 }
 
-function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
+function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {
+  const replyKeys = [replyKey, previousReplyKey].filter((key) => typeof key === 'string');
   const oldestFirst = rows.toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || compareIds(a.id, b.id));
   const exact = new Map<string, Match>();
   for (const row of oldestFirst.filter((row) => isExact(row.pattern))) {
@@ -113,9 +121,9 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
   }
   const globs = oldestFirst
     .filter((row) => !isExact(row.pattern))
-    .map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
+    .map((row) => ({ pattern: toGlob(row.pattern), value: toMatch(row) }));
   const targets = new Map(rows.map(({ id, url, batchEvents = 1 }) => [id, { url, batchEvents }]));
-  return { account, exact, globs: createGlobs(globs), targets };
+  return { account, replyKeys, exact, globs: createGlobs(globs), targets };
 }
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */
@@ -133,7 +141,24 @@ function toMatch(row: InboundRouteRow): Match {
 }
 
 function find(domain: Domain, mailbox: string): Match | undefined {
-  return domain.exact.get(fold(mailbox)) ?? domain.globs.find(mailbox);
+  const exact = domain.exact.get(fold(mailbox));
+  if (exact) return exact;
+  const match = domain.globs.find(mailbox);
+  return match && NAME.test(match.pattern) ? { ...match, captures: capture(match.pattern, mailbox) } : match;
+}
+
+/** A reply address goes where its mailbox goes, if the token is one of ours. */
+function findReply(
+  entry: Domain,
+  domain: string,
+  { mailbox, token }: { readonly mailbox: string; readonly token: string },
+  now: number,
+): Lookup {
+  const sealed = openReplyToken(entry.replyKeys, { account: entry.account, domain, mailbox }, token);
+  const match = sealed && find(entry, mailbox);
+  if (!sealed || !match) return { kind: 'no-route' };
+  if (sealed.expiresAt !== null && sealed.expiresAt <= now) return { kind: 'expired' };
+  return { kind: 'matched', match: { ...match, replyData: sealed.data } };
 }
 
 /** An index of one domain's wildcard patterns: a lookup takes the same time among ten and among 100,000. */
@@ -211,21 +236,89 @@ function firstMatch<T>(
 ): Entry<T> | undefined {
   for (const entry of entries) {
     if (best && entry.rank > best.rank) break;
-    if (matches(entry.pattern, mailbox)) return entry;
+    if (matchesGlob(entry.pattern, mailbox)) return entry;
   }
   return best;
 }
 
 /**
- * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, everything else
- * itself, in any case; the whole mailbox must match. No regular expressions: they can be made to run forever.
+ * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, `{name}` one or more,
+ * which the payload has under that name; everything else matches itself, in any case; the whole mailbox must match. No
+ * regular expressions: they can be made to run forever.
  */
 
 /** Longest pattern; a mailbox name has at most 64 characters (RFC 5321 section 4.5.3.1.1). */
 export const MAX_PATTERN = 255;
 
+const NAME = /\{([a-z][a-z0-9_]{0,31})\}/;
+const NAMES = new RegExp(NAME, 'g');
+
+/** The names in a pattern, in order. */
+export const namesIn = (pattern: string): readonly string[] =>
+  [...pattern.matchAll(NAMES)].map(([, name = '']) => name);
+
+/** The pattern without names, which matches the same. */
+const toGlob = (pattern: string): string => pattern.replace(NAMES, '?*');
+
 /** Whether `mailbox` matches, in time at most proportional to the product of the two lengths. */
-export function matches(pattern: string, mailbox: string): boolean {
+export const matches = (pattern: string, mailbox: string): boolean => matchesGlob(toGlob(pattern), mailbox);
+
+/**
+ * What the names in a pattern stand for in a mailbox that matches it, as the sender wrote it. Each stands for as few
+ * characters as possible, the last one for the rest: `{list}-{user}` finds `a` and `b-c` in `a-b-c`.
+ */
+export function capture(pattern: string, mailbox: string): Readonly<Record<string, string>> {
+  const written = [...mailbox];
+  const name = [...fold(mailbox)];
+  const source = written.length === name.length ? written : name;
+  const tokens = tokensOf(pattern);
+  const spans = new Map<string, readonly [from: number, to: number]>();
+  let t = 0;
+  let n = 0;
+  /** The last run of characters: its token, where it begins, and where it ends so far. */
+  let run = -1;
+  let from = 0;
+  let to = 0;
+  const end = () => {
+    const of = tokens[run]?.name;
+    if (of !== undefined) spans.set(of, [from, to]);
+  };
+  while (n < name.length) {
+    const token = tokens[t];
+    if (token?.least !== undefined && n + token.least <= name.length) {
+      end();
+      [run, from, to] = [t++, n, n + token.least];
+      n = to;
+    } else if (token?.least === undefined && token && (token.char === '?' || token.char === name[n])) {
+      t++;
+      n++;
+    } else if (run >= 0) {
+      t = run + 1;
+      n = ++to;
+    } else {
+      return {};
+    }
+  }
+  end();
+  return Object.fromEntries([...spans].map(([of, [start, stop]]) => [of, source.slice(start, stop).join('')]));
+}
+
+/** A character of a pattern, or a run of at least so many characters, which may have a name. */
+interface Token {
+  readonly char?: string;
+  readonly least?: number;
+  readonly name?: string;
+}
+
+function tokensOf(pattern: string): readonly Token[] {
+  return pattern.split(/(\{[a-z][a-z0-9_]{0,31}\}|\*)/).flatMap((piece): readonly Token[] => {
+    const [, name] = NAME.exec(piece) ?? [];
+    if (name !== undefined) return [{ least: 1, name }];
+    return piece === '*' ? [{ least: 0 }] : [...fold(piece)].map((char) => ({ char }));
+  });
+}
+
+function matchesGlob(pattern: string, mailbox: string): boolean {
   const glob = [...fold(pattern)];
   const name = [...fold(mailbox)];
   let g = 0;
@@ -252,10 +345,10 @@ export function matches(pattern: string, mailbox: string): boolean {
 
 /** Whether the pattern has no wildcards: it then names one mailbox and wins over all others. */
 export function isExact(pattern: string): boolean {
-  return !/[*?]/.test(pattern);
+  return !/[*?]/.test(pattern) && !NAME.test(pattern);
 }
 
 /** Returns the number of literal characters: the more, the more specific the pattern. */
 export function literals(pattern: string): number {
-  return [...pattern].filter((c) => c !== '*' && c !== '?').length;
+  return [...toGlob(pattern)].filter((c) => c !== '*' && c !== '?').length;
 }

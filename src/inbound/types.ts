@@ -2,15 +2,21 @@ import type { Envelope } from '../mail/envelope.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
-export type Match = Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'>;
+export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
+  /** What was sealed into a reply address; recorded in the envelope. */
+  readonly replyData?: string | undefined;
+  /** What the names in the pattern stand for, if it has any; recorded in the envelope. */
+  readonly captures?: Readonly<Record<string, string>> | undefined;
+}
 
 /**
- * matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: not in
- * memory, and the store is unavailable (451).
+ * matched · no-route: our domain, but no route for the mailbox, or a reply address that is not ours (550 5.1.1) ·
+ * expired: a reply address of ours whose time is over (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and
+ * the store is unavailable (451).
  */
 export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
-  | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
+  | { readonly kind: 'no-route' | 'expired' | 'not-ours' | 'unknown' };
 
 /** The URL of a route, and how many messages may share a POST to it. */
 export interface RouteTarget {

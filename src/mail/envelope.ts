@@ -43,6 +43,10 @@ export interface Envelope {
   readonly client: Client;
   /** Set if the commands had any DSN parameters. */
   readonly dsn?: DsnRequest | undefined;
+  /** By recipient: the data sealed into a reply address (reply-address.ts). Set if there is any. */
+  readonly replyData?: Readonly<Record<string, string>> | undefined;
+  /** By recipient: what the names in the pattern of its route stand for. Set if there are any. */
+  readonly captures?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
   /** Set for mail that an account sends, not for inbound mail. */
   readonly outgoing?: Outgoing | undefined;
 }

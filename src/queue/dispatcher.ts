@@ -11,7 +11,7 @@ import { createMakings, type LaneView, type Making, viewLane } from './insight.t
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
-import { LONGEST_HOLD } from './schedule/breaker.ts';
+import { type Holder, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
@@ -43,7 +43,7 @@ export interface Dispatcher extends Service {
    * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire. Resolves
    * once the hold is saved.
    */
-  hold(endpoint: Endpoint, until: number): Promise<void>;
+  hold(endpoint: Endpoint, until: number, by: Holder): Promise<void>;
   /** Ends a hold. */
   release(endpoint: EndpointName): Promise<void>;
   /**
@@ -206,11 +206,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     },
     lanes: (isWanted = () => true) => [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
     making: makings.list,
-    async hold(endpoint, until) {
+    async hold(endpoint, until, by) {
       const lane = lanes.of(endpoint, null);
       // A whole second, as it is shown.
       const end = Math.floor(until / 1000) * 1000;
-      lane.hold(Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
+      lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
       poke(lane);
       await write(lane);
     },

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
-import { toWholeSecond } from './schedule/breaker.ts';
+import { type Hold, toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
 import type { Lane, LastAttempt, Waiting } from './schedule/lane.ts';
 
@@ -21,8 +21,8 @@ export interface LaneView extends Endpoint {
   readonly since: number | null;
   /** When the next probe may be sent; null while it is up or held. */
   readonly nextProbeAt: number | null;
-  /** Set while its account holds it. */
-  readonly hold: { readonly since: number; readonly until: number } | null;
+  /** Set while it is held. */
+  readonly hold: Hold | null;
   /** The number of deliveries waiting in memory, and of the parked ones among them. */
   readonly waiting: number;
   readonly parked: number;
@@ -44,7 +44,9 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): L
   const { phase, since, probeAt, hold } = state;
   const away = phase !== 'closed';
   const held =
-    hold && lane.isHeld(now) ? { since: toWall(hold.since), until: toWholeSecond(toWall(hold.until)) } : null;
+    hold && lane.isHeld(now)
+      ? { by: hold.by, since: toWall(hold.since), until: toWholeSecond(toWall(hold.until)) }
+      : null;
   const waiting = lane.queue.waiting();
   return {
     account,

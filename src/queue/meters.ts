@@ -4,10 +4,11 @@ import type { Metrics } from '../base/metrics.ts';
 import { tableOf } from '../base/tables.ts';
 import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, KINDS } from './delivery.ts';
 import type { Carried, Roads } from './road.ts';
-import type { Change } from './schedule/breaker.ts';
+import type { Change, Holder } from './schedule/breaker.ts';
 import type { Lane, Waiting } from './schedule/lane.ts';
 import type { AttemptSummary, Settled } from './settle.ts';
 
+const HOLDER_WORDS: Readonly<Record<Holder, string>> = { account: 'its account', operator: 'the operator' };
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
 
@@ -107,7 +108,7 @@ export function createDeliveryNotices(log: Log, roads: Roads): Notices {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
-        error: lane.state.hold ? 'held by its account' : `endpoint ${lane.phase}`,
+        error: lane.state.hold ? `held by ${HOLDER_WORDS[lane.state.hold.by]}` : `endpoint ${lane.phase}`,
       });
     },
     endpoint(lane, change, result) {

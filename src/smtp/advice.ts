@@ -62,6 +62,8 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   needsTls: 'A login is accepted over TLS only. Turn on TLS or STARTTLS in the client.',
   noMailbox:
     'No route of the domain matches the mailbox. Add a route for it (/inbound/add-route), or try which one matches (/inbound/test-route).',
+  expiredAddress:
+    'The reply address was made to expire, and it has. The sender is told; make later addresses for longer (expires_at of /inbound/reply-address).',
   noRelay:
     'The domain of the recipient is not an inbound domain here. If it should be, add it (/inbound/add-domain) and publish its proof; else somebody tried to relay mail.',
   foreignSender:

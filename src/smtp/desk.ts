@@ -28,7 +28,12 @@ export type RoutedHere =
 const RELAY_TRICK = /[@%!]/;
 /** Limit of messages kept for the postmaster until the operator sets a forwarding address: anyone can send them. */
 const MAX_KEPT = 100;
-const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, unknown: REFUSALS.fault } as const;
+const WHY = {
+  'no-route': REFUSALS.noMailbox,
+  expired: REFUSALS.expiredAddress,
+  'not-ours': REFUSALS.noRelay,
+  unknown: REFUSALS.fault,
+} as const;
 
 /** The `Desk` of the main thread, which answers synchronously. */
 export interface LocalDesk extends Desk {

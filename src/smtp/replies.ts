@@ -65,6 +65,7 @@ export const REFUSALS = frozen({
   wrongKey: reply(535, '5.7.8', 'Authentication failed: use any user name and an API key as the password'),
   needsTls: reply(538, '5.7.11', 'Encryption required for authentication'),
   noMailbox: reply(550, '5.1.1', 'No such mailbox here'),
+  expiredAddress: reply(550, '5.7.1', 'This reply address has expired'),
   noRelay: reply(550, '5.7.1', 'Relay access denied'),
   foreignSender: reply(550, '5.7.1', 'Sender address rejected: not owned by this account'),
   noLiteral: reply(550, '5.1.2', 'Address literals are not accepted; use a domain name'),

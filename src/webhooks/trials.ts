@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 import type { Poster, Renderer, RenderPart } from './types.ts';
@@ -7,9 +8,13 @@ import type { Poster, Renderer, RenderPart } from './types.ts';
 /** Tells receivers that nothing came: somebody tries what they do with this event. */
 const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
 
-/** Posts the event of a delivery to another URL, once, to try a receiver. Nothing of it is kept, counted or retried. */
+/** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export interface Trials {
-  /** Takes ownership of a body in memory. Throws if the disk fails. */
+  /**
+   * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else answer
+   * 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in memory. Throws
+   * if the disk fails.
+   */
   post(part: RenderPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
 }
 
@@ -17,17 +22,19 @@ export function createTrials({
   renderer,
   poster,
   clock,
+  ids,
 }: {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   readonly poster: Pick<Poster, 'post'>;
   readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
 }): Trials {
   return frozen({
     async post({ message, body, delivery: { id, recipient } }, url, keys) {
       const rendered = await renderer.render({
         message,
         body,
-        delivery: { id, recipient, url },
+        delivery: { id: `${id}-trial-${ids.message()}`, recipient, url },
         keys,
         at: clock.now(),
       });

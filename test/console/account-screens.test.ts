@@ -176,6 +176,54 @@ if (program !== undefined)
         await page.shows('is refused with 550 5.1.1');
         await page.shows('does not match');
       });
+
+      it('makes a route for an address that was refused', async () => {
+        await page.open('/refused');
+        await until('the counts, which move the list', () =>
+          page.browser.evaluate(`document.querySelector('.reasons') !== null`),
+        );
+        await page.press('Make a route for it');
+        await page.shows('Add a route');
+        const mailbox = `[...document.querySelectorAll('dialog label')].find((one) => one.innerText.startsWith('Mailbox')).querySelector('input').value`;
+        expect(await until('the form', () => page.browser.evaluate(mailbox))).to.equal('nobody');
+        await page.fill('URL', page.hook.url);
+        await page.press('Add it');
+        await page.shows('takes it');
+        expect(await place()).to.equal('/console/domain/in.test?test=nobody%40in.test');
+        const routes = await api('/inbound/routes', { domain: 'in.test' });
+        const made = routes.find(({ pattern }: { pattern: string }) => pattern === 'nobody');
+        await api('/inbound/delete-route', { id: made.id });
+      });
+
+      it('posts a sample to the route that an address matches, and to an endpoint, and shows the answer', async () => {
+        const trials = () => page.hook.requests.filter(({ headers }) => headers['x-postern-trial'] === '1');
+        page.hook.answer({ status: 418, body: 'a <b>teapot</b>' });
+        await page.open('/domain/in.test?test=box-7%40in.test');
+        await page.press('Post a sample');
+        await page.shows('HTTP 418');
+        await page.shows('a <b>teapot</b>');
+        expect(trials()).to.have.length(1);
+        expect(await page.faults()).to.deep.equal([]);
+        await page.open(`/endpoint?url=${encodeURIComponent(page.hook.url)}`);
+        await page.press('Send a sample');
+        await page.shows('A sample to box-sample@in.test was posted once.');
+        await page.shows('HTTP 418');
+        expect(trials()).to.have.length(2);
+        page.hook.answer({ status: 200 });
+      });
+
+      it('says that the operator has paused an endpoint, and lets an operator end that', async () => {
+        const url = page.hook.url;
+        await page.browser.evaluate(
+          `fetch('/console/call/host/pause', { method: 'POST', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: ${JSON.stringify(JSON.stringify({ query: `url:${url}` }))} }).then((answer) => answer.status)`,
+        );
+        await page.open(`/endpoint?url=${encodeURIComponent(url)}`);
+        await page.shows('Paused by the operator of this service');
+        expect((await page.running.ask('/endpoints/resume', { url })).body.name).to.equal('Endpoint_Held');
+        await page.press('Go on');
+        await page.shows('It goes on.');
+        expect(await api('/endpoints/info', { url })).to.include({ paused: false });
+      });
     });
 
     /** Sends a mail, and answers its id. */
@@ -313,6 +361,40 @@ if (program !== undefined)
               what === 'dropped' && detail === `message ${second}`,
           ),
         );
+      });
+
+      it('sends a message again, as a new one', async () => {
+        const id = await send('twice@to.test', 'Twice');
+        await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
+        await page.open(`/sent/${id}`);
+        await page.press('Send again\u2026');
+        await page.shows('as a new message');
+        await page.press('Send it again');
+        await page.press('a new message');
+        await until('it came twice', () => relay.mails.filter(({ to }) => to.includes('twice@to.test')).length === 2);
+        expect(await place())
+          .to.match(/^\/console\/sent\/[0-9a-f]{32}$/)
+          .and.to.not.contain(id);
+      });
+
+      it('shows the HTML of a message in a frame that runs nothing', async () => {
+        const html = '<p>Hello <b>there</b></p><script>parent.document.title = "run"</script>';
+        const message = { from_email: 'news@sender.test', subject: 'With HTML', html, to: [{ email: 'html@to.test' }] };
+        const [{ _id: id }] = await api('/messages/send', { message });
+        await page.open(`/sent/${id}`);
+        await page.press('HTML');
+        await until('the frame', () => page.browser.evaluate(`document.querySelector('iframe.mail-frame') !== null`));
+        expect(
+          await page.browser.evaluate(`document.querySelector('iframe.mail-frame').getAttribute('sandbox')`),
+        ).to.equal('');
+        const shown = await page.browser.evaluate(
+          `fetch(document.querySelector('iframe.mail-frame').src).then((answer) => answer.text())`,
+        );
+        expect(shown).to.contain('<p>Hello <b>there</b></p>').and.to.not.contain('script');
+        await page.press('HTML source');
+        await page.shows('parent.document.title');
+        expect(await page.browser.evaluate('document.title')).to.not.equal('run');
+        expect(await page.faults()).to.deep.equal([]);
       });
 
       it('says where a message went and when, and what came back', async () => {

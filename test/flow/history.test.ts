@@ -474,6 +474,34 @@ describe('the history of a host', function () {
       expect((await postern(['mail', 'find', 'form:x'], env)).err).to.contain('Word 1: there is no form: here');
     });
 
+    it('notes changes of domains and routes, with who made them, and no query of a URL', async () => {
+      const list = async () => (await running.api('/actions/list')).actions;
+      const before = (await list()).length;
+      await postern(['domain', 'add', 'noted.test'], env);
+      await running.api('/inbound/add-domain', { domain: 'noted.test' }); // it is there already
+      const route = await running.api('/inbound/add-route', {
+        domain: 'noted.test',
+        pattern: 'a-*',
+        url: `${hook.url}?token=secret`,
+      });
+      await running.api('/inbound/update-route', { id: route.id, pattern: 'b-*', batch_events: 5 });
+      await running.api('/inbound/update-route', { id: route.id, pattern: 'b-*' }); // changes nothing
+      await running.api('/inbound/delete-route', { id: route.id });
+      await running.api('/inbound/delete-domain', { domain: 'noted.test' });
+      const actions = await until('they are noted', async () => {
+        const found = await list();
+        return found.length >= before + 5 && found.slice(0, found.length - before).reverse();
+      });
+      const by = running.key.slice(0, 4);
+      expect(actions.map((one: any) => [one.by, one.what, one.count, one.detail])).to.deep.equal([
+        ['command line', 'domain added', 1, 'noted.test'],
+        [by, 'route added', 1, `${route.id}: a-*@noted.test to ${hook.url}`],
+        [by, 'route changed', 1, `${route.id} of noted.test: pattern a-* to b-*, batch_events 1 to 5`],
+        [by, 'route removed', 1, `${route.id}: b-*@noted.test to ${hook.url}`],
+        [by, 'domain removed', 1, 'noted.test with its routes (0)'],
+      ]);
+    });
+
     it('notes what commands did to the mail of each account', async () => {
       const before = (await running.api('/actions/list')).actions.length;
       await postern(['queue', 'drop', '--url', `${hook.url}?b`], env);

@@ -60,8 +60,10 @@ describe('trials of webhooks, through the whole daemon', function () {
     const [real] = postsOf(hook.requests).slice(-1);
     const [trial] = postsOf(other.requests);
     if (!real || !trial) throw new Error('nothing was posted');
-    expect(eventsOf(trial)).to.deep.equal(eventsOf(real));
-    expect(trial.headers).to.include({ 'x-postern-trial': '1', 'webhook-id': id });
+    const own = String(trial.headers['webhook-id']);
+    expect(eventsOf(trial)).to.deep.equal(eventsOf(real).map((event) => ({ ...event, _id: own })));
+    expect(trial.headers).to.include({ 'x-postern-trial': '1' });
+    expect(own.startsWith(`${id}-trial-`)).to.equal(true);
     expect(real.headers).not.to.have.property('x-postern-trial');
     expect(other.open(), 'no connection is kept').to.equal(0);
   });

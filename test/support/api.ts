@@ -28,6 +28,7 @@ import { metadataFieldId } from '../../src/store/rows/messages.ts';
 import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
+import { createSamplePart } from '../../src/webhooks/render/renderer.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { afterFile } from './cleanup.ts';
 import { clockAt, createTestClock } from './clock.ts';
@@ -173,6 +174,7 @@ export async function startApi(
   );
   if (options.database) await seed(real, clock, ids);
   await routing.start();
+  const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
@@ -229,10 +231,11 @@ export async function startApi(
       sample: async ({ address }) => [
         { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
       ],
+      samplePart: createSamplePart({ clock, hostname: 'mx.postern.test' }),
       history: journal.history,
       notes: journal,
       refusals: { reasons: REFUSAL_REASONS, adviceOf },
-      dispatcher: createIdleDispatcher({ spool, clock, ids, log }),
+      dispatcher,
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
@@ -276,6 +279,7 @@ export async function startApi(
     meter,
     poked,
     tried,
+    dispatcher,
     outside,
     forgotten,
     exportsDir,

@@ -37,6 +37,9 @@ export async function startHost(given: Readonly<Record<string, string>> = {}) {
     const { status, body, text } = await as.write(`/console/call/host/${name}`, params);
     if (status !== 200) throw new Error(`host/${name} answered ${status}: ${text}`);
     HOST_OPERATIONS.find(({ path }) => path === `/host/${name}`)?.returns.parse(body);
+    // The accounts have added their domains and routes before any test.
+    if (name === 'actions')
+      return { ...body, actions: body.actions.filter(({ what }: any) => !/^(?:domain|route) added$/.test(what)) };
     return body;
   }
 

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createMessageViews, type MessageViews } from '../../src/webhooks/message-views.ts';
@@ -42,7 +43,7 @@ export async function createTestTrials(clock: Clock, answer: (tried: Tried) => A
       return answer({ url, headers, body: bytes.toString() });
     },
   };
-  return createTrials({ renderer, poster, clock });
+  return createTrials({ renderer, poster, clock, ids: createIds(clock) });
 }
 
 /** The real views. Their thread starts with the first message that is shown, and serves all tests of a file. */

@@ -68,6 +68,29 @@ export const PLAIN_OUTGOING: Outgoing = {
   form: 'draft',
 };
 
+/** A message in parts that waits on the queue since 09:30, with its row. Answers the id of its delivery. */
+export async function putSubmitted(
+  { store, spool }: Pick<ApiWorld, 'store' | 'spool'>,
+  account: string,
+  id: string,
+  given: { readonly outgoing?: Partial<Outgoing>; readonly draft?: Partial<Draft>; readonly email?: string } = {},
+): Promise<string> {
+  const { email = 'reader@example.com' } = given;
+  const { delivery } = await put(spool, clockAt(Date.UTC(2026, 0, 5, 9, 30)), {
+    kind: 'outbound',
+    account,
+    url: mailUrl('example.com'),
+    routeId: '',
+    pattern: '',
+    id: `01kcexamplesubmitted${id.slice(-6)}`,
+    recipients: [email],
+    outgoing: { ...PLAIN_OUTGOING, ...given.outgoing },
+    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify({ ...DRAFT, ...given.draft })) },
+  });
+  await store.messages.insert(messageRow(account, id, { state: 'queued', email, delivery: delivery.id }));
+  return delivery.id;
+}
+
 const SENT = '5c1e0d0000000000000000000000000a';
 const LATER = '5c1e0d0000000000000000000000000b';
 const WAITING = '5c1e0d0000000000000000000000000c';

@@ -92,6 +92,11 @@ export interface InboundEvent {
     readonly id: string;
     readonly envelope: object;
     readonly sender_auth: SenderAuth;
+    readonly reply_text: string | null;
+    readonly quoted_text: string | null;
+    readonly reply_text_cut?: true;
+    readonly reply_data: string | null;
+    readonly captures: Readonly<Record<string, string>>;
   };
 }
 

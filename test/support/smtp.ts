@@ -39,6 +39,7 @@ export function createBelow() {
       if (domain !== 'ours.test' && domain !== 'xn--mnchen-3ya.test' && domain !== 'mx.ours.test')
         return { kind: 'not-ours' };
       if (mailbox.startsWith('nobody')) return { kind: 'no-route' };
+      if (mailbox.startsWith('expired')) return { kind: 'expired' };
       return {
         kind: 'matched',
         match: { kind: 'inbound', account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' },

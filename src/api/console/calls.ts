@@ -16,8 +16,17 @@ import type { Visitor } from './sessions.ts';
 /** Runs work on the host for an operator and answers; it is counted and logged as an operation with that path. */
 export type RunHostCall = (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) => Promise<void>;
 
-/** Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. */
-export type RunCall = (ctx: Context, operation: Operation, account: AccountRow, person: string) => Promise<void>;
+/**
+ * Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. `begin` gets the
+ * parameters first.
+ */
+export type RunCall = (
+  ctx: Context,
+  operation: Operation,
+  account: AccountRow,
+  person: string,
+  begin: (params: Params) => void,
+) => Promise<void>;
 
 interface CallDeps {
   readonly operations: readonly Operation[];
@@ -45,19 +54,11 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
     const { path } = operation;
     const account = await accountFor(ctx.get('postern-account'), visitor, store);
-    // Before the answer: a look that is not noted must not happen.
-    if (visitor.role === 'operator' && permissions.isLook(path)) {
-      const action = {
-        at: clock.now(),
-        by: visitor.name,
-        account: account.id,
-        what: 'looked',
-        count: 1,
-        detail: path,
-      };
-      notes.note({ what: 'action', action });
-    }
-    await run(ctx, operation, account, visitor.name);
+    await run(ctx, operation, account, visitor.name, (params) => {
+      // Before the answer: a look that is not noted must not happen.
+      if (visitor.role === 'operator' && permissions.isLook(path))
+        noteLook({ notes, clock }, visitor, account, `${path} ${String(params.get('id') ?? '')}`);
+    });
   }
 
   return async (ctx, visitor, path) => {
@@ -75,6 +76,20 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
       shares.give(visitor.session.id, 1);
     }
   };
+}
+
+/** A detail may hold what a person typed. */
+const MAX_DETAIL = 500;
+
+/** Notes for an account that an operator looked at the content of its mail. */
+export function noteLook(
+  { notes, clock }: Pick<CallDeps, 'notes' | 'clock'>,
+  { name }: Visitor,
+  { id: account }: AccountRow,
+  detail: string,
+): void {
+  const action = { at: clock.now(), by: name, account, what: 'looked', count: 1, detail: detail.slice(0, MAX_DETAIL) };
+  notes.note({ what: 'action', action });
 }
 
 function whyNot({ role }: Visitor, isLook: boolean): string {

@@ -10,7 +10,6 @@ import type { Feed } from '../../journal/feed.ts';
 import type { Notes } from '../../journal/types.ts';
 import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
-import type { AccountParts } from '../account.ts';
 import type { Operation } from '../operation.ts';
 import type { Params } from '../parameters.ts';
 import { createAssets } from './assets.ts';
@@ -21,7 +20,7 @@ import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import type { HostOperation } from './host/operation.ts';
 import type { HostParts } from './host/parts.ts';
 import { createLive, type LiveRecords } from './live.ts';
-import { createMailFrames } from './mail.ts';
+import { createMailFrames, type MailParts } from './mail.ts';
 import { createPermissions } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 import { isReceiver, sendTestMessage } from './test-message.ts';
@@ -50,10 +49,10 @@ export interface ConsoleDeps {
   readonly params: (ctx: Context, address: string) => Promise<Params>;
   readonly run: RunCall;
   readonly runHost: RunHostCall;
-  /** Runs an operation for an account, as the command line does. */
-  readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
+  /** Runs an operation for an account, without a call. */
+  readonly operate: (path: string, account: AccountRow, params: object, person: string) => Promise<unknown>;
   /** The parts of an account that show its mail. */
-  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
+  readonly mailOf: (account: AccountRow) => MailParts;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -152,7 +151,10 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       throw new Denial('Not_Allowed', `The role ${visitor.role} does not include this.`);
     if (!isLoopbackName(new URL(origin.url).hostname))
       throw new Denial('Not_Allowed', 'A test message can only be sent from this machine, or over SSH.');
-    return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, deps);
+    return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, {
+      ...deps,
+      operate: (path, account, params) => deps.operate(path, account, params, visitor.name),
+    });
   }
 
   /** What a request of the console's own page asks. */

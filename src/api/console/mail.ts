@@ -8,8 +8,9 @@ import type { AccountRow } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import type { AccountParts } from '../account.ts';
 import type { QueuedMail } from '../account-queue.ts';
+import { htmlOf } from '../operations/messages/content.ts';
 import type { Params } from '../parameters.ts';
-import { accountFor } from './calls.ts';
+import { accountFor, noteLook } from './calls.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
 import type { Permissions } from './roles.ts';
@@ -19,20 +20,25 @@ import type { Visitor } from './sessions.ts';
 // in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still lets through is
 // taken out before (mail/shown/).
 
+/** The parts of an account that show its mail. */
+export type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
+
 interface MailDeps {
   readonly store: Pick<Store, 'accounts'>;
   readonly permissions: Permissions;
-  /** The parts of an account that show its mail. */
-  readonly mailOf: (account: AccountRow) => Pick<AccountParts, 'queue' | 'views' | 'inTurn'>;
+  readonly mailOf: (account: AccountRow) => MailParts;
   readonly notes: Notes;
   readonly clock: Clock;
 }
 
 /** Shows mail in the console. Both throw `Denial`. */
 export interface MailFrames {
-  /** Opens the content of a mail for this session; answers its URL, which is good for five minutes. */
+  /**
+   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, which is
+   * good for five minutes.
+   */
   open(ctx: Context, visitor: Visitor, params: Params): Promise<{ readonly url: string }>;
-  /** Answers what is below that URL: `html`, `links`, `raw` or `part/<n>`. */
+  /** Answers what is below that URL: `html`, `links` and, for mail that came in, `raw` or `part/<n>`. */
   answer(ctx: Context, visitor: Visitor, origin: Origin, path: string): Promise<void>;
 }
 
@@ -44,6 +50,7 @@ const LOOKED_AT = '/console/mail';
 /** What a URL is good for. */
 interface Grant {
   readonly account: string;
+  readonly way: 'in' | 'out';
   readonly id: string;
   readonly until: number;
 }
@@ -60,18 +67,16 @@ export function createMailFrames({ store, permissions, mailOf, notes, clock }: M
     const isOurs =
       signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
     if (!isOurs) throw ended();
-    const [account = '', id = '', until = 0] = JSON.parse(Buffer.from(claim, 'base64url').toString());
+    const [account = '', way = 'in', id = '', until = 0] = JSON.parse(Buffer.from(claim, 'base64url').toString());
     if (until <= clock.now()) throw ended();
-    return { account, id, until };
+    return { account, way, id, until };
   }
 
   /** Of one account one mail at a time is shown, as by its operations. */
-  async function withMail<T>(
-    { account, id }: Grant,
-    use: (mail: QueuedMail, parts: ReturnType<typeof mailOf>) => Promise<T>,
-  ) {
+  async function withMail<T>({ account, way, id }: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
+    if (way === 'out') throw new Denial('Unknown_Path', 'Mail out can only be looked at.');
     const parts = mailOf(row);
     return parts.inTurn('content', async () => {
       const mail = await parts.queue.message(id);
@@ -86,31 +91,38 @@ export function createMailFrames({ store, permissions, mailOf, notes, clock }: M
     });
   }
 
+  /** The HTML of mail out, made a document first. */
+  async function sentPage({ account, id }: Grant) {
+    const row = await store.accounts.one({ id: account });
+    if (!row) throw forgotten();
+    const parts = mailOf(row);
+    return parts.inTurn('content', async () => {
+      const document = await htmlOf(id, parts);
+      if (!document) throw forgotten();
+      return parts.views.shown(document, 'page');
+    });
+  }
+
   async function page(grant: Grant) {
-    const shown = await withMail(grant, (mail, { views }) => views.shown(mail, 'page'));
+    const shown =
+      grant.way === 'out'
+        ? await sentPage(grant)
+        : await withMail(grant, (mail, { views }) => views.shown(mail, 'page'));
     if (shown.kind !== 'page') throw new Denial('Unknown_Path', 'This mail has no HTML that can be shown.');
     return shown;
   }
 
   return frozen({
     async open(ctx, visitor, params) {
-      if (!permissions.may(visitor.role, '/inbound/content'))
+      const sent = params.get('sent');
+      const way = sent === undefined ? 'in' : 'out';
+      if (!permissions.may(visitor.role, way === 'in' ? '/inbound/content' : '/messages/content'))
         throw new Denial('Not_Allowed', 'You may not read the content of mail here.');
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
-      const id = params.get('id');
-      if (typeof id !== 'string' || !(await mailOf(account).queue.message(id))) throw forgotten();
-      if (visitor.role === 'operator') {
-        const what = {
-          at: clock.now(),
-          by: visitor.name,
-          account: account.id,
-          what: 'looked',
-          count: 1,
-          detail: LOOKED_AT,
-        };
-        notes.note({ what: 'action', action: what });
-      }
-      const claim = Buffer.from(JSON.stringify([account.id, id, clock.now() + LASTS_MS])).toString('base64url');
+      const id = sent ?? params.get('id');
+      if (typeof id !== 'string' || !(await isKept(way, id, mailOf(account)))) throw forgotten();
+      if (visitor.role === 'operator') noteLook({ notes, clock }, visitor, account, `${LOOKED_AT} ${id}`);
+      const claim = Buffer.from(JSON.stringify([account.id, way, id, clock.now() + LASTS_MS])).toString('base64url');
       return { url: `/console/mail/${claim}.${sign(claim, visitor)}` };
     },
     async answer(ctx, visitor, origin, path) {
@@ -142,6 +154,12 @@ export function createMailFrames({ store, permissions, mailOf, notes, clock }: M
       }
     },
   });
+}
+
+async function isKept(way: Grant['way'], id: string, { queue, store, messages }: MailParts): Promise<boolean> {
+  if (way === 'in') return (await queue.message(id)) !== undefined;
+  const row = await store.messages.one({ id });
+  return Boolean(row?.delivery && (await messages.delivery(row.delivery)));
 }
 
 /** Nothing runs, nothing is fetched, and only the console may show it. */

@@ -12,7 +12,7 @@ const actionRecord = z
   .object({
     at: time('when'),
     by: str('who: the first four characters of the API key, the name of a person at the console, or `command line`'),
-    what: str('what was done, such as replayed, dropped or key revoked'),
+    what: str('what was done, such as replayed, dropped, route added or key revoked'),
     count: z.int().meta({ description: 'to how many' }),
     detail: str('to which; a job is named in front'),
   })

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optionalTime, text } from '../../base/schema.ts';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
-import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
+import { HOLDERS, LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { WebhookRow } from '../../store/rows/webhooks.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
@@ -29,7 +29,10 @@ const endpointRecord = z
     }),
     since: timeOrNull('when it went down', 'null while it is up'),
     next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
-    paused: z.boolean().meta({ description: 'whether /endpoints/pause holds its deliveries' }),
+    paused: z.boolean().meta({ description: 'whether a pause holds its deliveries' }),
+    paused_by: z.enum(HOLDERS).nullable().meta({
+      description: 'account: by /endpoints/pause; operator: by the operator of the service; null if it is not paused',
+    }),
     paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
     waiting: z.int().meta({ description: 'deliveries that are not finished, including those in flight' }),
     oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
@@ -125,6 +128,7 @@ function toRecord(
     since: toTimeOrNull(lane?.since),
     next_probe_at: toTimeOrNull(lane?.nextProbeAt),
     paused: hold !== null,
+    paused_by: hold?.by ?? null,
     paused_until: toTimeOrNull(hold?.until),
     waiting,
     oldest_at: waiting > 0 ? toTimeOrNull(oldestAt) : null,
@@ -192,6 +196,7 @@ const ENDPOINT: EndpointRecord = {
   since: null,
   next_probe_at: null,
   paused: false,
+  paused_by: null,
   paused_until: null,
   waiting: 0,
   oldest_at: null,
@@ -301,13 +306,18 @@ const info = operation({
 });
 
 /** A paused endpoint stays in memory, so their number is limited. */
-const MAX_PAUSED = 1000;
+export const MAX_PAUSED = 1000;
+
+/** Throws Endpoint_Held if the operator has paused it. */
+function mustBeOurs({ paused_by: by, paused_until: until }: EndpointRecord, call: Call<'Endpoint_Held'>): void {
+  if (by === 'operator') throw call.refuse('Endpoint_Held', `${until} UTC`);
+}
 
 const pause = operation({
   path: '/endpoints/pause',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
-  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them.`,
+  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them. While the operator of the service has paused it, the answer is Endpoint_Held.`,
   params: {
     url: endpointUrl,
     until: optionalTime.meta({
@@ -315,16 +325,17 @@ const pause = operation({
     }),
   },
   returns: endpointRecord,
-  errors: ['Unknown_Endpoint'],
+  errors: ['Unknown_Endpoint', 'Endpoint_Held'],
   example: {
     params: { url: ENDPOINT.url, until: '2026-01-05 14:00:00' },
-    answer: { ...ENDPOINT, paused: true, paused_until: '2026-01-05 14:00:00' },
+    answer: { ...ENDPOINT, paused: true, paused_by: 'account', paused_until: '2026-01-05 14:00:00' },
   },
   async handle({ url, until }, call) {
     const now = call.now().getTime();
     const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
     const show = await findEndpoint(url, call);
+    mustBeOurs(show(), call);
     const paused = [...call.endpoints.all().values()].filter(({ lane }) => lane?.hold).length;
     if (paused >= MAX_PAUSED && !show().paused)
       throw call.invalid('url', `At most ${MAX_PAUSED} endpoints can be paused at a time`);
@@ -337,13 +348,14 @@ const resume = operation({
   path: '/endpoints/resume',
   extension: true,
   summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
-  notes: `Does nothing if it is not paused. ${HOSTS}`,
+  notes: `Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is Endpoint_Held. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointRecord,
-  errors: ['Unknown_Endpoint'],
+  errors: ['Unknown_Endpoint', 'Endpoint_Held'],
   example: { params: { url: ENDPOINT.url }, answer: ENDPOINT },
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
+    mustBeOurs(show(), call);
     await call.endpoints.resume(url);
     return show();
   },

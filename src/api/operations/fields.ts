@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
-import { MAX_PATTERN } from '../../inbound/routing.ts';
+import { MAX_PATTERN, namesIn } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
@@ -57,8 +57,13 @@ export const pattern = text(MAX_PATTERN)
     (value) => !/[\p{Cc}\p{Cf}\p{Z}]/u.test(value),
     'Please enter a pattern without spaces and control characters',
   )
+  .refine(
+    (value) => new Set(namesIn(value)).size === namesIn(value).length && !/\}[*{]|\*\{/.test(value),
+    'Please use each {name} once, with something between it and the next {name} or *',
+  )
   .meta({
-    description: 'what the mailbox name must match: `*` is any run of characters, `?` one character; case is ignored',
+    description:
+      'what the mailbox name must match: `*` is any run of characters, `?` one character, `{name}` one or more, which the payload has as `captures.name`; case is ignored',
   });
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
@@ -77,6 +82,12 @@ export const endpointUrl = text(MAX_URL)
 export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
   const cause = await call.urlFault(url);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
+}
+
+/** A URL for people to read: its query and its password may be secret. */
+export function withoutQuery(url: string): string {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname}`;
 }
 
 /** An address that a message can be sent to. */

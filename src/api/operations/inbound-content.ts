@@ -1,10 +1,12 @@
 import { z } from 'zod';
-import { text } from '../../base/schema.ts';
+import { optional, text } from '../../base/schema.ts';
+import { matches } from '../../inbound/routing.ts';
+import type { AttemptRecord } from '../../queue/delivery.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
 import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
-import { endpointUrl, str } from './fields.ts';
+import { emailAddress, endpointUrl, str } from './fields.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
@@ -195,6 +197,10 @@ const payload = passing({
           dkim: [],
           arc: { result: 'none', sealers: [], trusted: false },
         },
+        reply_text: null,
+        quoted_text: null,
+        reply_data: null,
+        captures: {},
       },
     },
   },
@@ -202,6 +208,29 @@ const payload = passing({
     return view(id, call, (mail) => call.views.event(mail));
   },
 });
+
+const TRIED = {
+  time: '2026-01-05 12:00:00',
+  duration_ms: 38,
+  status: 200,
+  error: null,
+  answer: 'OK',
+  detail: {
+    address: '192.0.2.20:443',
+    tls: 'TLSv1.3',
+    reused: false,
+    dns_ms: 0.8,
+    connect_ms: 1.5,
+    tls_ms: 4.2,
+    first_byte_ms: 5.1,
+    request_headers: [
+      { name: 'host', value: 'staging.example.com' },
+      { name: 'X-Postern-Trial', value: '1' },
+    ],
+    response_headers: [{ name: 'server', value: 'nginx' }],
+    headers_left_out: 0,
+  },
+};
 
 /** Errors that would tell which names there are in networks that webhooks may not reach. */
 const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
@@ -211,7 +240,7 @@ const tryOut = operation({
   extension: true,
   summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
   notes:
-    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. It has the `_id` and webhook-id of the delivery: a receiver that remembers ids must not remember those of trials. ' +
+    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. Its `_id` and webhook-id are those of the delivery with `-trial-` and more behind them, another each time, so that a receiver that remembers ids neither drops the trial nor, after it, the delivery. ' +
     'It is not retried, nothing of it is kept, and neither the delivery nor its endpoint take notice. ' +
     'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that the answer is RequestLimitExceeded.',
   params: {
@@ -230,38 +259,65 @@ const tryOut = operation({
   example: {
     params: { id: EXAMPLE_ID, url: 'https://staging.example.com/hooks/mail' },
     answer: {
-      time: '2026-01-05 12:00:00',
-      duration_ms: 38,
-      status: 200,
-      error: null,
-      answer: 'OK',
-      detail: {
-        address: '192.0.2.20:443',
-        tls: 'TLSv1.3',
-        reused: false,
-        dns_ms: 0.8,
-        connect_ms: 1.5,
-        tls_ms: 4.2,
-        first_byte_ms: 5.1,
-        request_headers: [
-          { name: 'host', value: 'staging.example.com' },
-          { name: 'X-Postern-Trial', value: '1' },
-        ],
-        response_headers: [{ name: 'server', value: 'nginx' }],
-        headers_left_out: 0,
-      },
+      ...TRIED,
       signing_key_url: 'https://app.example.com/hooks/mail',
     },
   },
   async handle({ id, url }, call) {
     const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
     if (!tried) throw call.refuse('ServiceUnavailable');
-    if (UNREACHABLE.has(tried.attempt.error))
-      throw call.invalid('url', 'Nothing was posted: the host has no address that webhooks may reach');
-    const { batch: _, ...attempt } = toAttemptRecord(tried.attempt);
-    return { ...attempt, signing_key_url: tried.keyUrl };
+    return { ...toTrial(tried.attempt, 'url', call), signing_key_url: tried.keyUrl };
   },
 });
 
+/** The record of a trial; `field` named the URL. Throws a ValidationError if it may not be reached. */
+function toTrial(attempt: AttemptRecord, field: string, call: Call<never>) {
+  if (UNREACHABLE.has(attempt.error))
+    throw call.invalid(field, 'Nothing was posted: the host has no address that webhooks may reach');
+  const { batch: _, ...trial } = toAttemptRecord(attempt);
+  return trial;
+}
+
+const tryRoute = operation({
+  path: '/inbound/try-route',
+  extension: true,
+  summary: 'Posts a sample event to the URL of a route, once, and shows the answer.',
+  notes:
+    'It is the event that /inbound/test-route shows, signed as mail for the route is, with the header `X-Postern-Trial: 1` and an `_id` and webhook-id of its own. Limits are those of /inbound/try, and nothing of it is kept either.',
+  params: {
+    id: text(255).meta({ description: 'id of the route' }),
+    address: optional(emailAddress).meta({
+      description: 'the recipient of the sample, which the pattern of the route must match; one is made up if omitted',
+    }),
+  },
+  returns: attemptRecord
+    .omit({ batch: true })
+    .extend({ email: str('the recipient of the sample'), url: str('the URL that it was posted to') })
+    .meta({ title: 'sample' }),
+  errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
+  example: {
+    params: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
+    answer: {
+      ...TRIED,
+      email: 'mailbox-123@inbound.example.com',
+      url: 'https://app.example.com/hooks/mail',
+    },
+  },
+  async handle({ id, address }, call) {
+    const route = await call.store.inboundRoutes.one({ id });
+    if (!route) throw call.refuse('Unknown_InboundRoute', id);
+    const { domain, pattern, url } = route;
+    if (address && !(address.domain === domain && matches(pattern, address.mailbox)))
+      throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
+    const email = address?.text ?? `${sampleMailbox(pattern)}@${domain}`;
+    const attempt = await call.trials.postSample(email, url);
+    if (!attempt) throw call.refuse('ServiceUnavailable');
+    return { ...toTrial(attempt, 'id', call), email, url };
+  },
+});
+
+/** A mailbox that the pattern matches. */
+const sampleMailbox = (pattern: string) => pattern.replaceAll('*', 'sample').replaceAll('?', 'x');
+
 /** What is in inbound mail, and trials with it; not part of Mandrill's API. */
-export const inboundContent = [content, payload, tryOut];
+export const inboundContent = [content, payload, tryOut, tryRoute];

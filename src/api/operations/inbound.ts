@@ -3,13 +3,10 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { checkMx } from '../../dns/checks.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
-import { matches } from '../../inbound/routing.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
-import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, operation } from '../operation.ts';
 import {
-  emailAddress,
   endpointUrl,
   knownDomain,
   newDomain,
@@ -18,6 +15,7 @@ import {
   time,
   timeOrNull,
   verifyUrl,
+  withoutQuery,
 } from './fields.ts';
 
 const inboundDomainRecord = z
@@ -42,7 +40,7 @@ const inboundDomainRecord = z
   })
   .meta({ title: 'inbound domain record' });
 
-const inboundRouteRecord = z
+export const inboundRouteRecord = z
   .object({
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
@@ -70,7 +68,7 @@ const DOMAIN = {
   mx_error: null,
   tested_at: null,
 };
-const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
+export const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
 
 /** The host names that an MX record may have. */
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
@@ -91,7 +89,8 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
   };
 }
 
-function toRouteRecord(
+/** The record of a route. */
+export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & { readonly batchEvents?: number | undefined },
 ) {
   const { id, pattern, url, batchEvents = 1 } = row;
@@ -147,6 +146,7 @@ const addDomain = operation({
     },
   },
   async handle({ domain: { domain, id } }, call) {
+    const note = await call.actions.begin();
     const added = await call.inbound.add(id, domain);
     if ('refused' in added) {
       throw call.invalid(
@@ -154,6 +154,7 @@ const addDomain = operation({
         added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
       );
     }
+    if (added.isNew) note('domain added', 1, domain);
     const row = added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row;
     return toDomainRecord(row, call.settings);
   },
@@ -203,19 +204,28 @@ const deleteDomain = operation({
   example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
+    const note = await call.actions.begin();
     // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
-    await removeRoutes(id, call);
+    const routes = await removeRoutes(id, call);
     const removed = await call.inbound.remove(id);
     await removeRoutes(id, call); // added meanwhile
     await call.inbound.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
     return toDomainRecord(removed, call.settings);
   },
 });
 
-async function removeRoutes(domain: string, { store }: Call<never>): Promise<void> {
-  while (await store.inboundRoutes.remove({ domain }));
+/** Returns how many there were. */
+async function removeRoutes(domain: string, { store }: Call<never>): Promise<number> {
+  let count = 0;
+  while (await store.inboundRoutes.remove({ domain })) count++;
+  return count;
 }
+
+/** A route as the list of actions names it. */
+const routeText = ({ pattern, domain, url }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url'>) =>
+  `${pattern}@${domain} to ${withoutQuery(url)}`;
 
 const routes = operation({
   path: '/inbound/routes',
@@ -255,6 +265,7 @@ const addRoute = operation({
       batchEvents: batch_events,
       createdAt: call.now(),
     };
+    const note = await call.actions.begin();
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nothing else would remove this route.
     if (!(await call.inbound.find(domainId))) {
@@ -262,6 +273,7 @@ const addRoute = operation({
       throw call.refuse('Unknown_InboundDomain', domain.domain);
     }
     await call.inbound.routingChanged(domainId);
+    note('route added', 1, `${row.id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },
 });
@@ -279,15 +291,30 @@ const updateRoute = operation({
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
+    const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url, batchEvents: batch_events });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
     // After `routingChanged`, so that no mail can be accepted for the old URL after this step.
     if (url !== undefined) await call.queue.redirect(row, url);
+    const changes = changesOf(before, row);
+    if (changes !== '') note('route changed', 1, `${id} of ${row.domain}: ${changes}`);
     return toRouteRecord(row);
   },
 });
+
+/** What an update changed, in words; empty if nothing. */
+function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
+  const batches = [before, after].map(({ batchEvents = 1 }) => batchEvents);
+  return [
+    before.pattern !== after.pattern && `pattern ${before.pattern} to ${after.pattern}`,
+    before.url !== after.url && `URL ${withoutQuery(before.url)} to ${withoutQuery(after.url)}`,
+    batches[0] !== batches[1] && `batch_events ${batches.join(' to ')}`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
 
 const deleteRoute = operation({
   path: '/inbound/delete-route',
@@ -298,124 +325,14 @@ const deleteRoute = operation({
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1' }, answer: ROUTE },
   async handle({ id }, call) {
+    const note = await call.actions.begin();
     const row = await call.store.inboundRoutes.remove({ id });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
+    note('route removed', 1, `${id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },
 });
 
 /** Inbound domains and their routes, as in Mandrill's API. */
 export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, addRoute, updateRoute, deleteRoute];
-
-const routeKey = operation({
-  path: '/inbound/route-key',
-  extension: true,
-  summary: 'Shows the key that signs the posts of a route, or rotates it.',
-  notes:
-    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect; turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
-  params: {
-    id: text(255).meta({ description: 'id of the route' }),
-    rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
-  },
-  returns: z.object({
-    id: z.string().meta({ description: 'id of the route' }),
-    url: z.string().meta({ description: 'the URL that the key belongs to' }),
-    auth_key: z.string().meta({ description: 'the key' }),
-    signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
-  }),
-  errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
-  example: {
-    params: { id: '1.1' },
-    answer: {
-      id: '1.1',
-      url: ROUTE.url,
-      auth_key: 'ExampleSigningKey000000000000001',
-      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
-    },
-  },
-  async handle({ id, rotate = false }, { store, signingKeys, refuse }) {
-    const route = await store.inboundRoutes.one({ id });
-    if (!route) throw refuse('Unknown_InboundRoute', id);
-    const key = rotate ? await signingKeys.rotate(route.url) : await signingKeys.of(route.url);
-    if (key === undefined) throw refuse('ServiceUnavailable');
-    return { id, url: route.url, auth_key: key, signing_secret: toSigningSecret(key) };
-  },
-});
-
-const VERDICTS = ['hit', 'less specific', 'no match'] as const;
-
-const testRoute = operation({
-  path: '/inbound/test-route',
-  extension: true,
-  summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
-  notes: 'Give `address`, or `domain` and `mailbox`. Nothing is sent.',
-  params: {
-    address: optional(emailAddress).meta({ description: 'the address to try' }),
-    domain: optional(knownDomain),
-    mailbox: optional(text(64)).meta({ description: 'the part before the @' }),
-  },
-  returns: z.object({
-    email: z.string().meta({ description: 'the address that was tried' }),
-    route: inboundRouteRecord
-      .nullable()
-      .meta({ description: 'the route that it matches; null: mail to it is rejected with 550 5.1.1' }),
-    routes: z
-      .array(
-        inboundRouteRecord.extend({
-          result: z.enum(VERDICTS).meta({
-            description:
-              'no match: the pattern does not match; less specific: it matches, but another route takes precedence',
-          }),
-        }),
-      )
-      .meta({ description: 'every route of the domain, oldest first' }),
-    payload: z
-      .unknown()
-      .meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
-  }),
-  errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
-  example: {
-    params: { address: 'mailbox-123@inbound.example.com' },
-    answer: {
-      email: 'mailbox-123@inbound.example.com',
-      route: ROUTE,
-      routes: [{ ...ROUTE, result: 'hit' }],
-      payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
-    },
-  },
-  async handle({ address, domain, mailbox }, { store, inbound, refuse, invalid }) {
-    const tried =
-      address ??
-      (domain && mailbox !== undefined
-        ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` }
-        : undefined);
-    if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
-    const row = await inbound.find(tried.domain);
-    if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
-    const found = inbound.lookup(tried.mailbox, tried.domain);
-    if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
-    const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
-    const hit = found.kind === 'matched' ? found.match : undefined;
-    return {
-      email: tried.text,
-      route: hit
-        ? toRouteRecord({
-            ...hit,
-            id: hit.routeId,
-            batchEvents: rows.find(({ id }) => id === hit.routeId)?.batchEvents,
-          })
-        : null,
-      routes: rows.map((route) => ({ ...toRouteRecord(route), result: verdict(route, tried.mailbox, hit?.routeId) })),
-      payload: hit ? await inbound.sample(tried.text, hit) : null,
-    };
-  },
-});
-
-function verdict(route: InboundRouteRow, mailbox: string, hit: string | undefined): (typeof VERDICTS)[number] {
-  if (route.id === hit) return 'hit';
-  return matches(route.pattern, mailbox) ? 'less specific' : 'no match';
-}
-
-/** Tools to set up and debug routes; not part of Mandrill's API. */
-export const routeTools = [routeKey, testRoute];

@@ -5,13 +5,15 @@ import { domainTools } from './domain-servers.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
-import { inbound, routeTools } from './inbound.ts';
+import { inbound } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
+import { messagesContent } from './messages/content.ts';
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
+import { messagesResend } from './messages/resend.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
 import { messagesSearch } from './messages/search.ts';
 import { messagesSend } from './messages/send.ts';
@@ -20,6 +22,8 @@ import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
 import { replay } from './replay.ts';
+import { replyAddresses } from './reply-addresses.ts';
+import { routeTools } from './route-tools.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
@@ -37,8 +41,10 @@ export const OPERATIONS: readonly Operation[] = [
   ...messagesRaw,
   ...messagesSearch,
   ...messagesInfo,
+  ...messagesContent,
   ...messagesScheduled,
   ...messagesWaiting,
+  ...messagesResend,
   ...exportJobs,
   ...templates,
   ...senders,
@@ -55,6 +61,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inbound,
   ...inboundSendRaw,
   ...routeTools,
+  ...replyAddresses,
   ...domainTools,
   ...webhooks,
   ...webhookTools,

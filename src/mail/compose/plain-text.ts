@@ -172,6 +172,7 @@ function createLines(): Lines {
  * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
  */
 function oneSpace(text: string): string {
+  if (!/[^\S ]| {2}/.test(text)) return text;
   return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
 }
 

@@ -18,7 +18,7 @@ const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
-/** The longest time for which an account may hold an endpoint. */
+/** The longest time for which an endpoint may be held. */
 export const LONGEST_HOLD = 7 * 24 * HOUR;
 
 interface Half {
@@ -26,8 +26,13 @@ interface Half {
   readonly failed: number;
 }
 
-/** An account's wish that nothing is sent to an endpoint for a time. */
+/** Who holds an endpoint. A hold of the operator is not ended by the account. */
+export const HOLDERS = ['account', 'operator'] as const;
+export type Holder = (typeof HOLDERS)[number];
+
+/** A wish that nothing is sent to an endpoint for a time. */
 export interface Hold {
+  readonly by: Holder;
   readonly since: number;
   readonly until: number;
 }
@@ -48,7 +53,7 @@ export interface EndpointState {
   readonly halfBefore: Half;
   /** When a delivery last passed. */
   readonly passedAt: number;
-  /** Set while its account holds it. Attempts in flight still count for the breaker. */
+  /** Set while it is held. Attempts in flight still count for the breaker. */
   readonly hold: Hold | null;
 }
 
@@ -187,7 +192,8 @@ const memorySchema = z.object({
   phase: z.enum(['closed', 'open', 'paused']),
   since: z.number(),
   probeAt: z.number(),
-  hold: z.object({ since: z.number(), until: z.number() }).nullish(),
+  // Without a holder it is from the time when only accounts could hold.
+  hold: z.object({ by: z.enum(HOLDERS).default('account'), since: z.number(), until: z.number() }).nullish(),
 });
 
 /** The saved state of an endpoint, in wall time. */
@@ -202,7 +208,10 @@ export function toMemory({ phase, since, probeAt, hold }: EndpointState, shift: 
   const wall = (time: number) => Math.round(time + shift);
   const kept = { phase, since: wall(since), probeAt: wall(probeAt) };
   if (!hold) return JSON.stringify(kept);
-  return JSON.stringify({ ...kept, hold: { since: wall(hold.since), until: toWholeSecond(wall(hold.until)) } });
+  return JSON.stringify({
+    ...kept,
+    hold: { ...hold, since: wall(hold.since), until: toWholeSecond(wall(hold.until)) },
+  });
 }
 
 /** The end of a hold is shown in seconds; converted between two clocks, it may fall a millisecond short of one. */
@@ -228,7 +237,11 @@ export function fromMemory(memory: string | null, shift: number, now: number, bo
 /** Restores a hold; null if it is over. */
 function toHold({ hold }: EndpointMemory, shift: number, now: number): Hold | null {
   if (!hold || hold.until - shift <= now) return null;
-  return { since: Math.min(hold.since - shift, now), until: Math.min(hold.until - shift, now + LONGEST_HOLD) };
+  return {
+    by: hold.by,
+    since: Math.min(hold.since - shift, now),
+    until: Math.min(hold.until - shift, now + LONGEST_HOLD),
+  };
 }
 
 /** Parses the saved state; undefined if there is none or it is unreadable. */

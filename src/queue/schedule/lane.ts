@@ -6,6 +6,7 @@ import {
   type Change,
   type EndpointState,
   fromMemory,
+  type Holder,
   learn,
   mayProbe,
   type Occasion,
@@ -249,16 +250,16 @@ export class Lane implements Endpoint, Sleeper {
     this.#last = { result, at };
   }
 
-  /** Whether its account holds it now. */
+  /** Whether it is held now. */
   isHeld(now: number): boolean {
     const { hold } = this.#state;
     return hold !== null && now < hold.until;
   }
 
   /** Starts or extends a hold: nothing is sent, and attempts that are ready are turned back. */
-  hold(ms: number, now: number): void {
+  hold(by: Holder, ms: number, now: number): void {
     const { hold } = this.#state;
-    this.#state = { ...this.#state, hold: { since: hold?.since ?? now, until: now + ms } };
+    this.#state = { ...this.#state, hold: { by, since: hold?.since ?? now, until: now + ms } };
     this.callAll();
   }
 

@@ -192,6 +192,10 @@ export interface InboundDomainRow extends OwnedRow {
   readonly mxSince?: Date | null;
   /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;
+  /** Seals reply addresses of the domain (mail/reply-address.ts); null or absent: none was made yet. */
+  readonly replyKey?: string | null;
+  /** The key before it, whose addresses are still accepted. */
+  readonly previousReplyKey?: string | null;
 }
 
 export const inboundDomains = collection<InboundDomainRow>()({

@@ -5,6 +5,7 @@ import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
 import type { Content, FilePart, ParsedMessage, Text } from '../../mail/message.ts';
+import { replyOf } from '../../mail/reply-text.ts';
 import type { Part } from '../../mail/structure.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
@@ -68,6 +69,10 @@ export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
   yield* trustPieces(inbound, author);
+  yield* replyPieces(content);
+  const { replyData, captures } = message.envelope;
+  yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
+  yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   yield '}}';
 }
 
@@ -104,6 +109,24 @@ function* unparsedPieces({ message }: Inbound, author: Author): Iterable<Piece> 
   yield ',"attachments":{},"images":{}';
   yield `${authorJson(author)},"to":[],"cc":[],"subject":""`;
 }
+
+/**
+ * The text in two parts, beside the whole `text`. Both are null if nothing in `text` is quoted, since they would repeat
+ * it: that makes half as much again of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is there if that
+ * leaves something out.
+ */
+function* replyPieces(content: Inbound['content']): Iterable<Piece> {
+  const { reply, quoted, cut } = 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
+  const isFromHtml = 'parsed' in content && content.parsed.text === undefined;
+  if (quoted === '' && (reply === '' || !isFromHtml)) return yield ',"reply_text":null,"quoted_text":null';
+  yield ',"reply_text":"';
+  yield inside(reply, false);
+  yield '","quoted_text":"';
+  yield inside(quoted, false);
+  yield cut ? '","reply_text_cut":true' : '"';
+}
+
+const NO_REPLY = { reply: '', quoted: '', cut: false };
 
 function authorJson({ mailbox }: Author): string {
   return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;

@@ -180,26 +180,46 @@ interface SampleRequest {
   readonly match: Match;
 }
 
-/** Renders a small sample message for a route, and returns the events that its endpoint would receive. */
-export function createSample(deps: {
-  renderer: Pick<Renderer, 'render'>;
-  clock: Clock;
-  hostname: string;
-}): (request: SampleRequest) => Promise<unknown> {
-  const { renderer, clock, hostname } = deps;
-  return async ({ address: recipient, match: { url } }) => {
+/** Makes a small sample message to an address, as a route that matched it would get it. */
+export type SamplePart = (address: string, matched?: Pick<Match, 'replyData' | 'captures'>) => RenderPart;
+
+export function createSamplePart({
+  clock,
+  hostname,
+}: {
+  readonly clock: Clock;
+  readonly hostname: string;
+}): SamplePart {
+  return (recipient, { replyData, captures } = {}) => {
     const receivedAt = clock.now();
     const envelope = {
       mailFrom: 'sender@example.com',
       client: { address: '192.0.2.1', helo: 'mail.example.com', tls: null },
+      ...(replyData !== undefined && { replyData: { [recipient]: replyData } }),
+      ...(captures && { captures: { [recipient]: captures } }),
     };
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
-    const rendered = await renderer.render({
+    return {
       message: { id: 'sample', receivedAt, envelope, trace, verdicts: SAMPLE_VERDICTS },
       body: { kind: 'inline', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
-      delivery: { id: 'sample', recipient, url },
+      delivery: { id: 'sample', recipient },
+    };
+  };
+}
+
+/** Renders a small sample message for a route, and returns the events that its endpoint would receive. */
+export function createSample(deps: {
+  renderer: Pick<Renderer, 'render'>;
+  samplePart: SamplePart;
+}): (request: SampleRequest) => Promise<unknown> {
+  const { renderer, samplePart } = deps;
+  return async ({ address, match }) => {
+    const part = samplePart(address, match);
+    const rendered = await renderer.render({
+      ...part,
+      delivery: { ...part.delivery, url: match.url },
       keys: ['sample'],
-      at: receivedAt,
+      at: part.message.receivedAt,
     });
     if (rendered.body.kind === 'file') throw new Error('the sample must be in memory');
     const events: unknown = JSON.parse(

@@ -6,7 +6,7 @@ import { OPERATIONS } from '../../../src/api/operations/index.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
 import { putHistory } from '../../support/history.ts';
-import { putMessages, putWaiting } from '../../support/messages.ts';
+import { putMessages, putSubmitted, putWaiting } from '../../support/messages.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
@@ -59,9 +59,14 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return example.params;
   },
   Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
-  Unknown_Subaccount({ path, example }) {
+  async Unknown_Subaccount({ path, example }, world) {
     if (path === '/messages/send-raw')
       return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
+    if (path === '/messages/resend') {
+      const id = '5c1e0d0000000000000000000000000f';
+      await putSubmitted(world, ACCOUNT, id, { outgoing: { subaccount: 'nobody' } });
+      return { id };
+    }
     if (path.startsWith('/messages/'))
       return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
     return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
@@ -84,6 +89,11 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return example.params;
   },
   Unknown_Key: () => ({ id: 'ffffffffffffffff' }),
+  async Endpoint_Held({ example: { params } }, world) {
+    const url = String(params['url']);
+    await world.dispatcher.hold({ account: ACCOUNT, url, kind: 'inbound' }, world.clock.now() + 3_600_000, 'operator');
+    return params;
+  },
   async Invalid_OwnKey(_, world) {
     const { body: keys } = await world.call('/keys/list');
     return { id: keys.find(({ label }: { label: string }) => label === 'example').id };

@@ -24,9 +24,23 @@ describe('a trial of a webhook', () => {
     await tryAt(URL);
     const [post] = world.tried;
     const events = JSON.parse(new URLSearchParams(post?.body).get('mandrill_events') ?? '');
-    expect(events).to.deep.equal([(await world.call('/inbound/payload', { id })).body]);
-    expect(post?.headers).to.include({ 'X-Postern-Trial': '1', 'webhook-id': id });
+    const [event] = events;
+    expect(event).to.deep.equal({ ...(await world.call('/inbound/payload', { id })).body, _id: event._id });
+    expect(events).to.have.length(1);
+    expect(post?.headers).to.include({ 'X-Postern-Trial': '1' });
     expect(post?.url).to.equal(URL);
+  });
+
+  it('has ids of its own, another each time, so that receivers that remember ids drop neither it nor the mail', async () => {
+    await tryAt(URL);
+    await tryAt(URL);
+    const ids = world.tried.map(({ headers, body }) => {
+      const [event] = JSON.parse(new URLSearchParams(body).get('mandrill_events') ?? '');
+      expect(event._id).to.equal(headers['webhook-id']);
+      expect(event._id).to.match(new RegExp(`^${id}-trial-[a-z0-9]{26}$`));
+      return event._id;
+    });
+    expect(new Set(ids).size).to.equal(2);
   });
 
   it('is signed with the key of the route for the URL that it goes to, where that has no key, and gives it none', async () => {
@@ -37,7 +51,12 @@ describe('a trial of a webhook', () => {
     const value = new URLSearchParams(post?.body).get('mandrill_events') ?? '';
     expect(post?.headers['X-Mandrill-Signature']).to.equal(mandrillSignature(key, URL, { mandrill_events: value }));
     expect(post?.headers['webhook-signature']).to.equal(
-      standardSignature([key], id, Number(post?.headers['webhook-timestamp']), Buffer.from(post?.body ?? '')),
+      standardSignature(
+        [key],
+        String(post?.headers['webhook-id']),
+        Number(post?.headers['webhook-timestamp']),
+        Buffer.from(post?.body ?? ''),
+      ),
     );
     expect(await world.store.signingKeys.many({ account: ACCOUNT, url: URL })).to.deep.equal([]);
   });
@@ -53,7 +72,12 @@ describe('a trial of a webhook', () => {
     expect((await tryAt(URL)).body.signing_key_url).to.equal(URL);
     const [post] = world.tried;
     expect(post?.headers['webhook-signature']).to.equal(
-      standardSignature([fresh, old], id, Number(post?.headers['webhook-timestamp']), Buffer.from(post?.body ?? '')),
+      standardSignature(
+        [fresh, old],
+        String(post?.headers['webhook-id']),
+        Number(post?.headers['webhook-timestamp']),
+        Buffer.from(post?.body ?? ''),
+      ),
     );
   });
 
@@ -172,5 +196,54 @@ describe('a trial of a webhook', () => {
     for (let n = 0; n < 3; n++) expect((await tryAt(URL)).status).to.equal(500);
     world.spool.message = message;
     expect((await tryAt(URL)).status).to.equal(200);
+  });
+});
+
+describe('a sample for a route', () => {
+  let world: ApiWorld;
+  beforeEach(async () => {
+    world = await startApi();
+  });
+  afterEach(() => world.stop());
+  const trySample = (params: object) => world.call('/inbound/try-route', params);
+
+  it('is posted to its URL, signed with its key and marked as a trial, and the answer is shown', async () => {
+    world.outside.answer = () => ({ kind: 'answered', status: 418, retryAfter: null, answer: 'teapot', durationMs: 7 });
+    const { body } = await trySample({ id: '1.1', address: 'mailbox-7@inbound.example.com' });
+    expect(body).to.include({ status: 418, answer: 'teapot', url: ROUTE_URL, email: 'mailbox-7@inbound.example.com' });
+    const [post] = world.tried;
+    const value = new URLSearchParams(post?.body).get('mandrill_events') ?? '';
+    const [event] = JSON.parse(value);
+    expect(event.msg).to.include({ subject: 'A sample message', email: 'mailbox-7@inbound.example.com' });
+    expect(event._id).to.match(/^sample-trial-/);
+    expect(post?.url).to.equal(ROUTE_URL);
+    const { auth_key: key } = (await world.call('/inbound/route-key', { id: '1.1' })).body;
+    expect(post?.headers).to.include({
+      'X-Postern-Trial': '1',
+      'webhook-id': event._id,
+      'X-Mandrill-Signature': mandrillSignature(key, ROUTE_URL, { mandrill_events: value }),
+    });
+    expect((await world.call('/inbound/deliveries')).body).to.deep.equal([]);
+  });
+
+  it('gets an address that the route matches, and takes no other', async () => {
+    expect((await trySample({ id: '1.1' })).body.email).to.equal('mailbox-sample@inbound.example.com');
+    for (const address of ['other@inbound.example.com', 'mailbox-1@elsewhere.example.com'])
+      expect((await trySample({ id: '1.1', address })).body.message).to.contain(
+        'The route 1.1 is for mailbox-*@inbound.example.com',
+      );
+    expect(world.tried).to.have.length(1);
+  });
+
+  it('is not posted for another account, nor more often than trials are', async () => {
+    expect((await trySample({ id: '1.1', key: OTHER_KEY })).body.name).to.equal('Unknown_InboundRoute');
+    for (let n = 0; n < 10; n++) expect((await trySample({ id: '1.1' })).status).to.equal(200);
+    expect((await trySample({ id: '1.1' })).body.name).to.equal('RequestLimitExceeded');
+    expect(world.tried).to.have.length(10);
+  });
+
+  it('does not say what there is in a network that webhooks may not reach', async () => {
+    world.outside.answer = () => ({ kind: 'unanswered', error: 'forbidden address', connected: false, durationMs: 0 });
+    expect((await trySample({ id: '1.1' })).body.message).to.contain('no address that webhooks may reach');
   });
 });

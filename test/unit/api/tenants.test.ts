@@ -124,6 +124,14 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { id: '1.1', rotate: true },
     { id: '9.9', rotate: true },
   ],
+  '/inbound/reply-address': [
+    { domain: 'inbound.example.com', mailbox: 'mailbox-1', data: 'x' },
+    { domain: 'nowhere.example.com', mailbox: 'mailbox-1', data: 'x' },
+  ],
+  '/inbound/rotate-reply-key': [
+    { domain: 'inbound.example.com', revoke: true },
+    { domain: 'nowhere.example.com', revoke: true },
+  ],
   '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
   '/inbound/domain-servers': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
   '/inbound/deliveries': [

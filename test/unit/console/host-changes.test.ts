@@ -123,6 +123,40 @@ describe('what operators do to a host', () => {
     });
   });
 
+  it('pauses nothing if more match by now than the person saw, and lets nothing go on then', async () => {
+    for (const name of ['pause', 'resume', 'pause']) {
+      if (name === 'resume') await world.host('pause', { query: '*', at_most: 2 });
+      const { status, body } = await world.ask(name, { query: '*', at_most: 1 });
+      expect([status, body.message], name).to.deep.equal([
+        422,
+        'Validation error: {"at_most":"2 endpoints match by now, more than 1; look again"}',
+      ]);
+    }
+    const { lanes } = await world.host('lanes');
+    expect(lanes.map(({ paused_until: until }: any) => until !== null)).to.deep.equal([true, true]);
+  });
+
+  it('keeps an endpoint paused whatever its account does, and says so to the account', async () => {
+    const { url } = world.hooks.main;
+    await world.api('/endpoints/pause', { url });
+    expect(await world.api('/endpoints/info', { url })).to.include({ paused: true, paused_by: 'account' });
+    await world.host('pause', { query: `url:${url}`, at_most: 1 });
+    const { paused_by: by, paused_until: end } = await world.api('/endpoints/info', { url });
+    expect(by).to.equal('operator');
+    for (const path of ['/endpoints/resume', '/endpoints/pause']) {
+      const { status, body } = await world.byKey(path, { url });
+      expect([status, body.name, body.message], path).to.deep.equal([
+        409,
+        'Endpoint_Held',
+        `The operator of this service has paused this endpoint until ${end} UTC, and only the operator can change that`,
+      ]);
+    }
+    expect(await world.api('/endpoints/info', { url })).to.include({ paused_by: 'operator', paused_until: end });
+    await world.host('resume', { query: `url:${url}` });
+    expect(await world.api('/endpoints/info', { url })).to.include({ paused: false, paused_by: null });
+    expect(await world.api('/endpoints/pause', { url })).to.include({ paused_by: 'account' });
+  });
+
   it('changes more than a thousand in a job that can be followed', async () => {
     await world.mainGets(1100);
     const { matched, changed, job } = await world.host('drop', { query: `account:${world.main}` });
@@ -154,7 +188,8 @@ describe('what operators do to a host', () => {
     const wrong = await world.ask('poke', { task: 'format-disk' });
     expect([wrong.status, wrong.body.message.includes('keep-time')]).to.deep.equal([422, true]);
     // What is done to the host is shown to no account.
-    expect((await world.api('/actions/list')).actions).to.deep.equal([]);
+    const own = (await world.api('/actions/list')).actions;
+    expect(own.map(({ what }: any) => what)).to.deep.equal(['route added', 'domain added']);
   });
 
   it('shows the last warnings and errors by event', async () => {

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
-import { ACCOUNT } from '../../support/api.ts';
+import { ACCOUNT, OTHER_ACCOUNT } from '../../support/api.ts';
 import { addTestPerson, startConsole } from '../../support/console.ts';
+import { putSubmitted } from '../../support/messages.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 import { put } from '../../support/spool.ts';
 
@@ -115,6 +116,56 @@ describe('the content of a mail in the console', function () {
     expect((await browser.read(`${url}/html`, { 'Sec-Fetch-Site': 'cross-site' })).body.name).to.equal('Cross_Site');
     await world.clock.advance(5 * MINUTE_MS);
     expect((await browser.read(`${url}/html`)).body.name).to.equal('Link_Spent');
+  });
+
+  it('is the same for mail out: filtered, with its own pictures, and nothing but looked at', async () => {
+    const sent = '5c1e0d000000000000000000000000aa';
+    const pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    await putSubmitted(world, ACCOUNT, sent, {
+      draft: {
+        html: '<p>Hi *|NAME|*</p><img src="cid:logo"><img src="http://x.test/p.gif"><a href="http://x.test/">Link</a><script>alert(1)</script>',
+        images: [{ name: 'logo', type: 'image/svg+xml', content: pixel }],
+      },
+      outgoing: { globalVars: [{ name: 'name', content: 'Ann<script>' }] },
+    });
+    const browser = await enter('owner');
+    const { body: opened } = await browser.write('/console/mail', { sent });
+    const { headers, text } = await browser.read(`${opened.url}/html`);
+    expect(headers['content-security-policy']).to.match(/^sandbox; default-src 'none'; img-src data:;/);
+    expect(text).to.contain('<p>Hi Ann').and.to.contain(`src="data:image/png;base64,${pixel}"`);
+    expect(text).to.not.contain('script');
+    expect((await browser.read(`${opened.url}/links`)).body).to.include({ left_out: 1 });
+    for (const path of ['raw', 'part/1'])
+      expect((await browser.read(`${opened.url}/${path}`)).body.message).to.equal('Mail out can only be looked at.');
+    const answers = [
+      await browser.write('/console/mail', { sent: id }),
+      await browser.write('/console/mail', { id: sent }),
+      await browser.write('/console/mail', { sent: ['x'] }),
+    ];
+    expect(answers.map(({ status }) => status)).to.deep.equal([404, 404, 404]);
+    await addTestPerson(world.store, 'their', 'owner', OTHER_ACCOUNT);
+    const other = world.browser();
+    await other.enter('their');
+    expect((await other.write('/console/mail', { sent })).status).to.equal(404);
+    expect((await (await enter('helper')).write('/console/mail', { sent })).body.name).to.equal('Not_Allowed');
+  });
+
+  it('is noted with the mail when an operator looks at it', async () => {
+    const notes: any[] = [];
+    const open = await startConsole(
+      { operatorReadsMail: true },
+      { deps: { notes: { note: (entry) => void notes.push(entry) } } },
+    );
+    const { delivery } = await put(open.spool, open.clock, { account: ACCOUNT, body: { kind: 'inline', bytes: MAIL } });
+    const browser = open.browser();
+    await browser.press(await open.link());
+    notes.splice(0);
+    const { status } = await browser.write('/console/mail', { id: delivery.id }, { 'Postern-Account': ACCOUNT });
+    expect(status).to.equal(200);
+    expect(notes.map(({ action }) => [action.by, action.what, action.detail])).to.deep.equal([
+      ['operator', 'looked', `/console/mail ${delivery.id}`],
+    ]);
+    await open.stop();
   });
 
   it('is not opened for helpers and readers, nor for operators who may not read mail', async () => {

@@ -114,7 +114,14 @@ describe('the roles of the console', () => {
     const look = await browser.write('/console/call/messages/content', { id: 'x' }, { 'Postern-Account': ACCOUNT });
     expect(look.body.name).to.equal('Unknown_Message');
     expect(notes.filter(({ what }) => what === 'action').map(({ action }) => action)).to.deep.equal([
-      { at: open.clock.now(), by: 'operator', account: ACCOUNT, what: 'looked', count: 1, detail: '/messages/content' },
+      {
+        at: open.clock.now(),
+        by: 'operator',
+        account: ACCOUNT,
+        what: 'looked',
+        count: 1,
+        detail: '/messages/content x',
+      },
     ]);
     await open.stop();
   });

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { isExact, literals, matches } from '../../../src/inbound/routing.ts';
+import { capture, isExact, literals, matches, namesIn } from '../../../src/inbound/routing.ts';
 
 describe('a route pattern', () => {
   const cases: [pattern: string, mailbox: string, hit: boolean][] = [
@@ -34,6 +34,12 @@ describe('a route pattern', () => {
     ['müller', 'mu\u0308ller', true],
     ['**', 'ab', true],
     ['*?', '', false],
+    ['reply-{ticket}', 'reply-4711', true],
+    ['reply-{ticket}', 'reply-', false],
+    ['{list}-{user}', 'a-b', true],
+    ['{list}-{user}', 'a-', false],
+    ['{Not a name}', 'x', false],
+    ['{Not a name}', '{Not a name}', true],
   ];
   for (const [pattern, mailbox, hit] of cases) {
     it(`${JSON.stringify(pattern)} ${hit ? 'matches' : 'does not match'} ${JSON.stringify(mailbox)}`, () => {
@@ -49,5 +55,51 @@ describe('a route pattern', () => {
   it('knows exact patterns and counts literal characters', () => {
     expect([isExact('a.b'), isExact('a*'), isExact('a?')]).to.deep.equal([true, false, false]);
     expect([literals('a*b?c'), literals('*'), literals('😀*')]).to.deep.equal([3, 0, 1]);
+  });
+
+  it('gives what its names stand for, as it was written', () => {
+    expect(capture('reply-{ticket}', 'REPLY-Ab7')).to.deep.equal({ ticket: 'Ab7' });
+    expect(capture('{list}-{user}', 'a-b-c')).to.deep.equal({ list: 'a', user: 'b-c' });
+    expect(capture('*+{tag}', 'x+y+z')).to.deep.equal({ tag: 'y+z' });
+    expect(capture('t{id}?.{end_2}', 't12x.😀')).to.deep.equal({ id: '12', end_2: '😀' });
+    expect([isExact('{a}'), isExact('{A}'), literals('a{b}c')]).to.deep.equal([false, true, 2]);
+    expect(namesIn('{a}-{b_1}-{}')).to.deep.equal(['a', 'b_1']);
+  });
+
+  it('gives what a regular expression gives that takes as little as possible', () => {
+    const pieces = ['a', 'b', '?', '*', '{x}', '{y}'];
+    const grow = (words: readonly string[][]) => words.flatMap((word) => pieces.map((piece) => [...word, piece]));
+    const mailboxes = Array.from({ length: 126 }, (_, i) =>
+      (i + 2).toString(2).slice(1).replaceAll('0', 'a').replaceAll('1', 'b'),
+    );
+    const isRun = (piece = '') => /^[*{]/.test(piece);
+    let found = 0;
+    for (const word of [1, 2, 3, 4, 5].reduce<string[][]>((all) => [...all, ...grow(all.slice(-1296))], [[]])) {
+      const pattern = word.join('');
+      if (
+        word.some((piece, i) => isRun(piece) && isRun(word[i + 1])) ||
+        new Set(namesIn(pattern)).size < namesIn(pattern).length
+      )
+        continue;
+      const source = word.map((piece) =>
+        piece
+          .replace('?', '.')
+          .replace('*', '.*?')
+          .replace(/\{(.)\}/, '(?<$1>.+?)'),
+      );
+      const expression = new RegExp(`^${source.join('')}$`);
+      for (const mailbox of mailboxes) {
+        const hit = expression.exec(mailbox);
+        expect(matches(pattern, mailbox), `${pattern} ${mailbox}`).to.equal(hit !== null);
+        if (!hit) continue;
+        found++;
+        expect(capture(pattern, mailbox), `${pattern} ${mailbox}`).to.deep.equal({ ...hit.groups });
+      }
+    }
+    expect(found).to.be.above(1000);
+  });
+
+  it('finds its names in time in proportion to pattern and mailbox', () => {
+    expect(capture(`${'*a'.repeat(100)}{x}`, 'a'.repeat(2000)).x).to.have.length(1900);
   });
 });

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { createRouting } from '../../../src/inbound/routing.ts';
+import { type SealedFor, sealReplyAddress, toFullMinute } from '../../../src/mail/reply-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -49,6 +50,40 @@ describe('the table of routes', () => {
     const found = routing.lookup(mailbox, at);
     return found.kind === 'matched' ? found.match.pattern : found.kind;
   };
+
+  it('checks reply addresses without the store: forged ones have no route, expired ones had one', async () => {
+    await domain('in.test');
+    await route('in.test', 'reply');
+    await route('in.test', 'other-*');
+    await store.inboundDomains.change({ id: 'in.test' }, { replyKey: 'new', previousReplyKey: 'old' });
+    const routing = create();
+    await routing.start();
+    await routing.stop();
+    const until = toFullMinute(clock.now() + 60_000);
+    const seal = (change: Partial<SealedFor>, key = 'new') =>
+      sealReplyAddress(
+        key,
+        { account: 'a', domain: 'in.test', mailbox: 'reply', ...change },
+        { data: 'x', expiresAt: until },
+      );
+    const found = (local: string, at?: string) => hit(routing, local, at);
+    expect(routing.lookup(seal({}), 'IN.test')).to.have.nested.property('match.replyData', 'x');
+    expect([seal({}), seal({}, 'old'), seal({ mailbox: 'other-1' })].map((local) => found(local))).to.deep.equal([
+      'reply',
+      'reply',
+      'other-*',
+    ]);
+    const forged = [seal({}, 'guessed'), seal({ account: 'b' }), seal({ domain: 'b.test' }), seal({ mailbox: 'none' })];
+    expect(forged.map((local) => found(local))).to.deep.equal(forged.map(() => 'no-route'));
+    clock.jump(until - 1 - clock.now());
+    expect(found(seal({}))).to.equal('reply');
+    clock.jump(1);
+    expect([found(seal({})), found(seal({}, 'old')), found(seal({}, 'guessed'))]).to.deep.equal([
+      'expired',
+      'expired',
+      'no-route',
+    ]);
+  });
 
   it('tells an unknown domain from an unknown mailbox', async () => {
     await domain('in.test');

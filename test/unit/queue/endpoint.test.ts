@@ -173,16 +173,16 @@ describe('the memory of an endpoint', () => {
   });
 
   it('keeps what its account wants, also while it is closed, and not beyond its end', () => {
-    const held = { ...newEndpoint(0, BOUNDS), hold: { since: -MINUTE, until: HOUR } };
+    const held = { ...newEndpoint(0, BOUNDS), hold: { by: 'operator' as const, since: -MINUTE, until: HOUR } };
     const memory = toMemory(held, SHIFT);
     expect(readMemory(memory)).to.deep.include({
       phase: 'closed',
-      hold: { since: SHIFT - MINUTE, until: SHIFT + HOUR },
+      hold: { by: 'operator', since: SHIFT - MINUTE, until: SHIFT + HOUR },
     });
     const laterShift = SHIFT + 10_000;
     expect(fromMemory(memory, laterShift, 0, BOUNDS)).to.deep.equal({
       ...newEndpoint(0, BOUNDS),
-      hold: { since: -MINUTE - 10_000, until: HOUR - 10_000 },
+      hold: { by: 'operator', since: -MINUTE - 10_000, until: HOUR - 10_000 },
     });
     expect(fromMemory(memory, SHIFT + HOUR, 0, BOUNDS)).to.deep.equal(newEndpoint(0, BOUNDS));
     expect(fromMemory(memory, SHIFT - 400 * DAY, 0, BOUNDS).hold?.until).to.equal(7 * DAY);
@@ -190,6 +190,16 @@ describe('the memory of an endpoint', () => {
       .tell(pass)
       .state();
     expect(down, 'the breaker closes, and the hold stays').to.deep.include({ phase: 'closed', hold: held.hold });
+  });
+
+  it('takes a hold of an earlier version for one of its account', () => {
+    const memory = JSON.stringify({
+      phase: 'closed',
+      since: SHIFT,
+      probeAt: SHIFT,
+      hold: { since: SHIFT, until: SHIFT + HOUR },
+    });
+    expect(fromMemory(memory, SHIFT, 0, BOUNDS).hold).to.deep.equal({ by: 'account', since: 0, until: HOUR });
   });
 
   it('lets a probe out at once when its time passed meanwhile', () => {

@@ -24,7 +24,7 @@ describe('an endpoint that its account holds', () => {
     await settleDown(bench);
     return all;
   };
-  const hold = (ms: number, endpoint = A) => bench.dispatcher.hold(endpoint, bench.clock.now() + ms);
+  const hold = (ms: number, endpoint = A) => bench.dispatcher.hold(endpoint, bench.clock.now() + ms, 'account');
   const counts = () => bench.spool.count({});
   const view = ({ url } = A) => bench.dispatcher.lanes((lane) => lane.url === url)[0];
   afterEach(async () => {
@@ -43,7 +43,11 @@ describe('an endpoint that its account holds', () => {
     await bench.clock.advance(HOUR - SECOND);
     expect(bench.postsTo(A.url)).to.deep.equal([]);
     expect(bench.postsTo(B.url)).to.have.length(3);
-    expect(view()?.hold).to.deep.equal({ since: bench.clock.now() - HOUR + SECOND, until: bench.clock.now() + SECOND });
+    expect(view()?.hold).to.deep.equal({
+      by: 'account',
+      since: bench.clock.now() - HOUR + SECOND,
+      until: bench.clock.now() + SECOND,
+    });
     await bench.clock.advance(2 * SECOND);
     expect(await counts()).to.include({ waiting: 0, delivered: 303 });
     expect(view()?.hold).to.equal(null);
@@ -129,6 +133,7 @@ describe('an endpoint that its account holds', () => {
     await settleDown(bench);
     expect(bench.posts.map(({ url }) => url)).to.deep.equal([A.url]);
     expect(next.lanes(({ url }) => url === B.url)[0]?.hold).to.deep.equal({
+      by: 'account',
       since: bench.clock.now() - HOUR - SECOND,
       until: bench.clock.now() + HOUR - SECOND,
     });
@@ -154,7 +159,7 @@ describe('an endpoint that its account holds', () => {
     const since = bench.clock.now();
     await bench.clock.advance(MINUTE);
     await hold(DAY);
-    expect(view()?.hold).to.deep.equal({ since, until: since + MINUTE + DAY });
+    expect(view()?.hold).to.deep.equal({ by: 'account', since, until: since + MINUTE + DAY });
   });
 });
 

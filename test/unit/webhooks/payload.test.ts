@@ -38,7 +38,7 @@ const REST = [
   'template',
 ];
 /** Ours, behind those that the format has. */
-const TRUST = ['id', 'envelope', 'sender_auth'];
+const OURS = ['id', 'envelope', 'sender_auth', 'reply_text', 'quoted_text', 'reply_data', 'captures'];
 
 describe('the payload of an inbound message', () => {
   let renderer: OpenRenderer;
@@ -73,7 +73,7 @@ describe('the payload of an inbound message', () => {
       'text_flowed',
       'html',
       ...REST,
-      ...TRUST,
+      ...OURS,
     ]);
   });
 
@@ -152,7 +152,7 @@ describe('the payload of an inbound message', () => {
   });
 
   it('has every key in every event, because public consumers index them without asking', async () => {
-    const always = ['raw_msg', 'headers', ...REST, ...TRUST];
+    const always = ['raw_msg', 'headers', ...REST, ...OURS];
     const unread = {
       attachments: {},
       images: {},
@@ -164,6 +164,10 @@ describe('the payload of an inbound message', () => {
       tags: [],
       sender: null,
       template: null,
+      reply_text: null,
+      quoted_text: null,
+      reply_data: null,
+      captures: {},
     };
     const events = {
       'a file alone': crlf('From: jane@example.com', 'Content-Type: application/pdf; name=a.pdf', '', 'x'),
@@ -196,6 +200,34 @@ describe('the payload of an inbound message', () => {
     const msg = await msgOf(crlf('From: jane@example.com', 'Content-Type: application/pdf', '', 'x'));
     expect(msg).not.to.have.any.keys('text', 'text_flowed', 'html', 'raw_msg_base64', 'parse_error');
     expect(await msgOf(crlf('From: jane@example.com', '', 'x'))).not.to.have.any.keys('html');
+  });
+
+  it('has the reply and what it quotes apart, if something is quoted or there is only HTML', async () => {
+    const head = ['From: jane@example.com', 'Subject: Re: Hi'];
+    const own = ['Yes.', '', 'Jane', ''];
+    const quote = ['On 5 Jan 2026, at 12:00, Bob wrote:', '> Does it?'];
+    const answer = await msgOf(crlf(...head, '', ...own, ...quote));
+    expect(answer).to.deep.include({ reply_text: 'Yes.\n\nJane\n', quoted_text: `\n${quote.join('\n')}\n` });
+    expect(`${answer.reply_text}${answer.quoted_text}`).to.equal(answer.text);
+    expect(await msgOf(crlf(...head, '', ...own))).to.include({ reply_text: null, quoted_text: null });
+    expect(await msgOf(crlf('From: jane@example.com', 'Subject: Fwd: Hi', '', ...own, ...quote))).to.include({
+      reply_text: null,
+    });
+    const html = await msgOf(
+      crlf(...head, 'Content-Type: text/html', '', '<p>Yes.</p><blockquote type="cite">Does it?</blockquote>'),
+    );
+    expect(html).to.include({ reply_text: 'Yes.\n', quoted_text: 'Does it?\n' }).and.not.to.have.property('text');
+    const page = await msgOf(crlf(...head, 'Content-Type: text/html', '', '<p>Yes.</p>'));
+    expect(page).to.include({ reply_text: 'Yes.\n', quoted_text: '' });
+  });
+
+  it('says so if the reply is cut, so that the text is not there twice', async () => {
+    const long = Array.from({ length: 20_000 }, () => '> some line');
+    const msg = await msgOf(crlf('From: jane@example.com', '', 'Yes.', ...long));
+    expect(msg).to.include({ reply_text: 'Yes.\n', reply_text_cut: true });
+    expect(msg.quoted_text?.length).to.equal(64 * 1024);
+    expect(msg.text?.length).to.be.above(200_000);
+    expect(await msgOf(crlf('From: jane@example.com', '', 'Yes.', '> Hm'))).not.to.have.property('reply_text_cut');
   });
 
   it('says who sent it by the envelope when the header does not', async () => {

@@ -5,6 +5,7 @@ import type { DeliveryState, Endpoint, EndpointName, Selection } from '../../../
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
 import { MOST_AT_ONCE } from '../../account-replays.ts';
 import type { JobProgress } from '../../jobs.ts';
+import { MAX_PAUSED } from '../../operations/endpoints.ts';
 import { MAX_QUERY } from '../../operations/history.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
@@ -13,6 +14,7 @@ import { noteAction } from './parts.ts';
 
 const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());
+const atMost = optional(z.int().min(0));
 
 interface Change {
   readonly path: `/host/${string}`;
@@ -32,14 +34,13 @@ function changing(declared: Change) {
   return hostOperation({
     path: declared.path,
     summary: declared.summary,
-    params: { query, dry_run: dryRun, at_most: optional(z.int().min(0)) },
+    params: { query, dry_run: dryRun, at_most: atMost },
     returns: z.object({ matched: z.int(), changed: z.int(), job: z.string().nullable() }),
     async handle({ query, dry_run: dry, at_most: most }, call) {
       const selection = toSelection(query, declared.states, call);
       const counts = await call.spool.count(selection);
       const matched = declared.states.reduce((sum, state) => sum + counts[state], 0);
-      if (most !== undefined && matched > most)
-        throw call.invalid('at_most', `${matched} deliveries match by now, more than ${most}; look again`);
+      mustBeAtMost(matched, most, 'deliveries', call);
       if (dry || matched === 0) return { matched, changed: 0, job: null };
       const work = (progress: JobProgress) => changeAll(declared, selection, { query, progress }, call);
       if (matched <= MOST_AT_ONCE) return { matched, changed: await work(AT_ONCE), job: null };
@@ -47,6 +48,12 @@ function changing(declared: Change) {
       return { matched, changed: 0, job: job.id };
     },
   });
+}
+
+/** Nothing is changed if more match by now than the person was shown. */
+function mustBeAtMost(matched: number, most: number | undefined, what: string, call: HostCall): void {
+  if (most !== undefined && matched > most)
+    throw call.invalid('at_most', `${matched} ${what} match by now, more than ${most}; look again`);
 }
 
 /** Whose jobs they are: no account has this id, so none finds them. */
@@ -129,33 +136,32 @@ const drop = changing({
 
 const held = z.object({ matched: z.int(), changed: z.int(), waiting: z.int() });
 
-/** A paused endpoint stays in memory, so their number is limited. */
-const MOST_PAUSED = 1000;
-
 const pause = hostOperation({
   path: '/host/pause',
-  summary: 'Sends nothing to the endpoints of a query until a time; their mail waits, and may be given up.',
-  params: { query, until: optionalTime, dry_run: dryRun },
+  summary:
+    'Sends nothing to the endpoints of a query until a time; their mail waits, and may be given up. Accounts cannot end it.',
+  params: { query, until: optionalTime, dry_run: dryRun, at_most: atMost },
   returns: held,
-  async handle({ query, until, dry_run: dry }, call) {
+  async handle({ query, until, dry_run: dry, at_most: most }, call) {
     const now = call.now();
     const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
     const found = await endpointsOf(query, call);
-    if (found.length > MOST_PAUSED)
-      throw call.invalid('query', `${found.length} endpoints match; at most ${MOST_PAUSED} can be paused at a time`);
-    return hold(found, 'paused', query, dry, call, (endpoint) => call.dispatcher.hold(endpoint, end));
+    if (found.length > MAX_PAUSED)
+      throw call.invalid('query', `${found.length} endpoints match; at most ${MAX_PAUSED} can be paused at a time`);
+    const change = (endpoint: Endpoint) => call.dispatcher.hold(endpoint, end, 'operator');
+    return hold(found, { noted: 'paused', query, dry, most, change }, call);
   },
 });
 
 const resume = hostOperation({
   path: '/host/resume',
-  summary: 'Ends the pauses of the endpoints of a query.',
-  params: { query, dry_run: dryRun },
+  summary: 'Ends the pauses of the endpoints of a query, those of their accounts too.',
+  params: { query, dry_run: dryRun, at_most: atMost },
   returns: held,
-  async handle({ query, dry_run: dry }, call) {
+  async handle({ query, dry_run: dry, at_most: most }, call) {
     const found = (await endpointsOf(query, call)).filter((one) => one.isHeld);
-    return hold(found, 'resumed', query, dry, call, (endpoint) => call.dispatcher.release(endpoint));
+    return hold(found, { noted: 'resumed', query, dry, most, change: call.dispatcher.release }, call);
   },
 });
 
@@ -184,14 +190,21 @@ async function endpointsOf(query: string, call: HostCall): Promise<readonly Foun
   return [...found.values()];
 }
 
+/** What is done to endpoints, and how the list of actions says it. */
+interface Holding {
+  readonly noted: string;
+  readonly query: string;
+  readonly dry: boolean | undefined;
+  readonly most: number | undefined;
+  change(endpoint: Endpoint): Promise<void>;
+}
+
 async function hold(
   found: readonly Found[],
-  noted: string,
-  query: string,
-  dry: boolean | undefined,
+  { noted, query, dry, most, change }: Holding,
   call: HostCall,
-  change: (endpoint: Endpoint) => Promise<void>,
 ): Promise<z.input<typeof held>> {
+  mustBeAtMost(found.length, most, 'endpoints', call);
   const waiting = found.reduce((sum, one) => sum + one.waiting, 0);
   if (dry) return { matched: found.length, changed: 0, waiting };
   await Promise.all(found.map(({ account, url, kind }) => change({ account, url, kind })));

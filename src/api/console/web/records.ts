@@ -116,6 +116,7 @@ export interface Endpoint {
   readonly since: string | null;
   readonly next_probe_at: string | null;
   readonly paused: boolean;
+  readonly paused_by: 'account' | 'operator' | null;
   readonly paused_until: string | null;
   readonly waiting: number;
   readonly oldest_at: string | null;

@@ -1,18 +1,11 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
-import { inSlices } from '../../../base/turns.ts';
-import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
-import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
-import { parseMessage, scanMessage } from '../../../mail/message.ts';
-import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
-import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
 import { str, time, timeOrNull } from '../fields.ts';
-import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 // Records of sent messages, and their conversion from rows.
 
@@ -215,15 +208,14 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
+export const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
 
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;
-/** Content is parsed and merged in the process that also serves SMTP. */
-const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
 const ID = '5c1e0d0000000000000000000000000a';
 
+/** Throws Unknown_Message, also for a message of another account. */
 export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
   const row = await store.messages.one({ id });
   if (!row) throw refuse('Unknown_Message', id);
@@ -300,127 +292,5 @@ const info = operation({
   },
 });
 
-const contentRecord = z
-  .object({
-    ts: z.int(),
-    _id: z.string(),
-    from_email: z.string(),
-    from_name: z.string().nullable(),
-    subject: z.string(),
-    to: z.object({ email: z.string(), name: z.string().nullable() }),
-    tags: z.array(z.string()),
-    headers: headersRecord,
-    text: z.string().nullable(),
-    html: z.string().nullable(),
-    attachments: z.array(attachmentRecord),
-  })
-  .meta({ title: 'message content' });
-
-const content = operation({
-  path: '/messages/content',
-  summary: 'Shows the content of a message.',
-  notes:
-    'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
-    `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
-  params: { id: messageId },
-  returns: contentRecord,
-  errors: ['Unknown_Message'],
-  example: {
-    params: { id: ID },
-    answer: {
-      ts: 1_767_605_400,
-      _id: ID,
-      from_email: 'news@example.com',
-      from_name: 'Example Name',
-      subject: 'example subject',
-      to: { email: 'reader@example.com', name: 'Reader' },
-      tags: ['password-resets'],
-      headers: { 'Reply-To': 'replies@example.com' },
-      text: null,
-      html: '<p>Hello you</p>',
-      attachments: [],
-    },
-  },
-  async handle({ id }, call) {
-    const row = await findMessage(id, call);
-    const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
-    const outgoing = kept?.message.envelope.outgoing;
-    if (!kept || !outgoing || outgoing.extras?.hideContent === true)
-      throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
-    const parts = await partsOf(outgoing, kept, call);
-    const { sender, fromName } = outgoing;
-    return {
-      ts: Math.floor(row.createdAt.getTime() / 1000),
-      _id: id,
-      from_email: sender,
-      from_name: fromName,
-      tags: [...row.tags],
-      ...parts,
-    };
-  },
-});
-
-type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'>;
-
-async function partsOf(outgoing: Outgoing, kept: MessageContent, call: Call<'Unknown_Message'>): Promise<Parts> {
-  const fill = filler(outgoing, kept.delivery.recipient, call.now());
-  const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
-  return {
-    ...parts,
-    subject: (await fill(outgoing.subject)) ?? '',
-    text: await fill(parts.text),
-    html: await fill(parts.html, 'html'),
-  };
-}
-
-/** The draft is what messages/send wrote, as JSON. */
-function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
-  const draft: Draft = JSON.parse(bytes.toString());
-  const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
-  return {
-    subject: '',
-    to: { email: recipient, name },
-    headers: Object.fromEntries(draft.headers),
-    text: draft.text,
-    html: draft.html,
-    attachments: draft.attachments.map(({ name: file, type, content: base64 }) => ({
-      name: file,
-      type,
-      content: base64,
-      binary: true,
-    })),
-  };
-}
-
-async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
-  const scan = scanMessage(bytes);
-  if (scan.breach !== undefined)
-    return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };
-  const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
-  return {
-    ...parsed,
-    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
-  };
-}
-
-/** Replaces merge tags as sending does; text that cannot be merged is returned unchanged. */
-function filler(
-  { globalVars, rcptVars, mergeLanguage }: Outgoing,
-  recipient: string,
-  now: Date,
-): (text: string | null, form?: TextForm) => Promise<string | null> {
-  const own = rcptVars[recipient.toLowerCase()];
-  if (globalVars === null && own === undefined) return async (text) => text;
-  const { filling } = createFiller(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
-  return async (text, form = 'text') => {
-    try {
-      return text === null ? null : await inSlices(filling(text, form));
-    } catch (error) {
-      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
-      throw error;
-    }
-  };
-}
-
-/** Operations on one sent message. */
-export const messagesInfo = [info, content];
+/** What became of one sent message. */
+export const messagesInfo = [info];

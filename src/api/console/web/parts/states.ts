@@ -79,7 +79,7 @@ export function endpointSentence(endpoint: Endpoint): string {
         ? '; the next probe is due'
         : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
   if (endpoint.paused)
-    return `Paused${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
   if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
   if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;

@@ -21,7 +21,7 @@ export function Actions(): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'Replays, drops, keys made and revoked, and looks of operators at content, on this host. Remembered for a year.',
+      'Replays, drops, changes of domains, routes and keys, mail out that was stopped or sent again, and looks of operators at content, on this host. Remembered for a year.',
     ),
     h(ActionList<Action>, { operation: 'actions/list', of: account.value?.id }),
   );

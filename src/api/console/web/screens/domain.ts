@@ -7,7 +7,7 @@ import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
 import type { DomainServers, InboundDomain, InboundRoute } from '../records.ts';
-import { go, linkTo } from '../router.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
 import { DomainStateMark, domainSentence, useDomains } from './domains.ts';
@@ -114,8 +114,15 @@ function Routes({
   readonly routes: Loaded<readonly InboundRoute[]>;
 }): ComponentChildren {
   const { data, error, failedAt, again, change } = routes;
-  const [open, setOpen] = useState<{ readonly what: 'add' | 'edit' | 'remove'; readonly route?: InboundRoute }>();
-  const close = () => setOpen(undefined);
+  // Who comes from a refusal wants a route for that mailbox.
+  const wanted = place.value.query.get('add') ?? undefined;
+  const [open, setOpen] = useState<
+    { readonly what: 'add' | 'edit' | 'remove'; readonly route?: InboundRoute } | undefined
+  >(wanted !== undefined && may('inbound/add-route') ? { what: 'add' } : undefined);
+  const close = () => {
+    setOpen(undefined);
+    if (wanted !== undefined) go(withQuery({ add: undefined }), true);
+  };
   const done = () => {
     close();
     again();
@@ -155,7 +162,7 @@ function Routes({
               }),
             ),
           ),
-    open?.what === 'add' && h(AddRoute, { domain, done, onClose: close }),
+    open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
     open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
     open?.what === 'remove' &&
       open.route &&
@@ -200,25 +207,25 @@ function RouteRow({
   );
 }
 
-const fieldsOf = (route?: InboundRoute): readonly FormField[] => [
+const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   {
     name: 'pattern',
     label: 'Mailbox',
-    value: route?.pattern ?? '',
+    value: route.pattern ?? '',
     help: 'The part before the @. * is any run of characters, ? is one: support-* or *.',
   },
   {
     name: 'url',
     label: 'URL',
     type: 'url',
-    value: route?.url ?? '',
+    value: route.url ?? '',
     help: 'Mail is posted there. It is asked now whether it answers.',
   },
   {
     name: 'batch_events',
     label: 'Mails in a POST, at most',
     type: 'number',
-    value: String(route?.batch_events ?? 1),
+    value: String(route.batch_events ?? 1),
     help: 'More than one only when several wait; nothing waits for a POST to fill.',
   },
 ];
@@ -235,12 +242,17 @@ interface RouteDialog {
   onClose(): void;
 }
 
-function AddRoute({ domain, done, onClose }: RouteDialog & { readonly domain: string }): ComponentChildren {
+function AddRoute({
+  domain,
+  mailbox,
+  done,
+  onClose,
+}: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
   return h(
     Dialog,
     { title: 'Add a route', onClose },
     h(Form, {
-      fields: fieldsOf(),
+      fields: fieldsOf({ pattern: mailbox ?? '' }),
       label: 'Add it',
       onSubmit: async (values) => {
         await call('inbound/add-route', { domain, ...paramsOf(values) });

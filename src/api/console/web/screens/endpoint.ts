@@ -7,6 +7,7 @@ import { Icon } from '../parts/icons.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, number, plain, shortUrl, toMs } from '../parts/text.ts';
+import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -79,7 +80,9 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
 function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
   const [replaying, setReplaying] = useState(false);
   const [said, setSaid] = useState<string>();
-  const { url, paused } = endpoint;
+  const { url, paused, paused_by: by } = endpoint;
+  const [route] = endpoint.routes;
+  const isOperators = by === 'operator';
   const run = async (operation: string, text: (answer: { readonly retried?: number }) => string) => {
     setSaid(text(await call<{ readonly retried?: number }>(operation, { url })));
     again();
@@ -102,8 +105,20 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         icon: 'pause',
         onPress: () => run('endpoints/pause', () => 'Paused. Mail is still taken, and waits.'),
       }),
+    isOperators &&
+      may('host/resume') &&
+      h(Button, {
+        label: 'Go on',
+        kind: 'main',
+        onPress: async () => {
+          await call('host/resume', { query: `account:${account.value?.id} url:${url}`, at_most: 1 });
+          setSaid('It goes on.');
+          again();
+        },
+      }),
     may('endpoints/resume') &&
       paused &&
+      !isOperators &&
       h(Button, { label: 'Go on', kind: 'main', onPress: () => run('endpoints/resume', () => 'It goes on.') }),
     may('inbound/replay') &&
       h(
@@ -111,7 +126,9 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         { 'data-key': 'replay' },
         h(Button, { label: 'Replay what was given up\u2026', onPress: () => setReplaying(true) }),
       ),
+    route !== undefined && may('inbound/try-route') && h(PostSample, { route, label: 'Send a sample' }),
     said !== undefined && h('span', { role: 'status', class: 'faint' }, said),
+    isOperators && !may('host/resume') && h('span', { class: 'faint' }, 'Only the operator can let it go on.'),
     replaying &&
       h(ReplayDialog, {
         wish: { query: ofUrl(url), state: 'dead' },

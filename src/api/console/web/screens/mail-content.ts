@@ -12,10 +12,15 @@ interface Opened {
   readonly url: string;
 }
 
-/** Opens the content of a mail for this session. */
+/** A mail that came in, or the message out that is meant. */
+type Wanted = { readonly id: string } | { readonly sent: string };
+
+/** Opens the content of a mail that came in for this session. */
 export function openMail(id: string, stop?: AbortSignal): Promise<Opened> {
-  return ask<Opened>('POST', '/console/mail', { id }, stop);
+  return open({ id }, stop);
 }
+
+const open = (wanted: Wanted, stop?: AbortSignal) => ask<Opened>('POST', '/console/mail', wanted, stop);
 
 interface Links {
   readonly links: readonly { readonly text: string; readonly href: string }[];
@@ -25,11 +30,11 @@ interface Links {
 }
 
 /** The HTML, in a frame that runs nothing and asks for nothing. */
-export function HtmlTab({ id }: { readonly id: string }): ComponentChildren {
+export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChildren {
   const { data, error, failedAt, again } = useLoad(
-    `html ${account.value?.id} ${id} ${Math.floor(Date.now() / 240_000)}`,
+    `html ${account.value?.id} ${Object.values(wanted).join()} ${Math.floor(Date.now() / 240_000)}`,
     async (stop) => {
-      const { url } = await openMail(id, stop);
+      const { url } = await open(wanted, stop);
       return { url, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
     },
   );
@@ -44,7 +49,8 @@ export function HtmlTab({ id }: { readonly id: string }): ComponentChildren {
       { class: 'faint' },
       'Shown without scripts, forms and links, and without anything from outside',
       leftOut > 0 ? `; ${count(leftOut, 'picture')} left out.` : '.',
-      truncated && ' The end is cut off; download the mail to see all of it.',
+      truncated &&
+        ('id' in wanted ? ' The end is cut off; download the mail to see all of it.' : ' The end is cut off.'),
     ),
     h('iframe', { class: 'mail-frame', sandbox: '', src: `${url}/html`, title: 'HTML of the mail' }),
     links.length > 0 &&

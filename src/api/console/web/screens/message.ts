@@ -10,6 +10,7 @@ import { Json } from '../parts/painter.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
+import { type Trial, TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, TimelineEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
@@ -117,13 +118,6 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
   );
 }
 
-interface Trial {
-  readonly status: number | null;
-  readonly error: string | null;
-  readonly duration_ms: number;
-  readonly answer: string;
-}
-
 /** Posts the message to another URL, once; nothing else changes. */
 function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }): ComponentChildren {
   const [url, setUrl] = useState(mail.url);
@@ -133,18 +127,7 @@ function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }):
     { title: 'Try another URL', onClose },
     h('p', null, 'Posts this mail once, signed as usual. Its state does not change, and nothing is counted.'),
     h(Field, { label: 'URL', type: 'url', value: url, onValue: setUrl }),
-    trial &&
-      h(
-        'div',
-        { role: 'status' },
-        h(
-          'p',
-          null,
-          h('strong', null, trial.status === null ? `No answer: ${plain(trial.error ?? '')}` : `HTTP ${trial.status}`),
-          ` after ${trial.duration_ms} ms`,
-        ),
-        trial.answer !== '' && h('pre', { class: 'code' }, plain(trial.answer)),
-      ),
+    trial && h(TrialAnswer, { trial }),
     h(
       'p',
       { class: 'buttons' },
@@ -298,7 +281,7 @@ function Panel({
 }): ComponentChildren {
   switch (tab) {
     case 'html':
-      return h(HtmlTab, { id });
+      return h(HtmlTab, { wanted: { id } });
     case 'headers':
       return h(
         'dl',

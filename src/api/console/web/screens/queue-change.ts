@@ -33,14 +33,14 @@ const KINDS: readonly Kind[] = [
     operation: 'host/pause',
     label: 'Pause',
     ...ENDPOINTS,
-    help: 'Nothing is sent to them for seven days, or until you let them go on. Mail is still taken, and waits.',
+    help: 'Nothing is sent to them for seven days, or until you let them go on; their accounts cannot. Mail is still taken, and waits.',
     button: (matched) => `Pause ${matched}`,
   },
   {
     operation: 'host/resume',
     label: 'Go on after a pause',
     ...ENDPOINTS,
-    help: 'What waits for them is sent again.',
+    help: 'What waits for them is sent again, also if their accounts paused them.',
     button: (matched) => `Let ${matched} go on`,
   },
   {
@@ -119,8 +119,7 @@ function Question({
   const { matched, waiting } = data;
   if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
   const isDrop = operation === 'host/drop';
-  const start = async () =>
-    onAnswer(await call<Answer>(operation, { query, ...(kind.one === 'delivery' && { at_most: matched }) }));
+  const start = async () => onAnswer(await call<Answer>(operation, { query, at_most: matched }));
   return h(
     'div',
     { role: 'status' },

@@ -126,12 +126,25 @@ function RefusalEntry({
           ' \u00b7 ',
           h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
         ],
+      reason === 'noMailbox' &&
+        recipient !== null &&
+        may('inbound/add-route') && [
+          ' \u00b7 ',
+          h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it'),
+        ],
     ),
   );
 }
 
 /** Operations that the advice names for programs. */
 const PATHS = / \(\/[a-z-]+\/[a-z-]+\)/g;
+
+/** The screen of the domain, with the form for a route filled in. */
+function routeFor(recipient: string): string {
+  const at = recipient.lastIndexOf('@');
+  const domain = recipient.slice(at + 1).toLowerCase();
+  return linkTo(`/domain/${encodeURIComponent(domain)}`, { test: recipient, add: recipient.slice(0, at) });
+}
 
 /** `noMailbox` as words. */
 export function reasonText(reason: string): string {

@@ -5,9 +5,10 @@ import { Bars, Fault, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
+import { PostSample } from '../parts/trial.ts';
 import type { InboundRoute, RouteTest } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { account } from '../session.ts';
+import { account, may } from '../session.ts';
 
 // The tester of routes: which one an address matches, why the others do not, and what would be posted.
 
@@ -36,7 +37,11 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
       onSubmit: async ({ address: wanted = '' }) => go(withQuery({ test: wanted.trim() }), true),
     }),
     address === ''
-      ? h('p', { class: 'faint' }, 'Shows the route that it matches, and what would be posted. Nothing is sent.')
+      ? h(
+          'p',
+          { class: 'faint' },
+          'Shows the route that it matches, and what would be posted. Nothing is sent until you post a sample.',
+        )
       : h(Result, { address, stamp }),
   );
 }
@@ -88,6 +93,9 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           routes.length > MOST_SHOWN &&
             h('li', { key: 'more', class: 'faint' }, count(routes.length - MOST_SHOWN, 'more route')),
         ),
+    route !== null &&
+      may('inbound/try-route') &&
+      h(PostSample, { key: `${route.id} ${data.email}`, route: route.id, address: data.email, label: 'Post a sample' }),
     payload !== null &&
       h('details', null, h('summary', null, 'What is posted, for a sample'), h(Json, { value: payload })),
   );

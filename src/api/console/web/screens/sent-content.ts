@@ -6,8 +6,9 @@ import { count, plain, size } from '../parts/text.ts';
 import type { SentContent } from '../records.ts';
 import { go, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
+import { HtmlTab } from './mail-content.ts';
 
-/** The content of a message out; its HTML as text only. */
+/** The content of a message out. */
 export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
   const mayRead = person.value?.reads_content === true && may('messages/content');
   const { data, error, failedAt, again } = useLoad(
@@ -25,7 +26,12 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
   );
   const tabs = [
     ...(text === null ? [] : [{ id: 'text', label: 'Text' }]),
-    ...(html === null ? [] : [{ id: 'html', label: 'HTML source' }]),
+    ...(html === null
+      ? []
+      : [
+          { id: 'html', label: 'HTML' },
+          { id: 'source', label: 'HTML source' },
+        ]),
     { id: 'headers', label: `Headers ${fields.length}` },
     { id: 'files', label: `Files ${attachments.length}` },
   ];
@@ -39,7 +45,8 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
       'div',
       { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
       chosen === 'text' && h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
-      chosen === 'html' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
+      chosen === 'html' && h(HtmlTab, { wanted: { sent: id } }),
+      chosen === 'source' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
         (fields.length === 0
           ? h('p', { class: 'faint' }, 'None besides those that Postern writes.')

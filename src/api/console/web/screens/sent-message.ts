@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
@@ -67,6 +67,7 @@ function Story({
     h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
     h(Waiting, { message, again }),
+    h(Resend, { message }),
     h(Listed, { message }),
     h(About, { message }),
     h('h2', null, 'What happened'),
@@ -154,6 +155,65 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
         },
         h('p', null, 'The message is not delivered. It gets no bounce, and other mail to the address still leaves.'),
       ),
+  );
+}
+
+/** Sends the content once more, as a new message, while it is kept. */
+function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
+  const [open, setOpen] = useState(false);
+  if (!delivery || !may('messages/resend')) return null;
+  return h(
+    'p',
+    { class: 'buttons' },
+    h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
+    open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
+  );
+}
+
+interface Resent {
+  readonly _id: string;
+  readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
+  readonly reject_reason: string | null;
+}
+
+function ResendDialog({
+  id,
+  email,
+  onClose,
+}: {
+  readonly id: string;
+  readonly email: string;
+  onClose(): void;
+}): ComponentChildren {
+  const [sent, setSent] = useState<Resent>();
+  return h(
+    Dialog,
+    { title: 'Send it again?', onClose },
+    sent
+      ? h(
+          'p',
+          { role: 'status' },
+          sent.status === 'queued'
+            ? ['It is on its way as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
+            : `It was not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
+        )
+      : [
+          h(
+            'p',
+            { key: 'what' },
+            `The same content goes to ${plain(email)} as a new message. The list of rejected addresses, quotas and all other checks apply.`,
+          ),
+          h(
+            'p',
+            { key: 'buttons', class: 'buttons' },
+            h(Button, { label: 'Cancel', onPress: onClose }),
+            h(Button, {
+              label: 'Send it again',
+              kind: 'main',
+              onPress: async () => setSent(await call<Resent>('messages/resend', { id })),
+            }),
+          ),
+        ],
   );
 }
 

@@ -1,0 +1,55 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { Button } from './elements.ts';
+import { plain } from './text.ts';
+
+/** What a webhook answered to a trial: /inbound/try, /inbound/try-route. */
+export interface Trial {
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly duration_ms: number;
+  readonly answer: string;
+}
+
+export function TrialAnswer({ trial }: { readonly trial: Trial }): ComponentChildren {
+  const { status, error, duration_ms: ms, answer } = trial;
+  return h(
+    'div',
+    { role: 'status' },
+    h(
+      'p',
+      null,
+      h('strong', null, status === null ? `No answer: ${plain(error ?? '')}` : `HTTP ${status}`),
+      ` after ${ms} ms`,
+    ),
+    answer !== '' && h('pre', { class: 'code', tabIndex: 0 }, plain(answer)),
+  );
+}
+
+/** Posts a sample to the URL of a route, and shows the answer. */
+export function PostSample({
+  route,
+  address,
+  label,
+}: {
+  readonly route: string;
+  readonly address?: string;
+  readonly label: string;
+}): ComponentChildren {
+  const [trial, setTrial] = useState<Trial & { readonly email: string }>();
+  return h(
+    'div',
+    { class: 'sample' },
+    h(Button, {
+      label,
+      title: 'A sample event, signed as usual and marked with X-Postern-Trial',
+      onPress: async () =>
+        setTrial(await call('inbound/try-route', { id: route, ...(address !== undefined && { address }) })),
+    }),
+    trial && [
+      h('p', { key: 'to', class: 'faint' }, 'A sample to ', h('bdi', null, plain(trial.email)), ' was posted once.'),
+      h(TrialAnswer, { key: 'answer', trial }),
+    ],
+  );
+}

@@ -1,0 +1,174 @@
+import { z } from 'zod';
+import { inSlices } from '../../../base/turns.ts';
+import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
+import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
+import { parseMessage, scanMessage } from '../../../mail/message.ts';
+import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
+import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
+import type { RenderPart } from '../../../webhooks/types.ts';
+import type { AccountParts } from '../../account.ts';
+import type { MessageContent } from '../../account-queue.ts';
+import { operation } from '../../operation.ts';
+import { findMessage, messageId } from './info.ts';
+import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
+
+// The content of a sent message, as its recipient gets it.
+
+/** Content is parsed and merged in the process that also serves SMTP. */
+const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
+const ID = '5c1e0d0000000000000000000000000a';
+
+const contentRecord = z
+  .object({
+    ts: z.int(),
+    _id: z.string(),
+    from_email: z.string(),
+    from_name: z.string().nullable(),
+    subject: z.string(),
+    to: z.object({ email: z.string(), name: z.string().nullable() }),
+    tags: z.array(z.string()),
+    headers: headersRecord,
+    text: z.string().nullable(),
+    html: z.string().nullable(),
+    attachments: z.array(attachmentRecord),
+  })
+  .meta({ title: 'message content' });
+
+const content = operation({
+  path: '/messages/content',
+  summary: 'Shows the content of a message.',
+  notes:
+    'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
+    `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
+  params: { id: messageId },
+  returns: contentRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: ID },
+    answer: {
+      ts: 1_767_605_400,
+      _id: ID,
+      from_email: 'news@example.com',
+      from_name: 'Example Name',
+      subject: 'example subject',
+      to: { email: 'reader@example.com', name: 'Reader' },
+      tags: ['password-resets'],
+      headers: { 'Reply-To': 'replies@example.com' },
+      text: null,
+      html: '<p>Hello you</p>',
+      attachments: [],
+    },
+  },
+  async handle({ id }, call) {
+    const row = await findMessage(id, call);
+    const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
+    const outgoing = kept?.message.envelope.outgoing;
+    if (!kept || !outgoing || outgoing.extras?.hideContent === true)
+      throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    const { images: _, ...parts } = await partsOf(outgoing, kept, call.now());
+    const { sender, fromName } = outgoing;
+    return {
+      ts: Math.floor(row.createdAt.getTime() / 1000),
+      _id: id,
+      from_email: sender,
+      from_name: fromName,
+      tags: [...row.tags],
+      ...parts,
+    };
+  },
+});
+
+/** What a person sees of a sent message. */
+interface Parts
+  extends Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'> {
+  /** Files of the HTML. */
+  readonly images: readonly ShownImage[];
+}
+
+/** The HTML of a sent message as a document with its pictures, for the console. Undefined if none can be shown. */
+export async function htmlOf(
+  id: string,
+  { store, messages, now }: Pick<AccountParts, 'store' | 'messages' | 'now'>,
+): Promise<RenderPart | undefined> {
+  const row = await store.messages.one({ id });
+  const kept = row?.delivery ? await messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
+  const outgoing = kept?.message.envelope.outgoing;
+  if (!kept || !outgoing || outgoing.extras?.hideContent === true) return undefined;
+  const { html, images } = await partsOf(outgoing, kept, now());
+  const { message, delivery } = kept;
+  return html === null
+    ? undefined
+    : { message, delivery, body: { kind: 'inline', bytes: toShownDocument(html, images) } };
+}
+
+async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Promise<Parts> {
+  const fill = filler(outgoing, kept.delivery.recipient, now);
+  const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
+  return {
+    ...parts,
+    subject: (await fill(outgoing.subject)) ?? '',
+    text: await fill(parts.text),
+    html: await fill(parts.html, 'html'),
+  };
+}
+
+/** The draft is what messages/send wrote, as JSON. */
+function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
+  const draft: Draft = JSON.parse(bytes.toString());
+  const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
+  return {
+    subject: '',
+    to: { email: recipient, name },
+    headers: Object.fromEntries(draft.headers),
+    text: draft.text,
+    html: draft.html,
+    attachments: draft.attachments.map(({ name: file, type, content: base64 }) => ({
+      name: file,
+      type,
+      content: base64,
+      binary: true,
+    })),
+    images: draft.images,
+  };
+}
+
+async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
+  const scan = scanMessage(bytes);
+  if (scan.breach !== undefined)
+    return {
+      subject: '',
+      to: { email: recipient, name: null },
+      headers: {},
+      text: null,
+      html: null,
+      attachments: [],
+      images: [],
+    };
+  const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
+  return {
+    ...parsed,
+    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
+  };
+}
+
+/** Replaces merge tags as sending does; text that cannot be merged is returned unchanged. */
+function filler(
+  { globalVars, rcptVars, mergeLanguage }: Outgoing,
+  recipient: string,
+  now: Date,
+): (text: string | null, form?: TextForm) => Promise<string | null> {
+  const own = rcptVars[recipient.toLowerCase()];
+  if (globalVars === null && own === undefined) return async (text) => text;
+  const { filling } = createFiller(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
+  return async (text, form = 'text') => {
+    try {
+      return text === null ? null : await inSlices(filling(text, form));
+    } catch (error) {
+      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
+      throw error;
+    }
+  };
+}
+
+/** The content of sent messages. */
+export const messagesContent = [content];

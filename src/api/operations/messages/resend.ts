@@ -1,0 +1,54 @@
+import { operation } from '../../operation.ts';
+import { findMessage, messageId } from './info.ts';
+import { sentRecord } from './params.ts';
+import { submit, toSentRecord } from './send.ts';
+
+const SENT = '5c1e0d0000000000000000000000000a';
+
+const resend = operation({
+  path: '/messages/resend',
+  extension: true,
+  summary: 'Sends a message again to its recipient, as a new message with the same content and options.',
+  notes:
+    'It passes the same checks as /messages/send: the rejection list, the domain of the sender, the subaccount, quotas. It is composed anew, so merge tags with the date have the date of today; a MIME document keeps its Date and Message-ID, by which some mailboxes drop it as a duplicate. ' +
+    'Content is kept as /messages/content says; after that the answer is Unknown_Message.',
+  params: { id: messageId },
+  returns: sentRecord,
+  errors: ['Unknown_Message', 'Unknown_Subaccount', 'ServiceUnavailable'],
+  example: {
+    params: { id: SENT },
+    answer: {
+      email: 'reader@example.com',
+      status: 'queued',
+      reject_reason: null,
+      queued_reason: 'sending-backlog',
+      _id: '83eebe65b521f0ca9f85caf81d98d15b',
+    },
+  },
+  async handle({ id }, call) {
+    const row = await findMessage(id, call);
+    const note = await call.actions.begin();
+    // One at a time, because each holds a whole message in memory.
+    return call.inTurn('resend', async () => {
+      const kept = row.delivery ? await call.messages.content(row.delivery, call.settings.maxMessageBytes) : undefined;
+      const outgoing = kept?.message.envelope.outgoing;
+      if (!kept || !outgoing) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+      const [sent] = await submit(
+        {
+          outgoing: { ...outgoing, apiKey: call.apiKey },
+          bytes: kept.bytes,
+          recipients: [kept.delivery.recipient],
+          sendAt: null,
+          client: null,
+        },
+        call,
+      );
+      if (!sent) throw call.refuse('ServiceUnavailable');
+      note('message sent again', 1, `${id} as ${sent.id}`);
+      return toSentRecord(sent);
+    });
+  },
+});
+
+/** Sending a message again; not part of Mandrill's API. */
+export const messagesResend = [resend];

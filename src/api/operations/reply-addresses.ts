@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
+import { roomFor, sealReplyAddress, sizeOf, toFullMinute } from '../../mail/reply-address.ts';
+import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
+import { type Call, operation } from '../operation.ts';
+import { knownDomain, str, timeOrNull, withinCalendar } from './fields.ts';
+
+type Errors = 'Unknown_InboundDomain' | 'ServiceUnavailable';
+
+/** Leaves room for data; tags of other software are part of the name. */
+const MAX_MAILBOX = 32;
+const mailboxName = text(MAX_MAILBOX)
+  .refine(
+    (value) => /^[a-z0-9](?:[a-z0-9._+-]*[a-z0-9])?$/i.test(value) && !value.includes('..'),
+    'Please enter a mailbox name of ASCII letters, digits and . _ + - between them',
+  )
+  .transform((value) => value.toLowerCase());
+
+/** Returns the domain's row, if mail to it is accepted. */
+async function findRouted(
+  { id, domain }: { readonly id: string; readonly domain: string },
+  { inbound, refuse, invalid }: Call<Errors>,
+): Promise<InboundDomainRow> {
+  const row = await inbound.find(id);
+  if (!row) throw refuse('Unknown_InboundDomain', domain);
+  if (isClaim(row)) throw invalid('domain', 'Mail to this domain is not accepted yet: publish its TXT record first');
+  return row;
+}
+
+/** The key that seals addresses of the domain, made on first use. */
+async function keyOf({ id, replyKey }: InboundDomainRow, call: Call<Errors>): Promise<string | undefined> {
+  if (typeof replyKey === 'string') return replyKey;
+  const made = await call.store.inboundDomains.change({ id, replyKey: null }, { replyKey: call.newToken() });
+  await call.inbound.routingChanged(id);
+  // If a concurrent call made one, that is the key.
+  return (made ?? (await call.inbound.find(id)))?.replyKey ?? undefined;
+}
+
+const replyAddress = operation({
+  path: '/inbound/reply-address',
+  extension: true,
+  summary: 'Makes an address for replies: mail to it goes to the route of the mailbox, and its payload has the data.',
+  notes:
+    'Set it as Reply-To of a message, and the payload of the reply says in `msg.reply_data` what it is about: a ticket, a user, a thread. ' +
+    'The data is sealed: nobody else can read or change it, or make such an address. It is in the address itself, so nothing is stored, and it must be short: ' +
+    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 without; each further letter of the mailbox takes some. ' +
+    'A UUID in lower case takes 16. Keep what is longer under an id of yours. ' +
+    'An address that was not made here is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case does not matter. An address is valid for this domain and account only, ' +
+    'and as long as the domain is not deleted.',
+  params: {
+    domain: knownDomain,
+    mailbox: mailboxName.meta({
+      description: 'the mailbox that replies go to, as `reply`; a route of the domain must match it',
+    }),
+    data: text(1000).meta({ description: 'what the payload of a reply gets as `reply_data`' }),
+    expires_at: optional(optionalTime).meta({
+      description: 'when it expires, rounded up to a full minute, UTC, YYYY-MM-DD HH:MM:SS; never if omitted',
+    }),
+  },
+  returns: z.object({
+    email: str('the address'),
+    data: str('the data'),
+    expires_at: timeOrNull('when it expires', 'never'),
+  }),
+  errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
+  example: {
+    params: {
+      domain: 'inbound.example.com',
+      mailbox: 'mailbox-1',
+      data: 'ticket 4711',
+      expires_at: '2026-02-05 12:00:00',
+    },
+    answer: {
+      email: 'mailbox-1+r-h20l88djujm1eht4gdg6fv2b31q4e5m3ddepfi8oag@inbound.example.com',
+      data: 'ticket 4711',
+      expires_at: '2026-02-05 12:00:00',
+    },
+  },
+  async handle({ domain, mailbox, data, expires_at }, call) {
+    const row = await findRouted(domain, call);
+    const expiresAt = expires_at === undefined ? null : toFullMinute(withinCalendar(expires_at.getTime()).getTime());
+    if (expires_at !== undefined && expires_at <= call.now())
+      throw call.invalid('expires_at', 'Please enter a time in the future');
+    const room = roomFor(mailbox, expiresAt !== null);
+    const size = sizeOf(data);
+    if (size > room)
+      throw call.invalid(
+        'data',
+        `An address of this mailbox has room for ${room} bytes of data, not for ${size}: please enter an id`,
+      );
+    const found = call.inbound.lookup(mailbox, row.id);
+    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
+    const key = await keyOf(row, call);
+    if (key === undefined) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    const local = sealReplyAddress(key, { account: row.account, domain: row.id, mailbox }, { data, expiresAt });
+    return {
+      email: `${local}@${row.id}`,
+      data,
+      expires_at: expiresAt === null ? null : toTimestamp(new Date(expiresAt)),
+    };
+  },
+});
+
+const rotateReplyKey = operation({
+  path: '/inbound/rotate-reply-key',
+  extension: true,
+  summary: 'Changes the key that seals the reply addresses of a domain.',
+  notes:
+    'Addresses made with the key before are accepted until the next rotation. With `revoke`, every address made so far is rejected from now on.',
+  params: {
+    domain: knownDomain,
+    revoke: optional(z.boolean()).meta({ description: 'true also rejects all addresses made so far' }),
+  },
+  returns: z.object({
+    domain: str('the domain'),
+    revoked: z.boolean().meta({ description: 'whether addresses made so far are rejected' }),
+  }),
+  errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
+  example: {
+    params: { domain: 'inbound.example.com' },
+    answer: { domain: 'inbound.example.com', revoked: false },
+  },
+  async handle({ domain, revoke = false }, call) {
+    for (;;) {
+      const { id, domain: name, replyKey = null } = await findRouted(domain, call);
+      const previousReplyKey = revoke ? null : replyKey;
+      const turned = { replyKey: call.newToken(), previousReplyKey };
+      // Repeats if another call changed the key meanwhile: its addresses must stay valid.
+      if (!(await call.store.inboundDomains.change({ id, replyKey }, turned))) continue;
+      await call.inbound.routingChanged(id);
+      return { domain: name, revoked: revoke };
+    }
+  },
+});
+
+/** Addresses with data sealed in; not part of Mandrill's API. */
+export const replyAddresses = [replyAddress, rotateReplyKey];

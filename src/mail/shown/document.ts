@@ -1,0 +1,44 @@
+// Mail out is stored in parts, with merge tags. To be looked at, it becomes a document, which then takes the way of mail that
+// came in: parsed on a thread, filtered, and shown in a frame.
+
+/** A picture that HTML refers to by `cid:<name>`. */
+export interface ShownImage {
+  readonly name: string;
+  /** base64 */
+  readonly content: string;
+}
+
+/** Does not occur in base64. */
+const BOUNDARY = '--shown--';
+/** Names that can stand in Content-ID. */
+const NAME = /^[^\s<>]{1,255}$/;
+
+/** A document with this HTML and its pictures. */
+export function toShownDocument(html: string, images: readonly ShownImage[]): Buffer {
+  return Buffer.from(
+    [
+      'MIME-Version: 1.0',
+      `Content-Type: multipart/related; boundary="${BOUNDARY}"`,
+      '',
+      `--${BOUNDARY}`,
+      ...part('text/html; charset=utf-8', Buffer.from(html).toString('base64')),
+      ...images
+        .filter(({ name }) => NAME.test(name))
+        .flatMap(({ name, content }) => [
+          `--${BOUNDARY}`,
+          `Content-ID: <${name}>`,
+          // Its first bytes tell whether it is a picture, whatever its sender called it.
+          ...part('application/octet-stream', content.replace(/[^A-Za-z0-9+/=]/g, '')),
+        ]),
+      `--${BOUNDARY}--`,
+      '',
+    ].join('\r\n'),
+  );
+}
+
+const part = (type: string, base64: string) => [
+  `Content-Type: ${type}`,
+  'Content-Transfer-Encoding: base64',
+  '',
+  base64.replace(/.{76}/g, '$&\r\n'),
+];
