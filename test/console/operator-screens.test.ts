@@ -45,6 +45,7 @@ if (program !== undefined)
         return count;
       })()`);
     const table = async (title: string): Promise<string[][]> => {
+      await until('the plot', () => page.browser.evaluate(`${titled(title)} !== undefined`));
       await page.browser.evaluate(`${titled(title)}.querySelector('details').open = true`);
       await until('the table', () => page.browser.evaluate(`${titled(title)}.querySelector('table') !== null`));
       return page.browser.evaluate(
@@ -274,6 +275,20 @@ if (program !== undefined)
         await page.shows('No setting matches.');
       });
 
+      it('shows what was done to the host and to each account, and who did it', async () => {
+        await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
+        await page.open('/host');
+        await page.press('Done here');
+        await until('the place', async () => (await place()) === '/console/host/actions');
+        await page.open('/host/actions');
+        const rows = () =>
+          page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);
+        await until('a task that was run, and a key of the account', async () => {
+          const shown: string[] = await rows();
+          return shown.some((one) => /the host/.test(one)) && shown.some((one) => /main[^]*key/i.test(one));
+        });
+      });
+
       it('shows the last warnings and errors, by level and event, as text', async () => {
         await page.open('/host/log');
         await page.shows('delivery.deferred');
@@ -298,6 +313,7 @@ if (program !== undefined)
         host: '/host',
         settings: '/host/settings',
         log: '/host/log',
+        'what was done': '/host/actions',
         'an empty log': '/host/log?level=error',
       })) {
         for (const [scheme, size] of LOOKS)

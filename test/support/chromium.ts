@@ -19,8 +19,12 @@ export interface Browser {
   type(text: string): Promise<void>;
   /** Clicks a point of the window with the mouse. */
   click(x: number, y: number): Promise<void>;
-  /** What the window shows, as a PNG. */
-  screenshot(): Promise<Buffer>;
+  /** The clock of the pages that are opened from now on is this much ahead, in UTC. */
+  setAhead(ms: number): Promise<void>;
+  /** Every answer comes this much later, and nothing is kept from one page to the next. */
+  slowDown(latency: number): Promise<void>;
+  /** What the window shows, as a PNG, or smaller as WebP. */
+  screenshot(format?: 'png' | 'webp'): Promise<Buffer>;
   close(): Promise<void>;
 }
 
@@ -69,6 +73,7 @@ export async function startBrowser(program: string): Promise<Browser> {
   const pages: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
   const session = await connect(pages.find(({ type }: { type: string }) => type === 'page').webSocketDebuggerUrl);
   await session.send('Page.enable');
+  await session.send('Emulation.setFocusEmulationEnabled', { enabled: true });
   return {
     async open(url, width, height) {
       await session.send('Emulation.setDeviceMetricsOverride', {
@@ -111,8 +116,26 @@ export async function startBrowser(program: string): Promise<Browser> {
       await session.send('Input.dispatchMouseEvent', { type: 'mousePressed', ...at });
       await session.send('Input.dispatchMouseEvent', { type: 'mouseReleased', ...at });
     },
-    async screenshot() {
-      const { data } = await session.send('Page.captureScreenshot', { format: 'png' });
+    async setAhead(ms) {
+      await session.send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' });
+      await session.send('Page.addScriptToEvaluateOnNewDocument', {
+        source: `window.Date = class extends Date {
+          constructor(...given) { if (given.length === 0) super(window.Date.now()); else super(...given); }
+          static now() { return super.now() + ${ms}; }
+        };`,
+      });
+    },
+    async slowDown(latency) {
+      await session.send('Network.enable');
+      await session.send('Network.setCacheDisabled', { cacheDisabled: latency > 0 });
+      const speed = { offline: false, downloadThroughput: -1, uploadThroughput: -1 };
+      await session.send('Network.emulateNetworkConditions', { latency, ...speed });
+    },
+    async screenshot(format = 'png') {
+      const { data } = await session.send('Page.captureScreenshot', {
+        format,
+        ...(format === 'webp' && { quality: 76 }),
+      });
       return Buffer.from(data, 'base64');
     },
     async close() {

@@ -85,6 +85,58 @@ export function createTestClock(
   };
 }
 
+/** A clock that runs, and can be moved forward. */
+export interface RunningClock extends Clock {
+  /** Moves both times forward, running what falls due in order, and gives each of these steps a moment to be done. */
+  advance(ms: number): Promise<void>;
+}
+
+/** Shorter timers belong to what looks around all the time, and has nothing to wait for. */
+const LONG_MS = 4_000;
+
+/** `momentMs`: how much real time the step of a longer timer gets, such as a retry that talks with a server. */
+export function createRunningClock(start: number, momentMs: number): RunningClock {
+  const began = performance.now();
+  let skipped = 0;
+  const timers = new Set<{ at: number; isLong: boolean; fn: () => void; real: ReturnType<typeof setTimeout> }>();
+  const monotonic = () => performance.now() - began + skipped;
+  const arm = (at: number, run: () => void) => setTimeout(run, Math.max(0, at - monotonic())).unref();
+  const moment = (ms: number) =>
+    new Promise<void>((resolve) => (ms === 0 ? setImmediate(resolve) : setTimeout(resolve, ms)));
+  return {
+    now: () => Math.round(start + monotonic()),
+    monotonic,
+    after(ms, fn) {
+      const run = () => {
+        clearTimeout(timer.real);
+        if (timers.delete(timer)) fn();
+      };
+      const at = monotonic() + ms;
+      const timer = { at, isLong: ms >= LONG_MS, fn: run, real: arm(at, run) };
+      timers.add(timer);
+      return () => {
+        clearTimeout(timer.real);
+        timers.delete(timer);
+      };
+    },
+    async advance(ms) {
+      const end = monotonic() + ms;
+      for (;;) {
+        const next = [...timers].filter(({ at }) => at <= end).sort((a, b) => a.at - b.at)[0];
+        if (!next) break;
+        skipped += Math.max(0, next.at - monotonic());
+        next.fn();
+        await moment(next.isLong ? momentMs : 0);
+      }
+      skipped += Math.max(0, end - monotonic());
+      for (const timer of timers) {
+        clearTimeout(timer.real);
+        timer.real = arm(timer.at, timer.fn);
+      }
+    },
+  };
+}
+
 /** The time of what was done then. */
 export const clockAt = (time: number): Pick<Clock, 'now'> => ({ now: () => time });
 

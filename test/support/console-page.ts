@@ -60,6 +60,11 @@ export async function startConsolePage(
   const running = await startDaemon({ POSTERN_CONSOLE__OPERATOR_READS_MAIL: 'true', ...env });
   await running.api('/inbound/add-domain', { domain: 'in.test' });
   await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'box-*', url: hook.url });
+  return openConsolePage(program, running, hook);
+}
+
+/** A browser that is signed in to the console of a daemon. It stops the daemon as well. */
+export async function openConsolePage(program: string, running: TestDaemon, hook: Receiver): Promise<ConsolePage> {
   const browser = await startBrowser(program);
   await enter(running, browser);
 

@@ -40,10 +40,14 @@ export interface Session {
 
 const GREETING_MS = 30_000;
 
-/** An SMTP session that waits for each reply; rejects when the connection is lost. */
-export async function openSession({ host, port }: Place): Promise<Session> {
+/**
+ * An SMTP session that waits for each reply; rejects when the connection is lost. `client`: whose connection a proxy
+ * passes on, by the PROXY protocol.
+ */
+export async function openSession({ host, port }: Place, client?: string): Promise<Session> {
   const socket = connect(port, host);
   socket.setNoDelay(true);
+  if (client !== undefined) socket.write(`PROXY TCP4 ${client} 192.0.2.1 50000 25\r\n`);
   let text = '';
   let wanted: { resolve: (line: string) => void; reject: (error: Error) => void } | undefined;
   const lost = (error?: Error) => {

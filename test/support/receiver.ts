@@ -59,6 +59,8 @@ export interface Receiver {
 export interface ReceiverOptions {
   /** PEM texts: then it speaks TLS and its URL begins with https. */
   readonly tls?: { readonly cert: string; readonly key: string };
+  /** Where it listens; a free port of 127.0.0.1 unless given. */
+  readonly listen?: { readonly host: string; readonly port: number };
 }
 
 export async function startReceiver(options: ReceiverOptions = {}): Promise<Receiver> {
@@ -88,13 +90,14 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     socket.on('error', () => {});
     socket.once('close', () => sockets.delete(socket));
   });
-  server.listen(0, '127.0.0.1');
+  const { host, port: wanted } = options.listen ?? { host: '127.0.0.1', port: 0 };
+  server.listen(wanted, host);
   await once(server, 'listening');
   // listen() on a host and port: the address is never a string or null here.
   const { port } = server.address() as AddressInfo;
 
   return {
-    url: `${options.tls ? 'https' : 'http'}://127.0.0.1:${port}/hook`,
+    url: `${options.tls ? 'https' : 'http'}://${host}:${port}/hook`,
     port,
     requests,
     connections: () => connections,

@@ -4,21 +4,23 @@ import type { Operation } from '../operation.ts';
 import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
 
 const STYLE = `
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--code:#f5f7f9;--mark:#0b5cad;--warn:#b0380b}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#303845;--paper:#14181f;--code:#1c222b;--mark:#6cb2ff;--warn:#ff9a6b}}
+:root{color-scheme:light dark;--ink:#1b1d22;--soft:#5c6068;--line:#e1e2de;--ground:#f6f6f4;--paper:#fff;--mark:#2f4fc4;--warn:#b0261c;--hover:#f1f3f8}
+@media(prefers-color-scheme:dark){:root{--ink:#e7e8ec;--soft:#a0a5b1;--line:#2b2f38;--ground:#0f1115;--paper:#15171c;--mark:#9bb2ff;--warn:#ff968b;--hover:#20242d}}
 *{box-sizing:border-box}html{scroll-padding-top:1rem}[hidden]{display:none!important}
-body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);
+body{margin:0;font:.9375rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;color:var(--ink);background:var(--paper);
   display:grid;grid-template-columns:17rem minmax(0,1fr)}
-nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.5rem 1.25rem;border-right:1px solid var(--line);font-size:.9rem}
-nav h2{font-size:.75rem;text-transform:uppercase;letter-spacing:.06em;color:var(--soft);margin:1.4rem 0 .3rem}
-nav ul{list-style:none;margin:0;padding:0}nav a{display:block;padding:.12rem 0;text-decoration:none}
+nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem;background:var(--ground);border-right:1px solid var(--line);font-size:.9rem}
+nav summary{padding:.35rem .6rem;border-radius:.4rem;font-weight:600;text-transform:capitalize;cursor:pointer}
+nav summary:hover{background:var(--hover)}
+nav ul{list-style:none;margin:0 0 .4rem;padding:0 0 0 1.5rem}nav a{display:block;padding:.2rem 0;text-decoration:none}
+.alone{display:block}.alone main{margin:8vh auto 0}.home{max-width:42rem}.home a{font-weight:600}.home dt{margin-top:.8rem}.home dd{margin:0;color:var(--soft)}
 .filter{margin:1rem 0 0}.filter label{display:block;font-size:.8rem;color:var(--soft)}
 .filter input{width:100%;font:inherit;padding:.35rem .6rem;border:1px solid var(--soft);border-radius:.4rem;color:inherit;background:var(--paper)}
 .filter output{display:block;font-size:.8rem;color:var(--soft);min-height:1.3rem}
 main{padding:2rem clamp(1rem,4vw,4rem);max-width:62rem}
 a{color:var(--mark)}nav a:hover{text-decoration:underline}
 :focus-visible{outline:2px solid var(--mark);outline-offset:2px}
-h1{margin:0 0 1rem;font-size:1.9rem}main h2{margin:3rem 0 0;text-transform:capitalize}
+h1{margin:0 0 1rem;font-size:1.5rem}main h2{margin:3rem 0 0;text-transform:capitalize}
 section{border-top:1px solid var(--line);margin-top:1.5rem;padding-top:1.2rem}
 section h3{font:600 1.1rem ui-monospace,monospace;margin:0 0 .4rem;overflow-wrap:anywhere}
 h4{margin:1.2rem 0 .3rem;font-size:.8rem;text-transform:uppercase;letter-spacing:.05em;color:var(--soft)}
@@ -28,10 +30,10 @@ h4{margin:1.2rem 0 .3rem;font-size:.8rem;text-transform:uppercase;letter-spacing
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--soft);font-size:.82rem}
 code,pre{font-family:ui-monospace,monospace;font-size:.87em;overflow-wrap:break-word}
-pre{background:var(--code);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;margin:.3rem 0}
+pre{background:var(--ground);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;margin:.3rem 0}
 .req{color:var(--warn);font-size:.8em}
 @media(max-width:800px){
-  body{display:block}nav{position:static;height:auto;max-height:45vh;border-right:0;border-bottom:1px solid var(--line)}
+  body{display:block}nav{position:static;height:auto;border-right:0;border-bottom:1px solid var(--line)}
   td,th,code{overflow-wrap:anywhere}
 }
 `;
@@ -56,10 +58,19 @@ if (box) {
       section.hidden = link.hidden = !found;
       if (found) shown++;
     }
-    for (const group of groups) group.hidden = !group.querySelector('section:not([hidden]),li:not([hidden])');
+    for (const group of groups) {
+      group.hidden = !group.querySelector('section:not([hidden]),li:not([hidden])');
+      if (group.matches('details')) group.open = words.length > 0 && !group.hidden;
+    }
     count.value = words.length === 0 ? '' : shown + ' of ' + entries.length + ' operations';
   };
   field.addEventListener('input', filter);
+  // Without a filter one group of links is open at a time.
+  for (const group of groups.filter((one) => one.matches('details')))
+    group.addEventListener('toggle', () => {
+      if (group.open && field.value === '')
+        for (const other of groups) if (other !== group && other.matches('details')) other.open = false;
+    });
   document.addEventListener('keydown', (event) => {
     if (event.key !== '/' || event.ctrlKey || event.metaKey || event.target === field) return;
     event.preventDefault();
@@ -75,14 +86,23 @@ const digest = (text: string) => `sha256-${createHash('sha256').update(text).dig
 /** Hashes of the style sheet and the script of these pages, for a Content-Security-Policy. */
 export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as const;
 
-/** The page at the root, with links to the others. */
-export function home(version: string): string {
+/** The page at the root, with links to the others; `hasConsole`: the console is on. */
+export function home(version: string, hasConsole: boolean): string {
+  const pages = [
+    ...(hasConsole
+      ? [['/console/', 'Console', 'Mail of this service, what was refused and why, and what to do about it']]
+      : []),
+    ['/docs', 'API reference', 'Every operation, with examples'],
+    ['/docs/openapi.json', 'OpenAPI description', 'The same for programs'],
+    ['/healthz', 'Liveness check', 'Answers while the process is alive'],
+    ['/readyz', 'Readiness check', 'Answers while mail is accepted'],
+  ];
+  const items = pages.map(([href, name, about]) => `<dt><a href="${href}">${name}</a></dt><dd>${about}</dd>`);
   return document(
     'Postern',
     '',
-    `<h1>Postern</h1><p>A mail edge: it receives mail by SMTP and posts it to webhooks. This is its API.</p>
-<ul><li><a href="/docs">API reference</a></li><li><a href="/docs/openapi.json">OpenAPI description</a></li>
-<li><a href="/healthz">Liveness check</a></li><li><a href="/readyz">Readiness check</a></li></ul><p class="soft">Version ${escapeHtml(version)}</p>`,
+    `<div class="home"><h1>Postern</h1><p>A mail edge: it receives mail by SMTP and posts it to webhooks.</p>
+<dl>${items.join('')}</dl><p class="soft">Version ${escapeHtml(version)}</p></div>`,
   );
 }
 
@@ -94,7 +114,7 @@ export function reference(operations: readonly Operation[], origin: string): str
     const items = own.map(
       (entry) => `<li><a href="#${idOf(entry)}">${escapeHtml(entry.path.slice(group.length + 2))}</a></li>`,
     );
-    return `<div class="group"><h2>${escapeHtml(group)}</h2><ul>${items.join('')}</ul></div>`;
+    return `<details class="group"><summary>${escapeHtml(group)}</summary><ul>${items.join('')}</ul></details>`;
   });
   const sections = groups.map(
     ([group, own]) => `<div class="group"><h2>${escapeHtml(group)}</h2>${own.map(section).join('')}</div>`,
@@ -148,7 +168,7 @@ function errorTable(errors: Entry['errors']): string {
 function document(title: string, nav: string, main: string): string {
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
-<body>${nav === '' ? '<nav></nav>' : `<nav aria-label="Operations">${nav}</nav>`}<main>${main}</main><script>${SCRIPT}</script></body></html>
+<body${nav === '' ? ' class="alone"' : ''}>${nav === '' ? '' : `<nav aria-label="Operations">${nav}</nav>`}<main>${main}</main><script>${SCRIPT}</script></body></html>
 `;
 }
 

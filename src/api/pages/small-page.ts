@@ -12,12 +12,12 @@ export interface SmallPage {
 }
 
 const STYLE = `
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--mark:#0b5cad}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#303845;--paper:#14181f;--mark:#2f7fd0}}
+:root{color-scheme:light dark;--ink:#1b1d22;--soft:#5c6068;--line:#e1e2de;--paper:#fff;--mark:#2f4fc4;--on:#fff}
+@media(prefers-color-scheme:dark){:root{--ink:#e7e8ec;--soft:#a0a5b1;--line:#2b2f38;--paper:#15171c;--mark:#9bb2ff;--on:#10131c}}
 *{box-sizing:border-box}body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
 main{max-width:36rem;margin:12vh auto 0;padding:2rem;border:1px solid var(--line);border-radius:.5rem;overflow-wrap:anywhere}
 h1{margin:0 0 .8rem;font-size:1.4rem}.soft{color:var(--soft)}
-button{font:inherit;font-weight:600;color:#fff;background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
+button{font:inherit;font-weight:600;color:var(--on);background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
 button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
 @media(max-width:40rem){main{margin:0;border:0}}
 `;

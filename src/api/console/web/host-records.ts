@@ -1,3 +1,5 @@
+import type { Action } from './records.ts';
+
 // The records of the operations of the host (host/README.md), which only operators call. Times are texts in UTC.
 
 /** An account with its mail of the last 24 hours: /host/accounts. */
@@ -17,6 +19,12 @@ export interface HostAccount {
 }
 
 export type Role = 'operator' | 'owner' | 'helper' | 'reader';
+
+/** Something that was done: host/actions. */
+export interface HostAction extends Action {
+  /** Null: to the host itself. */
+  readonly account: AccountName | null;
+}
 
 interface AccountName {
   readonly id: string;

@@ -8,7 +8,7 @@ import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
 import { Accounts } from './screens/accounts.ts';
-import { Actions } from './screens/actions.ts';
+import { Actions, HostActions } from './screens/actions.ts';
 import { Domain } from './screens/domain.ts';
 import { Domains } from './screens/domains.ts';
 import { Endpoint } from './screens/endpoint.ts';
@@ -51,7 +51,7 @@ function screen(path: string): ComponentChildren {
     case 'host':
       return h(Host, null);
     case 'host/':
-      return rest === 'log' ? h(HostLog, null) : rest === 'settings' ? h(HostSettings, null) : h(Missing, null);
+      return hostScreen(rest);
     case 'lists':
       return h(Lists, null);
     case 'sent':
@@ -70,6 +70,19 @@ function screen(path: string): ComponentChildren {
       return h(Domains, null);
     case 'domain/':
       return h(Domain, { name: decodeURIComponent(rest), key: rest });
+    default:
+      return h(Missing, null);
+  }
+}
+
+function hostScreen(name: string): ComponentChildren {
+  switch (name) {
+    case 'log':
+      return h(HostLog, null);
+    case 'settings':
+      return h(HostSettings, null);
+    case 'actions':
+      return h(HostActions, null);
     default:
       return h(Missing, null);
   }

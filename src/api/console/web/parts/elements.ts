@@ -168,7 +168,7 @@ export function Fault({
     { role: 'alert' },
     h(
       Notice,
-      { icon: 'alert', tone: 'bad', title: error.message },
+      { icon: 'alert', tone: 'bad', title: messageOf(error) },
       h(
         'p',
         { class: 'row' },

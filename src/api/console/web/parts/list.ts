@@ -191,6 +191,12 @@ export function senderOf(mail: Pick<Mail, 'from' | 'sender'>): string {
   return plain(mail.from || mail.sender || '<>');
 }
 
+/** The sender's address alone, so that there is room for the recipient. */
+function addressOf(mail: Pick<Mail, 'from' | 'sender'>): string {
+  const whole = senderOf(mail);
+  return /<([^<>\s]+@[^<>\s]+)>$/.exec(whole)?.[1] ?? whole;
+}
+
 /** One message in a list. */
 export function MailRow({
   mail,
@@ -223,7 +229,7 @@ export function MailRow({
       h(
         'span',
         { class: 'who' },
-        h('bdi', null, senderOf(mail)),
+        h('bdi', null, addressOf(mail)),
         h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
         h('span', { class: 'hidden' }, ' to '),
         h('bdi', { class: 'to' }, plain(mail.to)),

@@ -30,7 +30,9 @@ export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' |
 
 /** What became of a message, in a sentence. */
 export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
-  const after = mail.ended_at === null ? '' : `, ${span(toMs(mail.ended_at) - toMs(mail.at))} after it came`;
+  const took = mail.ended_at === null ? undefined : toMs(mail.ended_at) - toMs(mail.at);
+  // These times are in whole seconds.
+  const after = took === undefined ? '' : took < 1_000 ? ', at once' : `, ${span(took)} after it came`;
   const tries = mail.attempts === 1 ? '1 attempt' : `${mail.attempts} attempts`;
   const answer = answerOf(mail);
   switch (mail.state) {

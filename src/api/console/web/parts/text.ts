@@ -46,8 +46,9 @@ export function localTime(ms: number): string {
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clockTime(ms)}`;
 }
 
-/** Both clocks: here and UTC. */
+/** Both clocks, here and UTC, if they differ. */
 export function exactTime(ms: number): string {
+  if (new Date(ms).getTimezoneOffset() === 0) return `${localTime(ms)} UTC`;
   return `${localTime(ms)} here, ${new Date(ms)
     .toISOString()
     .replace('T', ' ')

@@ -62,7 +62,10 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
         { class: 'waiting' },
         waiting === 0
           ? 'nothing waits'
-          : [`${number(waiting)} wait`, oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]],
+          : [
+              `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`,
+              oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+            ],
       ),
       h('span', { class: 'faint users' }, users || (kind === 'events' ? 'events' : 'no route any more')),
     ),

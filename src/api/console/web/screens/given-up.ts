@@ -86,5 +86,9 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
       { title: 'Nothing that was given up matches this search.' },
       h('p', null, h('a', { href: linkTo('/given-up') }, 'Show all')),
     );
-  return h(Notice, { icon: 'check', tone: 'good', title: 'Nothing was given up.' });
+  return h(
+    Notice,
+    { icon: 'check', tone: 'good', title: 'Nothing was given up.' },
+    h('p', null, 'Mail that an endpoint did not take in time appears here, and can be replayed.'),
+  );
 }

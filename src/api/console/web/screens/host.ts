@@ -43,6 +43,7 @@ const PARTS = [
   ['/host', 'Overview', 'host/overview'],
   ['/host/settings', 'Settings', 'host/settings'],
   ['/host/log', 'Log', 'host/log'],
+  ['/host/actions', 'Done here', 'host/actions'],
 ] as const;
 
 /** The screens of the host. */

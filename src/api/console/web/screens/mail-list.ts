@@ -52,7 +52,7 @@ export function MailList(): ComponentChildren {
         'aside',
         { class: 'pane preview', 'aria-label': 'Preview' },
         preview === undefined
-          ? h(Notice, { title: 'Choose a mail to see it here.' })
+          ? h(Notice, { title: 'Choose a mail to see it here.' }, h('p', null, 'Or press ', h('kbd', null, 'j'), '.'))
           : h(MessageView, { id: preview, key: preview, beside: true }),
       ),
   );

@@ -37,9 +37,9 @@ export function Now(): ComponentChildren {
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
-    may('host/series') && h(NowPlots, null),
     h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], host: host?.needs ?? [] }),
     empty && h(FirstMinute, null),
+    !empty && may('host/series') && h(NowPlots, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
   );
 }
@@ -114,7 +114,11 @@ function NeedsYou({
               h(EndpointStateMark, { endpoint }),
               h('span', { class: 'url' }, shortUrl(endpoint.url)),
               h('span', { class: 'sentence' }, endpointSentence(endpoint)),
-              h('span', { class: 'waiting' }, `${number(endpoint.waiting)} wait`),
+              h(
+                'span',
+                { class: 'waiting' },
+                `${number(endpoint.waiting)} ${endpoint.waiting === 1 ? 'waits' : 'wait'}`,
+              ),
             ),
           ),
         ),

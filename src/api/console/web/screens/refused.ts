@@ -33,7 +33,15 @@ export function Refused(): ComponentChildren {
           : h(
               'ul',
               { class: 'rows refusals' },
-              rows.map((refusal) => h(RefusalEntry, { key: refusal.id, refusal, query })),
+              rows.map((refusal, i) =>
+                h(RefusalEntry, {
+                  key: refusal.id,
+                  refusal,
+                  query,
+                  // Of refusals for one reason in a row, the first says what to do.
+                  explained: refusal.reason !== rows[i - 1]?.reason,
+                }),
+              ),
             ),
       h(More, { list }),
     ),
@@ -76,7 +84,15 @@ function Reasons({
   );
 }
 
-function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readonly query: string }): ComponentChildren {
+function RefusalEntry({
+  refusal,
+  query,
+  explained,
+}: {
+  readonly refusal: RefusalRow;
+  readonly query: string;
+  readonly explained: boolean;
+}): ComponentChildren {
   const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
   const filter = (field: string, value: string) =>
     h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, h('bdi', null, plain(value)));
@@ -96,20 +112,7 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
       h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
     ),
     h('p', { class: 'reply' }, h('code', null, `${stage}: ${plain(reply)}`)),
-    h(
-      'p',
-      { class: 'advice' },
-      advice,
-      reason === 'noMailbox' &&
-        recipient !== null &&
-        may('inbound/test-route') && [
-          ' ',
-          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
-        ],
-      reason === 'noMailbox' &&
-        recipient !== null &&
-        may('inbound/add-route') && [' ', h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it')],
-    ),
+    explained && h('p', { class: 'advice' }, advice.replaceAll(PATHS, '')),
     h(
       'p',
       { class: 'faint' },
@@ -117,9 +120,24 @@ function RefusalEntry({ refusal, query }: { readonly refusal: RefusalRow; readon
       filter('client', client),
       helo !== null && `, HELO ${plain(helo)}`,
       `, ${tls ?? 'no TLS'}`,
+      reason === 'noMailbox' &&
+        recipient !== null &&
+        may('inbound/test-route') && [
+          ' \u00b7 ',
+          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
+        ],
+      reason === 'noMailbox' &&
+        recipient !== null &&
+        may('inbound/add-route') && [
+          ' \u00b7 ',
+          h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it'),
+        ],
     ),
   );
 }
+
+/** Operations that the advice names for programs. */
+const PATHS = / \(\/[a-z-]+\/[a-z-]+\)/g;
 
 /** The screen of the domain, with the form for a route filled in. */
 function routeFor(recipient: string): string {
