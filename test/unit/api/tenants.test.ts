@@ -120,8 +120,8 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { raw_message: 'Subject: a\n\nb', to: ['mailbox-1@nowhere.example.com'] },
   ],
   '/exports/info': [{ id: '2026-01-05 09:20:28.13842' }, { id: '2026-01-05 09:20:28.99999' }],
+  '/inbound/try-route': [{ id: '1.1' }, { id: '9.9' }],
   '/inbound/route-key': [
-  '/inbound/try-route': [
     { id: '1.1', rotate: true },
     { id: '9.9', rotate: true },
   ],
