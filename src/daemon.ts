@@ -26,6 +26,7 @@ import type { LoadedSettings } from './config.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { examine } from './examination/examine.ts';
+import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
 import { watch } from './journal/watch.ts';
@@ -197,7 +198,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     resolver: fresh,
     nameServers,
     history: journal.history,
-    notes: journal,
+    notes: deps.role === 'visitor' ? createNotesBeside(journalSettings(settings).file, log) : journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     feed: journal.feed,
     smtpAddresses: listener.addresses,

@@ -2,11 +2,12 @@ import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
 import { callByName, type Outcome } from '../base/worker.ts';
 import { openForReading } from './file.ts';
 import { createHistory } from './history.ts';
 import { createQueries } from './queries.ts';
-import type { Action, History } from './types.ts';
+import type { Action, History, Notes } from './types.ts';
 
 // The journal as commands use it, beside the daemon that writes it.
 
@@ -43,4 +44,18 @@ export function noteBeside(file: string, actions: readonly Omit<Action, 'n'>[]):
   } finally {
     db.close();
   }
+}
+
+/** Notes the actions of operations that a command runs; without a daemon in this process nothing else is noted. */
+export function createNotesBeside(file: string, log: Log): Notes {
+  return frozen({
+    note(entry) {
+      if (entry.what !== 'action') return;
+      try {
+        noteBeside(file, [entry.action]);
+      } catch (error) {
+        log.error('journal.fault', { error });
+      }
+    },
+  });
 }

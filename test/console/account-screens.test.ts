@@ -214,6 +214,8 @@ if (program !== undefined)
 
       it('says that the operator has paused an endpoint, and lets an operator end that', async () => {
         const url = page.hook.url;
+        await page.mail('Subject: known\r\n\r\nHello');
+        await until('a POST', async () => (await api('/endpoints/info', { url })).last_at !== null);
         await page.browser.evaluate(
           `fetch('/console/call/host/pause', { method: 'POST', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: ${JSON.stringify(JSON.stringify({ query: `url:${url}` }))} }).then((answer) => answer.status)`,
         );

@@ -154,6 +154,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     expect((await postern.ask('/inbound/try', { id: largeId, url: other.url })).body).to.include({ status: 200 });
     const [real] = postsOf(hook.requests).slice(-1);
     const [trial] = postsOf(other.requests);
-    expect(trial?.body.equals(real?.body ?? Buffer.alloc(0))).to.equal(true);
+    const own = String(trial?.headers['webhook-id']);
+    expect(trial?.body.toString().replaceAll(own, largeId) === real?.body.toString()).to.equal(true);
   });
 });

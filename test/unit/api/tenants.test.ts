@@ -120,6 +120,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { raw_message: 'Subject: a\n\nb', to: ['mailbox-1@nowhere.example.com'] },
   ],
   '/exports/info': [{ id: '2026-01-05 09:20:28.13842' }, { id: '2026-01-05 09:20:28.99999' }],
+  '/inbound/try-route': [{ id: '1.1' }, { id: '9.9' }],
   '/inbound/route-key': [
     { id: '1.1', rotate: true },
     { id: '9.9', rotate: true },
@@ -154,6 +155,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   ],
   '/messages/retry': [{ id: WAITING }, { id: NOBODYS }],
   '/messages/stop': [{ id: WAITING }, { id: NOBODYS }],
+  '/messages/resend': [{ id: WAITING }, { id: NOBODYS }],
   '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/endpoints/info': [{ url: OURS }, { url: NOBODYS_URL }],
