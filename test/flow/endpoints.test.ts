@@ -59,6 +59,7 @@ describe('the endpoints of an account', () => {
       next_probe_at: null,
       paused: false,
       paused_until: null,
+      paused_by: null,
       waiting: 0,
       oldest_at: null,
       in_flight: 0,

@@ -73,6 +73,8 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'delete-domain',
       'delete-route',
       'domain-servers',
+      'reply-address',
+      'rotate-reply-key',
       'route-key',
       'routes',
       'send-raw',

@@ -30,7 +30,10 @@ const retry = operation({
   errors: ['Unknown_Message'],
   example: { params: { id: ID }, answer: { _id: ID } },
   async handle({ id }, call) {
-    if (!(await call.messages.retry(await findWaiting(id, call)))) throw notWaiting(id, call);
+    const delivery = await findWaiting(id, call);
+    const note = await call.actions.begin();
+    if (!(await call.messages.retry(delivery))) throw notWaiting(id, call);
+    note('retried', 1, `message ${id}`);
     return { _id: id };
   },
 });
