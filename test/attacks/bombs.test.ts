@@ -48,11 +48,10 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     const reply = await sendMail(victim.postern.smtp, { from: 'a@bombs.test', to: `${name}@in.test` }, raw);
     if (!reply.startsWith('250')) throw new Error(`answered ${reply}`);
     const began = Date.now();
-    // It stands near the end, behind everything that came with the message.
     const mark = `%22email%22%3A%22${name}%40in.test%22`;
     const post = await until(
       `the post of ${name}`,
-      () => victim.hook.requests.find(({ body }) => body.subarray(-1500).includes(mark)),
+      () => victim.hook.requests.find(({ body }) => body.includes(mark)),
       60_000,
     );
     const { msg } = await eventOf({ kind: 'bytes', bytes: post.body });
