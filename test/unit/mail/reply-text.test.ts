@@ -1,6 +1,5 @@
 import { expect } from 'chai';
 import { replyOf, splitHtmlReply, splitReply } from '../../../src/mail/reply-text.ts';
-import { growth, repeated } from '../../support/growth.ts';
 import { HOSTILE_LINES, QUOTING } from '../../support/quoting.ts';
 
 const lines = (...all: string[]) => all.map((line) => `${line}\n`).join('');
@@ -124,18 +123,6 @@ describe('the reply in a plain text', () => {
       expect((reply + quoted).split('\n').toSorted(), text).to.deep.equal(text.split('\n').toSorted());
       if (/^(?!>)\S/m.test(text)) expect(reply.trim(), text).not.to.equal('');
     }
-  });
-
-  it('is found in time in proportion to the text, whatever is in it', function () {
-    this.timeout(120_000);
-    for (const unit of HOSTILE_LINES)
-      for (const split of [splitReply, splitHtmlReply])
-        expect(
-          growth((size) => {
-            split(`own\n${repeated(unit, size)}`);
-          }, 60_000),
-          unit,
-        ).to.be.below(64);
   });
 });
 
