@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { replyOf, splitHtmlReply, splitReply } from '../../../src/mail/reply-text.ts';
-import { HOSTILE_LINES, QUOTING } from '../../support/quoting.ts';
+import { QUOTING } from '../../support/quoting.ts';
 
 const lines = (...all: string[]) => all.map((line) => `${line}\n`).join('');
 const OWN = lines('Thanks, that works.', '', 'Ann');
