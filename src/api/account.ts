@@ -284,14 +284,18 @@ function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'samplePar
       }
     },
     /**
-     * Posts the event of a sample message to `address` to the URL of one of the account's routes, signed as its mail is.
-     * Undefined if the store is unavailable. Throws RequestLimitExceeded.
+     * Posts the event of a sample message to `address`, which matched `match`, to the URL of one of the account's routes,
+     * signed as its mail is. Undefined if the store is unavailable. Throws RequestLimitExceeded.
      */
-    async postSample(address: string, url: string): Promise<AttemptRecord | undefined> {
+    async postSample(
+      address: string,
+      url: string,
+      match: Parameters<SamplePart>[1],
+    ): Promise<AttemptRecord | undefined> {
       const end = limits.trial(account);
       try {
         const keys = await signingKeys.keysFor(account, url);
-        return keys && (await trials.post(samplePart(address), url, keys));
+        return keys && (await trials.post(samplePart(address, match), url, keys));
       } finally {
         end();
       }

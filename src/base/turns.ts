@@ -36,6 +36,33 @@ export function createTurn(): Turn {
   };
 }
 
+/** Runs so much work at one time; the rest waits in the order of the calls. */
+export interface Places {
+  run<T>(work: () => Promise<T>): Promise<T>;
+  /** How much work waits. */
+  waiting(): number;
+}
+
+export function createPlaces(most: number): Places {
+  const waiting: (() => void)[] = [];
+  let taken = 0;
+  return {
+    async run(work) {
+      // Whoever goes hands the place on, so nobody overtakes those who wait.
+      if (taken < most) taken++;
+      else await new Promise<void>((go) => waiting.push(go));
+      try {
+        return await work();
+      } finally {
+        const next = waiting.shift();
+        if (next) next();
+        else taken--;
+      }
+    },
+    waiting: () => waiting.length,
+  };
+}
+
 /** Work in steps of about a millisecond, and its result. */
 export type Steps<T> = Generator<void, T>;
 

@@ -1,3 +1,4 @@
+import { shownUrl } from '../api/operations/fields.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { DELIVERY_KINDS, type EndpointSummary } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
@@ -39,15 +40,9 @@ function endpointTable(rows: readonly ReturnType<typeof toShown>[]): string {
       since,
       until,
       by,
-      withoutQuery(url),
+      shownUrl(url),
     ]),
   );
-}
-
-/** The query and the password of a URL may be secret. */
-function withoutQuery(url: string): string {
-  const parsed = /^https?:/i.test(url) ? URL.parse(url) : null;
-  return parsed ? `${parsed.protocol}//${parsed.host}${parsed.pathname}` : url;
 }
 
 export const queueEndpoints: Command = {

@@ -1,3 +1,4 @@
+import type { ListenerView } from '../api/console/host/parts.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { LogMemory } from '../base/log-memory.ts';
@@ -42,6 +43,9 @@ function countLines(log: Log, metrics: Metrics, memory: LogMemory): Log {
   return frozen({ ...log, warn: counting('warn'), error: counting('error') });
 }
 
+/** Where a part listens. */
+type Place = ListenerView['places'][number];
+
 interface ListenerParts {
   readonly listener: { addresses(): readonly Place[] };
   readonly submission: {
@@ -54,10 +58,10 @@ interface ListenerParts {
 }
 
 /** Where the daemon listens, for operators. */
-export function showListeners({ listener, submission, api, metrics, certificate }: ListenerParts) {
-  const smtp = (name: 'smtp' | 'submission' | 'submissions', places: readonly Place[]) => ({
+export function showListeners({ listener, submission, api, metrics, certificate }: ListenerParts): ListenerView[] {
+  const smtp = (name: ListenerView['name'], places: readonly Place[]): ListenerView => ({
     name,
-    tls: name === 'submissions' ? ('implicit' as const) : certificate === undefined ? ('none' as const) : STARTTLS,
+    tls: name === 'submissions' ? 'implicit' : certificate === undefined ? 'none' : 'starttls',
     places,
     certificate,
     async sessions() {
@@ -72,20 +76,13 @@ export function showListeners({ listener, submission, api, metrics, certificate 
       .places()
       .map(({ implicitTls, addresses }) => smtp(implicitTls ? 'submissions' : 'submission', addresses)),
     {
-      name: 'http' as const,
-      tls: 'none' as const,
+      name: 'http',
+      tls: 'none',
       places: [{ address: host, port }],
       certificate: undefined,
       sessions: api.connections,
     },
   ];
-}
-
-const STARTTLS = 'starttls' as const;
-
-interface Place {
-  readonly address: string;
-  readonly port: number;
 }
 
 interface HealthParts {

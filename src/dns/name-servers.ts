@@ -4,6 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
+import { createPlaces } from '../base/turns.ts';
 import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, readText } from './packets.ts';
 import { createAsking } from './query.ts';
 import { type Answer, type Budget, type MxRecord, type Resolver, toQuestionName } from './types.ts';
@@ -67,12 +68,12 @@ const SERVER_MS = 2000;
 export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
   const { resolver, clock } = deps;
   const allowed = allowedNetworks(settings);
-  const inPlace = createPlaces(MOST_AT_ONCE);
+  const places = createPlaces(MOST_AT_ONCE);
 
   function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
   function ask(name: string, type: 'TXT'): Promise<Survey<string>>;
   function ask(name: string, type: 'MX' | 'TXT'): Promise<Survey<MxRecord> | Survey<string>> {
-    return inPlace<Survey<MxRecord> | Survey<string>>(async () => {
+    return places.run<Survey<MxRecord> | Survey<string>>(async () => {
       const budget = createBudget(clock);
       return type === 'MX'
         ? survey(name, budget, {
@@ -193,21 +194,4 @@ function createBudget(clock: Clock): Budget {
   const end = clock.monotonic() + SURVEY_MS;
   let lookups = MOST_LOOKUPS;
   return { take: () => lookups-- > 0, left: () => end - clock.monotonic() };
-}
-
-/** Runs so much work at one time; the rest waits. */
-function createPlaces(places: number): <T>(work: () => Promise<T>) => Promise<T> {
-  let free = places;
-  const waiting: (() => void)[] = [];
-  return async (work) => {
-    if (free > 0) free--;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else free++;
-    }
-  };
 }

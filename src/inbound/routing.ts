@@ -260,6 +260,10 @@ export const namesIn = (pattern: string): readonly string[] =>
 /** The pattern without names, which matches the same. */
 const toGlob = (pattern: string): string => pattern.replace(NAMES, '?*');
 
+/** A mailbox that the pattern matches. */
+export const sampleMailbox = (pattern: string): string =>
+  pattern.replace(NAMES, '*').replaceAll('*', 'sample').replaceAll('?', 'x');
+
 /** Whether `mailbox` matches, in time at most proportional to the product of the two lengths. */
 export const matches = (pattern: string, mailbox: string): boolean => matchesGlob(toGlob(pattern), mailbox);
 

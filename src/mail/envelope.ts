@@ -1,5 +1,4 @@
 import type { Outgoing } from './outgoing.ts';
-import type { Evidence } from './trust.ts';
 
 /** The client of a session, as known from the connection and its greeting. */
 interface Client {
@@ -59,6 +58,26 @@ export interface Verdicts {
   readonly arc: { readonly result: string };
   /** What they were taken from; verdicts of an older version have none. */
   readonly evidence?: Evidence;
+}
+
+/** What the verdicts were taken from. */
+export interface Evidence {
+  /** The domain that SPF was checked for: that of MAIL FROM, or HELO. Null if it was not checked. */
+  readonly spf: string | null;
+  /** Each DKIM signature that was checked, with d=, s= and its result (RFC 8601 section 2.7.1). */
+  readonly dkim: readonly {
+    readonly domain: string;
+    readonly selector: string;
+    readonly result: string;
+    /** Whether it passed for a domain that stands for the author's. */
+    readonly aligned: boolean;
+  }[];
+  readonly arc: {
+    /** Domains of the seals of a chain that passed, the newest first. */
+    readonly sealers: readonly string[];
+    /** Whether trusted sealers handed the message on, and the first of them saw DMARC pass for this author. */
+    readonly trusted: boolean;
+  };
 }
 
 /** RFC 7208 section 2.6. */

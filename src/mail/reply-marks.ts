@@ -161,23 +161,29 @@ export type Label = 'from' | 'date' | 'to' | 'subject' | 'other';
 const LABELS: ReadonlyMap<string, Label> = new Map([
   ...labels(
     'from',
-    'from von de da van od från fra от від 差出人 送信者 发件人 寄件者 寄件人 보낸사람 kimden gönderen lähettäjä feladó expéditeur remitente mittente afzender "de la" "от кого"',
+    'from von de da van od från fra от від 差出人 送信者 发件人 寄件者 寄件人 보낸사람 kimden gönderen lähettäjä feladó expéditeur ' +
+      'remitente mittente afzender "de la" "от кого"',
   ),
   ...labels(
     'date',
-    'sent date gesendet datum envoyé "envoyé le" enviado "enviado el" enviada "enviada em" "enviado em" fecha data inviato "data invio" verzonden wysłano skickat sendt dato отправлено дата 送信日時 日時 日付 发送时间 发送日期 日期 时间 寄件日期 傳送時間 보낸날짜 odesláno odoslané lähetetty päivämäärä päiväys gönderildi tarih elküldve dátum trimis',
+    'sent date gesendet datum envoyé "envoyé le" enviado "enviado el" enviada "enviada em" "enviado em" fecha ' +
+      'data inviato "data invio" verzonden wysłano skickat sendt dato отправлено дата 送信日時 日時 日付 发送时间 发送日期 日期 时间 ' +
+      '寄件日期 傳送時間 보낸날짜 odesláno odoslané lähetetty päivämäärä päiväys gönderildi tarih elküldve dátum trimis',
   ),
   ...labels(
     'to',
-    'to an à a para aan do till til кому komu către 宛先 收件人 收件者 받는사람 vastaanottaja kime alıcı címzett destinataire destinatario',
+    'to an à a para aan do till til кому komu către 宛先 收件人 收件者 받는사람 vastaanottaja kime alıcı címzett ' +
+      'destinataire destinatario',
   ),
   ...labels(
     'subject',
-    'subject betreff objet asunto assunto oggetto onderwerp temat ämne emne тема 件名 主题 主題 제목 předmět predmet aihe konu tárgy subiect',
+    'subject betreff objet asunto assunto oggetto onderwerp temat ämne emne тема 件名 主题 主題 제목 předmět predmet ' +
+      'aihe konu tárgy subiect',
   ),
   ...labels(
     'other',
-    'cc bcc kopie kopia copie copia kopi копия dw udw "reply-to" attachments anlagen importance priorität wichtigkeit organization 抄送 副本 참조',
+    'cc bcc kopie kopia copie copia kopi копия dw udw "reply-to" attachments anlagen importance priorität ' +
+      'wichtigkeit organization 抄送 副本 참조',
   ),
 ]);
 

@@ -1,5 +1,5 @@
 import type { Author } from './author.ts';
-import type { Verdicts } from './envelope.ts';
+import type { Evidence, Verdicts } from './envelope.ts';
 
 /** Whether the author of a message may be believed, and why. */
 export interface SenderAuth {
@@ -13,26 +13,6 @@ export interface SenderAuth {
   readonly spf: { readonly result: string; readonly domain: string | null };
   readonly dkim: Evidence['dkim'];
   readonly arc: Verdicts['arc'] & Evidence['arc'];
-}
-
-/** What the verdicts were taken from. */
-export interface Evidence {
-  /** The domain that SPF was checked for: that of MAIL FROM, or HELO. Null if it was not checked. */
-  readonly spf: string | null;
-  /** Each DKIM signature that was checked, with d=, s= and its result (RFC 8601 section 2.7.1). */
-  readonly dkim: readonly {
-    readonly domain: string;
-    readonly selector: string;
-    readonly result: string;
-    /** Whether it passed for a domain that stands for the author's. */
-    readonly aligned: boolean;
-  }[];
-  readonly arc: {
-    /** Domains of the seals of a chain that passed, the newest first. */
-    readonly sealers: readonly string[];
-    /** Whether trusted sealers handed the message on, and the first of them saw DMARC pass for this author. */
-    readonly trusted: boolean;
-  };
 }
 
 const NOTHING: Evidence = { spf: null, dkim: [], arc: { sealers: [], trusted: false } };

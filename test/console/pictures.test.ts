@@ -203,7 +203,7 @@ if (program !== undefined)
           const [size, scheme] = SHOWN[look.name] ?? [];
           if (!size || !scheme) continue;
           await show(story.page, look, size, scheme);
-          await pause();
+          await drawn(story.page);
           const picture = await story.page.browser.screenshot('webp');
           expect(picture.length, look.name).to.be.below(100_000);
           await writeFile(join(DOCS, `${look.name}.webp`), picture);
@@ -237,7 +237,9 @@ const SHOWN: Readonly<Record<string, readonly [Size, Scheme]>> = {
   queue: [PHONE, 'dark'],
 };
 
-const pause = () => new Promise((resolve) => setTimeout(resolve, 150));
+/** Until what was changed is drawn. */
+const drawn = (page: ConsolePage) =>
+  page.browser.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))');
 
 async function show(page: ConsolePage, { path, then }: Look, size: Size, scheme: Scheme): Promise<void> {
   await page.browser.prefer(scheme);
@@ -337,16 +339,19 @@ async function take(page: ConsolePage, look: Look, [width, height]: Size, scheme
   await page.open(look.path, [width, height]);
   const full = await page.browser.evaluate('document.documentElement.scrollHeight');
   await show(page, look, [width, Math.min(Math.max(full, height), HIGHEST)], scheme);
-  await pause();
+  await drawn(page);
   return page.browser.screenshot();
 }
 
 /** A screen that gets no answer, and one that gets a wrong one. */
 async function takeStuck(page: ConsolePage, { name, path }: Look): Promise<void> {
   await page.browser.prefer('light');
-  for (const [state, fetch] of Object.entries({
-    loading: 'new Promise(() => {})',
-    failing: `Promise.resolve(new Response('{"name":"ServiceUnavailable","message":"The store does not answer."}', { status: 503 }))`,
+  for (const [state, [fetch, sign]] of Object.entries({
+    loading: ['new Promise(() => {})', 'main .bars'],
+    failing: [
+      `Promise.resolve(new Response('{"name":"ServiceUnavailable","message":"The store does not answer."}', { status: 503 }))`,
+      '[role=alert]',
+    ],
   })) {
     await page.open('/nothing-like-it');
     await page.browser.evaluate(`(() => {
@@ -356,7 +361,8 @@ async function takeStuck(page: ConsolePage, { name, path }: Look): Promise<void>
       document.querySelector('main').append(link);
       link.click();
     })()`);
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await until(`the screen ${state}`, () => page.browser.evaluate(`document.querySelector('${sign}') !== null`));
+    await drawn(page);
     await writeFile(join(FOLDER ?? '', `${name}-${state}.png`), await page.browser.screenshot());
   }
 }

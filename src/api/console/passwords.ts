@@ -1,5 +1,6 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { frozen } from '../../base/frozen.ts';
+import { createPlaces } from '../../base/turns.ts';
 import { busy } from './denial.ts';
 
 /** Passwords of people, as scrypt hashes (RFC 7914). */
@@ -19,21 +20,11 @@ const MAX_WAITING = 16;
 
 export function createPasswords(): Passwords {
   const nobody = encode(COST, randomBytes(16), randomBytes(LENGTH));
-  const waiting: (() => void)[] = [];
-  let running = 0;
+  const places = createPlaces(AT_ONCE);
 
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (running >= AT_ONCE) {
-      if (waiting.length >= MAX_WAITING) throw busy();
-      await new Promise<void>((go) => waiting.push(go));
-    } else running++;
-    try {
-      return await work();
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else running--;
-    }
+    if (places.waiting() >= MAX_WAITING) throw busy();
+    return places.run(work);
   }
 
   return frozen({

@@ -37,7 +37,10 @@ const recordRecord = z.object({
     .meta({ description: 'name servers of the zone that were not asked, because there are more than eight' }),
 });
 
-const EXAMPLE_SERVERS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
+const RECORDS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
+
+const NS1 = { server: 'ns1.example.com', address: '192.0.2.53', state: 'ok', reason: null } as const;
+const NS2 = { server: 'ns2.example.com', address: '198.51.100.53', reason: null };
 
 const domainServers = operation({
   path: '/inbound/domain-servers',
@@ -67,44 +70,26 @@ const domainServers = operation({
         {
           type: 'MX',
           name: 'inbound.example.com',
-          expected: [EXAMPLE_SERVERS.mx],
+          expected: [RECORDS.mx],
           since: null,
           zone: 'example.com',
           error: null,
           servers: [
-            {
-              server: 'ns1.example.com',
-              address: '192.0.2.53',
-              state: 'ok',
-              says: [EXAMPLE_SERVERS.mx],
-              reason: null,
-            },
-            {
-              server: 'ns2.example.com',
-              address: '198.51.100.53',
-              state: 'differs',
-              says: ['10 mail.old.example.com.'],
-              reason: null,
-            },
+            { ...NS1, says: [RECORDS.mx] },
+            { ...NS2, state: 'differs', says: ['10 mail.old.example.com.'] },
           ],
           left_out: 0,
         },
         {
           type: 'TXT',
           name: '_postern-challenge.inbound.example.com',
-          expected: [EXAMPLE_SERVERS.txt],
+          expected: [RECORDS.txt],
           since: null,
           zone: 'example.com',
           error: null,
           servers: [
-            {
-              server: 'ns1.example.com',
-              address: '192.0.2.53',
-              state: 'ok',
-              says: [EXAMPLE_SERVERS.txt],
-              reason: null,
-            },
-            { server: 'ns2.example.com', address: '198.51.100.53', state: 'missing', says: [], reason: null },
+            { ...NS1, says: [RECORDS.txt] },
+            { ...NS2, state: 'missing', says: [] },
           ],
           left_out: 0,
         },

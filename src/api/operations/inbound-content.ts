@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { matches } from '../../inbound/routing.ts';
+import { capture, matches, sampleMailbox } from '../../inbound/routing.ts';
+import type { Match } from '../../inbound/types.ts';
 import type { AttemptRecord } from '../../queue/delivery.ts';
+import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
@@ -307,17 +309,27 @@ const tryRoute = operation({
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);
     const { domain, pattern, url } = route;
-    if (address && !(address.domain === domain && matches(pattern, address.mailbox)))
-      throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
-    const email = address?.text ?? `${sampleMailbox(pattern)}@${domain}`;
-    const attempt = await call.trials.postSample(email, url);
+    const mailbox = address?.mailbox ?? sampleMailbox(pattern);
+    const match = matchOf(route, { mailbox, domain: address?.domain ?? domain }, call);
+    if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
+    const email = address?.text ?? `${mailbox}@${domain}`;
+    const attempt = await call.trials.postSample(email, url, match);
     if (!attempt) throw call.refuse('ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
   },
 });
 
-/** A mailbox that the pattern matches. */
-const sampleMailbox = (pattern: string) => pattern.replaceAll('*', 'sample').replaceAll('?', 'x');
+/** What the payload has of an address, if mail to it would go to the route, or would if no other took precedence. */
+function matchOf(
+  { id, domain, pattern }: InboundRouteRow,
+  address: { readonly mailbox: string; readonly domain: string },
+  { inbound }: Call<never>,
+): Pick<Match, 'replyData' | 'captures'> | undefined {
+  if (address.domain !== domain) return undefined;
+  const found = inbound.lookup(address.mailbox, domain);
+  if (found.kind === 'matched' && found.match.routeId === id) return found.match;
+  return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
+}
 
 /** What is in inbound mail, and trials with it; not part of Mandrill's API. */
 export const inboundContent = [content, payload, tryOut, tryRoute];

@@ -6,17 +6,7 @@ import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import {
-  endpointUrl,
-  knownDomain,
-  newDomain,
-  pattern,
-  str,
-  time,
-  timeOrNull,
-  verifyUrl,
-  withoutQuery,
-} from './fields.ts';
+import { endpointUrl, knownDomain, newDomain, pattern, shownUrl, str, time, timeOrNull, verifyUrl } from './fields.ts';
 
 const inboundDomainRecord = z
   .object({
@@ -225,7 +215,7 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<num
 
 /** A route as the list of actions names it. */
 const routeText = ({ pattern, domain, url }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url'>) =>
-  `${pattern}@${domain} to ${withoutQuery(url)}`;
+  `${pattern}@${domain} to ${shownUrl(url)}`;
 
 const routes = operation({
   path: '/inbound/routes',
@@ -309,7 +299,7 @@ function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
   const batches = [before, after].map(({ batchEvents = 1 }) => batchEvents);
   return [
     before.pattern !== after.pattern && `pattern ${before.pattern} to ${after.pattern}`,
-    before.url !== after.url && `URL ${withoutQuery(before.url)} to ${withoutQuery(after.url)}`,
+    before.url !== after.url && `URL ${shownUrl(before.url)} to ${shownUrl(after.url)}`,
     batches[0] !== batches[1] && `batch_events ${batches.join(' to ')}`,
   ]
     .filter(Boolean)

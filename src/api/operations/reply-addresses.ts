@@ -123,6 +123,7 @@ const rotateReplyKey = operation({
     answer: { domain: 'inbound.example.com', revoked: false },
   },
   async handle({ domain, revoke = false }, call) {
+    const note = await call.actions.begin();
     for (;;) {
       const { id, domain: name, replyKey = null } = await findRouted(domain, call);
       const previousReplyKey = revoke ? null : replyKey;
@@ -130,6 +131,7 @@ const rotateReplyKey = operation({
       // Repeats if another call changed the key meanwhile: its addresses must stay valid.
       if (!(await call.store.inboundDomains.change({ id, replyKey }, turned))) continue;
       await call.inbound.routingChanged(id);
+      note('reply key changed', 1, revoke ? `${name}: addresses made so far are rejected` : name);
       return { domain: name, revoked: revoke };
     }
   },

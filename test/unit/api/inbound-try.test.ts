@@ -235,6 +235,20 @@ describe('a sample for a route', () => {
     expect(world.tried).to.have.length(1);
   });
 
+  it('has what the names of the pattern and a reply address stand for, as mail has', async () => {
+    await world.call('/inbound/update-route', { id: '1.1', pattern: 'mailbox-{ticket}' });
+    const eventOf = (at: number) => {
+      const value = new URLSearchParams(world.tried[at]?.body).get('mandrill_events') ?? '';
+      return JSON.parse(value)[0].msg;
+    };
+    expect((await trySample({ id: '1.1' })).body.email).to.equal('mailbox-sample@inbound.example.com');
+    expect(eventOf(0)).to.deep.include({ captures: { ticket: 'sample' }, reply_data: null });
+    const made = { domain: 'inbound.example.com', mailbox: 'mailbox-7', data: 'ticket 4711' };
+    const { email: address } = (await world.call('/inbound/reply-address', made)).body;
+    expect((await trySample({ id: '1.1', address })).body).to.include({ status: 200, email: address });
+    expect(eventOf(1)).to.deep.include({ captures: { ticket: '7' }, reply_data: 'ticket 4711' });
+  });
+
   it('is not posted for another account, nor more often than trials are', async () => {
     expect((await trySample({ id: '1.1', key: OTHER_KEY })).body.name).to.equal('Unknown_InboundRoute');
     for (let n = 0; n < 10; n++) expect((await trySample({ id: '1.1' })).status).to.equal(200);
