@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import { frozen } from './frozen.ts';
 
 /** Runs work with the same name sequentially, in the order of the calls. */
 export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
@@ -36,19 +37,20 @@ export function createTurn(): Turn {
   };
 }
 
-/** Runs so much work at one time; the rest waits in the order of the calls. */
+/** Limits how much work runs concurrently; the rest waits in the order of the calls. */
 export interface Places {
   run<T>(work: () => Promise<T>): Promise<T>;
-  /** How much work waits. */
+  /** The number of calls that wait. */
   waiting(): number;
 }
 
+/** Creates `most` places; work that fails gives up its place like any other. */
 export function createPlaces(most: number): Places {
   const waiting: (() => void)[] = [];
   let taken = 0;
-  return {
-    async run(work) {
-      // Whoever goes hands the place on, so nobody overtakes those who wait.
+  return frozen({
+    async run<T>(work: () => Promise<T>): Promise<T> {
+      // Work that ends hands its place on, so a new call cannot overtake those that wait.
       if (taken < most) taken++;
       else await new Promise<void>((go) => waiting.push(go));
       try {
@@ -60,7 +62,7 @@ export function createPlaces(most: number): Places {
       }
     },
     waiting: () => waiting.length,
-  };
+  });
 }
 
 /** Work in steps of about a millisecond, and its result. */

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import { createPlaces } from '../base/turns.ts';
 import { type Codec, isReplyTo, judge, type QuestionOutcome, type Reason } from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
@@ -36,24 +37,16 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   const outage = createOutage(clock, deps.log);
   const count = createCount(deps.metrics);
   let preferred = '';
-  let running = 0;
   let stopped = false;
-  const waiting: (() => void)[] = [];
+  const places = createPlaces(MOST_AT_ONCE);
   const ends = new Set<() => void>();
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
-    if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => waiting.push(resolve));
-    running++;
     const began = clock.monotonic();
-    try {
-      const outcome = await askAll(name, type, deadline);
-      count(type, outcome, clock.monotonic() - began);
-      if (!stopped) outage.note(name, outcome);
-      return outcome;
-    } finally {
-      running--;
-      waiting.shift()?.();
-    }
+    const outcome = await askAll(name, type, deadline);
+    count(type, outcome, clock.monotonic() - began);
+    if (!stopped) outage.note(name, outcome);
+    return outcome;
   }
 
   function askAll(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
@@ -72,7 +65,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   }
 
   return frozen({
-    ask,
+    ask: (name, type, deadline) => places.run(() => ask(name, type, deadline)),
     stop() {
       stopped = true;
       for (const end of [...ends]) end();

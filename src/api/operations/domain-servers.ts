@@ -39,8 +39,14 @@ const recordRecord = z.object({
 
 const RECORDS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
 
-const NS1 = { server: 'ns1.example.com', address: '192.0.2.53', state: 'ok', reason: null } as const;
-const NS2 = { server: 'ns2.example.com', address: '198.51.100.53', reason: null };
+/** What a name server says, in the example. */
+const said = (n: 1 | 2, state: 'ok' | 'differs' | 'missing', says: readonly string[]) => ({
+  server: `ns${n}.example.com`,
+  address: n === 1 ? '192.0.2.53' : '198.51.100.53',
+  state,
+  says: [...says],
+  reason: null,
+});
 
 const domainServers = operation({
   path: '/inbound/domain-servers',
@@ -74,10 +80,7 @@ const domainServers = operation({
           since: null,
           zone: 'example.com',
           error: null,
-          servers: [
-            { ...NS1, says: [RECORDS.mx] },
-            { ...NS2, state: 'differs', says: ['10 mail.old.example.com.'] },
-          ],
+          servers: [said(1, 'ok', [RECORDS.mx]), said(2, 'differs', ['10 mail.old.example.com.'])],
           left_out: 0,
         },
         {
@@ -87,10 +90,7 @@ const domainServers = operation({
           since: null,
           zone: 'example.com',
           error: null,
-          servers: [
-            { ...NS1, says: [RECORDS.txt] },
-            { ...NS2, state: 'missing', says: [] },
-          ],
+          servers: [said(1, 'ok', [RECORDS.txt]), said(2, 'missing', [])],
           left_out: 0,
         },
       ],

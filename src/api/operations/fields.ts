@@ -84,7 +84,7 @@ export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' 
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 
-/** A URL for people to read: its query and its password may be secret. What is no http URL is shown as it is. */
+/** A URL for people to read: its query and its password may be secret. Anything but an http URL is shown as it is. */
 export function shownUrl(url: string): string {
   const parsed = /^https?:/i.test(url) ? URL.parse(url) : null;
   return parsed ? `${parsed.protocol}//${parsed.host}${parsed.pathname}` : url;

@@ -289,7 +289,8 @@ const tryRoute = operation({
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     address: optional(emailAddress).meta({
-      description: 'the recipient of the sample, which the pattern of the route must match; one is made up if omitted',
+      description:
+        'the recipient of the sample, which the pattern of the route must match, or a reply address that leads to the route; one is made up if omitted',
     }),
   },
   returns: attemptRecord
@@ -319,7 +320,7 @@ const tryRoute = operation({
   },
 });
 
-/** What the payload has of an address, if mail to it would go to the route, or would if no other took precedence. */
+/** What the payload has of an address that leads to the route, or that matches it behind another; undefined for others. */
 function matchOf(
   { id, domain, pattern }: InboundRouteRow,
   address: { readonly mailbox: string; readonly domain: string },

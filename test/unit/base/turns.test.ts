@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createTurns } from '../../../src/base/turns.ts';
+import { createPlaces, createTurns } from '../../../src/base/turns.ts';
 
 describe('turns', () => {
   it('come one after the other in their order, failures among them, and other names beside them', async () => {
@@ -44,5 +44,34 @@ describe('turns', () => {
     ]);
     expect(await inTurn('a', async () => 'again')).to.equal('again');
     expect(seen).to.deep.equal([]);
+  });
+});
+
+describe('places', () => {
+  it('run so much at a time, the rest in the order of the calls, and are free again after a failure', async () => {
+    const places = createPlaces(2);
+    const began: string[] = [];
+    const ends = new Map<string, (failure?: Error) => void>();
+    const start = (name: string) =>
+      places.run(() => {
+        began.push(name);
+        return new Promise<string>((resolve, reject) =>
+          ends.set(name, (failure) => (failure ? reject(failure) : resolve(name))),
+        );
+      });
+    const all = Promise.allSettled(['a', 'b', 'c', 'd'].map(start));
+    expect([began, places.waiting()]).to.deep.equal([['a', 'b'], 2]);
+    ends.get('b')?.(new Error('no'));
+    // In the turn that frees the place, a new call comes behind those that wait.
+    const late = start('late');
+    await new Promise(setImmediate);
+    expect([began, places.waiting()]).to.deep.equal([['a', 'b', 'c'], 2]);
+    for (const name of ['a', 'c', 'd', 'late']) {
+      ends.get(name)?.();
+      await new Promise(setImmediate);
+    }
+    expect((await all).map(({ status }) => status)).to.deep.equal(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);
+    expect(await late).to.equal('late');
+    expect([began, places.waiting()]).to.deep.equal([['a', 'b', 'c', 'd', 'late'], 0]);
   });
 });

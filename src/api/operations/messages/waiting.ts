@@ -46,7 +46,7 @@ async function findUnscheduled(id: string, call: Call<'Unknown_Message'>) {
 
 const retry = changing({
   path: '/messages/retry',
-  summary: 'Makes the next attempt of a message that waits now.',
+  summary: 'Attempts a waiting message now.',
   notes: 'A pause and a quota still hold it. If its destination is down, this attempt is the probe.',
   noted: 'retried',
   change: (messages, delivery) => messages.retry(delivery),
@@ -54,7 +54,7 @@ const retry = changing({
 
 const stop = changing({
   path: '/messages/stop',
-  summary: 'Makes no further attempt at a message that waits.',
+  summary: 'Stops further attempts at a waiting message.',
   notes: 'An attempt that is being made is completed. The message gets no event, and its state stays as it was.',
   noted: 'dropped',
   change: (messages, delivery) => messages.stop(delivery),
