@@ -181,12 +181,16 @@ const head = [
   toSummary(results, names),
   ...(out === undefined ? [] : ["![Messages per second as shares of Postern's](results.svg)\n"]),
   `## Who does what\n\n${toPeers(peers, missing)}`,
-  "## Cell by cell\n\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's. grown: peak over what it held before the load.\n",
 ];
-const lines = [...head, ...results.map((result) => toTable(result, roundsOf(result.cell))), ...further];
+const cellByCell = [
+  "## Cell by cell\n\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's.",
+  'grown: peak over what it held before the load.\n',
+].join(' ');
+const tables = results.map((result) => toTable(result, roundsOf(result.cell)));
 console.log([...head, ...further].join('\n'));
 if (out !== undefined) {
-  writeFileSync(join(out, 'results.md'), `${lines.join('\n').trimEnd()}\n`);
+  const report = [...head, cellByCell, ...tables, ...further].join('\n');
+  writeFileSync(join(out, 'results.md'), `${report.trimEnd()}\n`);
   writeFileSync(join(out, 'results.svg'), toPlot(names, results));
 }
 process.exit(0);
