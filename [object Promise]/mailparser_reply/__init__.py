@@ -1,1 +1,0 @@
-from .parser import EmailReplyParser, EmailMessage, EmailReply
