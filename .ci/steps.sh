@@ -59,7 +59,7 @@ buffered() {
 
 # What the checks use beyond npm. Tests whose program is missing say so and are left out.
 packages() {
-  local wanted=(strace python3 python3-django python3-django-anymail python3-dkim python3-nacl opendkim opendkim-tools libmail-dkim-perl python3-dnspython swaks systemd shellcheck chromium postfix prometheus xfsprogs debootstrap systemd-container dpkg-dev lintian fail2ban python3-systemd man-db groff-base zsh fish php-cli php-curl php-monolog php-symfony-mailchimp-mailer php-symfony-http-client php-guzzlehttp-guzzle php-swiftmailer ruby ruby-excon) missing=() known=() root=()
+  local wanted=(strace python3 python3-django python3-django-anymail python3-dkim python3-nacl opendkim opendkim-tools libmail-dkim-perl python3-dnspython swaks systemd shellcheck chromium postfix prometheus xfsprogs debootstrap systemd-container dpkg-dev lintian fail2ban python3-systemd man-db groff-base zsh fish php-cli php-curl php-monolog php-symfony-mailchimp-mailer php-symfony-http-client php-guzzlehttp-guzzle php-swiftmailer ruby ruby-excon ruby-actionmailbox ruby-railties ruby-sqlite3 ruby-webrick rspamd spamassassin spamd clamav-daemon clamav-milter) missing=() known=() root=()
   command -v apt-get >/dev/null || { echo 'no apt-get here: what needs Debian packages is left out'; return 0; }
   for package in "${wanted[@]}"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -80,10 +80,14 @@ packages() {
   echo "installing: ${known[*]}"
   # Without a configuration postfix asks nothing, and without one it cannot start: the tests run instances of their own.
   "${root[@]}" debconf-set-selections <<<'postfix postfix/main_mailer_type select No configuration' || echo 'debconf takes no answers here'
+  # Scanners and other services must not start: the tests run instances of their own, and freshclam would ask the network.
+  local policy=/usr/sbin/policy-rc.d
+  if [ -e "$policy" ]; then policy=; else printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null && "${root[@]}" chmod 755 "$policy"; fi
   if ! timeout 300 "${root[@]}" apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${patience[@]}" "${known[@]}" >"$logs/apt" 2>&1; then
     tail -n 5 "$logs/apt"
     echo 'not all could be installed; what needs them is left out'
   fi
+  [ -z "$policy" ] || "${root[@]}" rm -f "$policy"
 }
 
 # there PROGRAM...: whether all of them can be run here; says so when not. What needs them is left out then.

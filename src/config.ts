@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
-import { type Settings, schema } from './settings.ts';
+import { isConsoleUrl, type Settings, schema } from './settings.ts';
 
 /**
  * Loads the settings: config/default.yaml has each with its default and a comment, settings.ts defines valid values.
@@ -75,6 +75,8 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
     faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
   }
   const settings = read.data && complete(read.data);
+  const originFault = settings && mailOriginFault(settings);
+  if (originFault !== undefined) faults.push({ path: 'console.mail_origin', text: originFault });
   if (settings && mailNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
     faults.push({
       path: 'smtp.postmaster',
@@ -104,6 +106,28 @@ function complete(settings: Settings): Settings {
     signing_domain: toAsciiDomain(settings.outbound.signing_domain) ?? '',
   };
   return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
+}
+
+/** The origin of the console as browsers see it; undefined: only loopback reaches it. */
+export function consoleOrigin({ console: own, public_url: publicUrl }: Settings): string | undefined {
+  const url = own.url === '' ? publicUrl : own.url;
+  return isConsoleUrl(url) ? new URL(url).origin : undefined;
+}
+
+/** Why mail cannot be shown at `console.mail_origin`: that host has to be without cookies, and answers nothing else. */
+function mailOriginFault(settings: Settings): string | undefined {
+  const { mail_origin: given, url } = settings.console;
+  if (given === '') return undefined;
+  const { hostname, protocol } = new URL(given);
+  const origin = consoleOrigin(settings);
+  // Cookies are kept by host name, whatever the port.
+  if (origin !== undefined && new URL(origin).hostname === hostname)
+    return `must have another host name than the console (${url === '' ? 'public_url' : 'console.url'}: ${origin})`;
+  if (new URL(settings.public_url).hostname === hostname)
+    return `must have another host name than public_url (${settings.public_url}): nothing but mail is answered there`;
+  if (origin?.startsWith('https:') && protocol !== 'https:')
+    return `must be https, as the console (${origin}) is: browsers show nothing of http:// in it`;
+  return undefined;
 }
 
 /** Returns the names whose postmaster is at this host, as A-labels. */

@@ -282,6 +282,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         delivery.poster.stop(),
         delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),
+        inbound.scanning?.stop(),
         inbound.routing.stop(),
         inbound.resolver.stop(),
         fresh.stop(),

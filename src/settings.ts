@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { isLoopbackName } from './base/networks.ts';
+import { FORMAT_NAMES } from './inbound/formats.ts';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { parseRelay } from './sending/carry/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
@@ -47,6 +48,36 @@ const endpoint = (port: number) =>
     context.addIssue({ code: 'custom', message: `must be address:port, as 127.0.0.1:${port} or [::1]:${port}` });
     return z.NEVER;
   });
+/** `host:port`, or the path of a unix socket. */
+const readSocket = (value: string) => {
+  if (value.startsWith('/')) return { path: value };
+  const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/i.exec(value);
+  const name = parts?.[1] ?? parts?.[2];
+  const port = Number(parts?.[3]);
+  if (name === undefined || port < 1 || port > 65535) return undefined;
+  return ipaddr.isValid(name) || toAsciiDomain(name) !== undefined ? { host: name, port } : undefined;
+};
+const socket = (port: number) =>
+  z.string().transform((value, context) => {
+    const read = value === '' ? null : readSocket(value);
+    if (read !== undefined) return read;
+    context.addIssue({
+      code: 'custom',
+      message: `must be host:port, as 127.0.0.1:${port}, or the path of a unix socket`,
+    });
+    return z.NEVER;
+  });
+const milter = z.string().transform((value, context) => {
+  const at = value.indexOf('=');
+  const finds = value.slice(0, Math.max(at, 0));
+  const address = readSocket(value.slice(at + 1));
+  if (address && (finds === 'spam' || finds === 'virus')) return { finds, address } as const;
+  context.addIssue({
+    code: 'custom',
+    message: 'must be spam= or virus=, and host:port or the path of a unix socket, as spam=127.0.0.1:11332',
+  });
+  return z.NEVER;
+});
 const network = z
   .string()
   .refine(
@@ -131,6 +162,7 @@ export const schema = z.strictObject({
   console: z.strictObject({
     enabled: flag.nullable(),
     url: z.string().refine((value) => value === '' || isConsoleUrl(value), CONSOLE_URL),
+    mail_origin: z.string().refine((value) => value === '' || isConsoleUrl(value), CONSOLE_URL),
     session_hours: count(1, 24 * 365),
     idle_minutes: count(1, 60 * 24 * 365),
     operator_reads_mail: flag,
@@ -164,6 +196,7 @@ export const schema = z.strictObject({
     refresh_ms: count(100),
     mx_hosts: list(host),
     ownership: oneOf('auto', 'first', 'txt'),
+    default_format: oneOf(...FORMAT_NAMES),
     trusted_sealers: list(host.transform((value) => toAsciiDomain(value) ?? value)),
   }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
@@ -175,6 +208,23 @@ export const schema = z.strictObject({
     questions_per_message: count(10),
     budget_ms: count(100),
     authority_port: count(1, 65_535),
+  }),
+  scan: z.strictObject({
+    rspamd: url,
+    spamd: socket(783),
+    clamd: socket(3310),
+    milters: list(milter),
+    when: oneOf('after', 'before'),
+    timeout_ms: count(100, 300_000),
+    max_bytes: count(1024, 1024 ** 3),
+    wait_hours: count(0, 120),
+    concurrency: count(1, 1000),
+    spam_at: z
+      .preprocess(
+        (value) => (typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value),
+        z.number('must be a number'),
+      )
+      .nullable(),
   }),
   webhooks: z.strictObject({
     allow_private: list(network).nullable(),

@@ -51,6 +51,9 @@ export function bindQueue(deps: QueueDeps, account: string) {
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
+    /** What scanners said of the message of a delivery; undefined if it was not scanned. */
+    scanOf: async (delivery: QueuedDelivery) =>
+      delivery.account === account ? await spool.scanOf(delivery.messageId) : undefined,
     /** A delivery with its message; undefined if it is not inbound mail of the account, or not kept any more. */
     async message(id: string): Promise<QueuedMail | undefined> {
       const delivery = await spool.delivery(id);

@@ -7,6 +7,7 @@ import type { Resolver } from '../dns/types.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Numbers } from '../events/numbers.ts';
 import { countReset, forgetSubaccount } from '../events/numbers.ts';
+import type { FormatName, PostStyle } from '../inbound/formats.ts';
 import type { Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { History, Notes } from '../journal/types.ts';
@@ -17,11 +18,11 @@ import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
 import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../store/rows/accounts.ts';
-import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
+import type { InboundDomainRow, InboundRouteRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
-import type { SamplePart } from '../webhooks/render/renderer.ts';
+import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
@@ -94,7 +95,7 @@ export interface AccountParts {
   /** Returns a token of 128 random bits. */
   newToken(): string;
   /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
-  urlFault(url: string): Promise<string | undefined>;
+  urlFault(url: string, format?: FormatName): Promise<string | undefined>;
   /** Wakes a task of this host, because there is work for it. */
   poke(task: string): void;
 }
@@ -103,6 +104,8 @@ export interface OperationSettings {
   readonly hostname: string;
   /** Host names that an MX record may have besides `hostname`. */
   readonly mxHosts: readonly string[];
+  /** The format of new routes that name none. */
+  readonly defaultFormat: FormatName;
   readonly maxMessageBytes: number;
   /** Export jobs that an account may start in 24 hours; each takes disk space for its archive. */
   readonly exports: { readonly perDay: number };
@@ -136,16 +139,16 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly notes: Notes;
   readonly jobs: Jobs;
   readonly refusals: RefusalTexts;
-  readonly urlFault: (url: string) => Promise<string | undefined>;
+  readonly urlFault: (url: string, format?: FormatName) => Promise<string | undefined>;
   /**
-   * Builds the payload of a sample message to `address` that matches this route: an array with one event, as parsed
-   * JSON.
+   * Builds the post for a sample message to `address` that matches this route.
    */
   readonly sample: (args: {
     readonly account: string;
     readonly address: string;
     readonly match: Match;
-  }) => Promise<unknown>;
+    readonly style: PostStyle;
+  }) => Promise<Sample>;
   /** Makes a sample message to an address. */
   readonly samplePart: SamplePart;
   readonly views: MessageViews;
@@ -250,7 +253,7 @@ function bindInbound(
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
     /** The payload that would be posted for a message to the address. */
-    sample: (address: string, match: Match) => sample({ account, address, match }),
+    sample: (address: string, match: Match, style: PostStyle) => sample({ account, address, match, style }),
   };
 }
 
@@ -284,18 +287,20 @@ function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'samplePar
       }
     },
     /**
-     * Posts the event of a sample message to `address`, which matched `match`, to the URL of one of the account's routes,
+     * Posts the event of a sample message to `address`, which matched `match`, to one of the account's routes,
      * signed as its mail is. Undefined if the store is unavailable. Throws RequestLimitExceeded.
      */
     async postSample(
       address: string,
-      url: string,
+      { id: routeId, url }: Pick<InboundRouteRow, 'id' | 'url'>,
       match: Parameters<SamplePart>[1],
     ): Promise<AttemptRecord | undefined> {
       const end = limits.trial(account);
       try {
         const keys = await signingKeys.keysFor(account, url);
-        return keys && (await trials.post(samplePart(address, match), url, keys));
+        if (!keys) return undefined;
+        const part = samplePart(address, match);
+        return await trials.post({ ...part, delivery: { ...part.delivery, routeId } }, url, keys);
       } finally {
         end();
       }

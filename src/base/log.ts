@@ -28,6 +28,11 @@ export const EVENTS = [
   'message.accepted',
   'message.refused',
   'message.parse_failed',
+  // scanners
+  'scan.failed',
+  'scan.unknown',
+  'scanner.down',
+  'scanner.up',
   // mail submitted by accounts
   'message.submitted',
   'message.unrecorded',

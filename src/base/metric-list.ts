@@ -82,6 +82,27 @@ export const METRICS = {
     labels: { method: 'spf, dkim, dmarc, arc', result: 'the result names of RFC 8601, or other' },
   },
 
+  // scanners
+  postern_scans_total: {
+    kind: 'counter',
+    help: 'Inbound messages that a scanner was asked about, by what it said.',
+    labels: {
+      scanner: 'rspamd, spamd, clamd, milter-1 and so on',
+      result: 'ham, spam, clean, infected, skipped, deferred, error (no usable answer)',
+    },
+  },
+  postern_scan_seconds: {
+    kind: 'histogram',
+    help: 'Time until a scanner answered, in seconds.',
+    labels: { scanner: 'as above' },
+    buckets: SECONDS,
+  },
+  postern_scanner_away: {
+    kind: 'gauge',
+    help: '1 while a scanner does not answer and deliveries wait for it.',
+    labels: { scanner: 'as above' },
+  },
+
   // the journal
   postern_journal_lost_total: {
     kind: 'counter',

@@ -10,6 +10,7 @@ import {
   personInvite,
   personList,
   personRemove,
+  personResetFactor,
 } from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
@@ -49,6 +50,7 @@ const all: readonly Command[] = [
   personInvite,
   personList,
   personRemove,
+  personResetFactor,
   ipAdd,
   ipList,
   ipRemove,

@@ -1,3 +1,4 @@
+import { isOver } from '../api/console/sessions.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { enterUrl } from '../composition/slices.ts';
@@ -10,6 +11,7 @@ import {
   personName,
   ROLES,
   removePerson,
+  resetFactor,
 } from '../store/rows/people.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
@@ -93,18 +95,26 @@ export const personList: Command = {
     return withStore(call.settings().settings, async (store) => {
       const rows = await store.people.many({}, { sort: 'name' });
       const shown = await Promise.all(
-        rows.map(async ({ name, role, account, password, createdAt }) => ({
+        rows.map(async ({ name, role, account, password, factor, createdAt }) => ({
           name,
           role,
           account: account && ((await store.accounts.one({ id: account }))?.name ?? account),
           has_password: password !== null,
+          has_factor: Boolean(factor),
           created_at: toTimestamp(createdAt),
         })),
       );
       call.print(shown, () =>
         toTable(
-          ['name', 'role', 'account', 'password', 'created'],
-          shown.map((row) => [row.name, row.role, row.account, row.has_password ? 'yes' : 'no', row.created_at]),
+          ['name', 'role', 'account', 'password', 'second factor', 'created'],
+          shown.map((row) => [
+            row.name,
+            row.role,
+            row.account,
+            row.has_password ? 'yes' : 'no',
+            row.has_factor ? 'yes' : 'no',
+            row.created_at,
+          ]),
         ),
       );
       return EXIT.ok;
@@ -126,6 +136,20 @@ export const personRemove: Command = {
   },
 };
 
+export const personResetFactor: Command = {
+  name: 'person reset-factor',
+  args: 'NAME',
+  summary: 'Takes the second factor from a person whose authenticator app is lost.',
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const { id, name } = await thePerson(store, call);
+      await resetFactor(store, id);
+      call.print([{ name, has_factor: false }], () => `${name} comes in without a code now\n`);
+      return EXIT.ok;
+    });
+  },
+};
+
 async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promise<PersonRow> {
   const given = call.words[0] ?? '';
   if (given === '') throw new UsageError('missing argument: NAME');
@@ -141,8 +165,12 @@ export const consoleSessions: Command = {
   name: 'console sessions',
   summary: 'Lists the sessions of the console.',
   async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const rows = await store.consoleSessions.many({ until: { range: { gt: new Date(systemClock.now()) } } });
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const now = systemClock.now();
+      const idleMs = settings.console.idle_minutes * 60_000;
+      const lasting = await store.consoleSessions.many({ until: { range: { gt: new Date(now) } } });
+      const rows = lasting.filter((row) => !isOver(row, idleMs, now));
       const names = new Map((await store.people.many({})).map(({ id, name }) => [id, name]));
       const shown = rows.map(({ id, person, by, address, createdAt, seenAt }) => ({
         id: id.slice(0, SHOWN_ID),

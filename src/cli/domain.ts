@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
+import { FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../mail/address.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
@@ -161,13 +162,14 @@ export const routeList: Command = {
         pattern: row.pattern,
         url: row.url,
         batch_events: row.batchEvents ?? 1,
+        format: toFormat(row.format),
         account: row.account,
         created_at: toTimestamp(row.createdAt),
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'domain', 'pattern', 'batch', 'url'],
-          shown.map((row) => [row.id, row.domain, row.pattern, String(row.batch_events), row.url]),
+          ['id', 'domain', 'pattern', 'format', 'batch', 'url'],
+          shown.map((row) => [row.id, row.domain, row.pattern, row.format, String(row.batch_events), row.url]),
         ),
       );
       return EXIT.ok;
@@ -185,6 +187,11 @@ export const routeAdd: Command = {
       value: 'COUNT',
       help: 'maximum number of waiting messages per POST (default: 1)',
     },
+    format: {
+      type: 'string',
+      value: 'FORMAT',
+      help: `form of the posts: ${FORMAT_NAMES.join(', ')} (default: inbound.default_format)`,
+    },
   },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
@@ -199,7 +206,14 @@ export const routeAdd: Command = {
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const batch = call.text('batch-events');
-    const params = { domain, pattern, url, ...(batch === undefined ? {} : { batch_events: toCount(batch) }) };
+    const given = call.text('format');
+    const format = FORMAT_NAMES.find((name) => name === given);
+    if (given !== undefined && !format) throw new UsageError(`--format must be one of ${FORMAT_NAMES.join(', ')}`);
+    const params = {
+      ...{ domain, pattern, url },
+      ...(batch !== undefined && { batch_events: toCount(batch) }),
+      ...(format !== undefined && { format }),
+    };
     const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);
     return EXIT.ok;

@@ -22,6 +22,8 @@ import { type Backlog, createBacklog } from '../queue/schedule/backlog.ts';
 import { createSenderReports } from '../returns/reports.ts';
 import { createFeedback, type Returns } from '../returns/returns.ts';
 import { createReturnRoad, type SendOwn } from '../returns/road.ts';
+import { createScanners } from '../scan/scanners.ts';
+import { createScanning, type Scanning } from '../scan/scanning.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
 import { createComposer } from '../sending/compose/composer.ts';
@@ -55,6 +57,8 @@ import {
   rendererSettings,
   renderPoolSettings,
   roadSettings,
+  scannerSettings,
+  scanningSettings,
   trialSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
@@ -90,16 +94,23 @@ export function createEvents(
 export function createInbound(
   settings: Settings,
   { log, clock, ids, metrics }: DaemonDeps,
-  { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
+  { spool, store, time, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
   const names = createReservedNames(ownNames(settings));
   const paces = pacingSettings(settings);
   const backlog = createBacklog(paces.above);
   const pacing = createPacing(paces, { backlog, clock, log, metrics });
+  const scanners = createScanners(scannerSettings(settings));
+  const scanning =
+    scanners.length > 0
+      ? createScanning(scanningSettings(settings), { scanners, spool, time, clock, log, metrics })
+      : undefined;
+  const doorScan = settings.scan.when === 'before' ? scanning?.atTheDoor : undefined;
   return {
     backlog,
     pacing,
+    scanning,
     names,
     ownership: createOwnership(
       { ownership: settings.inbound.ownership },
@@ -113,7 +124,7 @@ export function createInbound(
     ),
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
-    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, pacing, clock, ids, metrics }),
+    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, pacing, doorScan, clock, ids, metrics }),
   };
 }
 
@@ -188,6 +199,7 @@ interface DeliveryParts {
   readonly backlog: Backlog;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
+  readonly scanning: Scanning | undefined;
   readonly returns: Returns;
   readonly mail: MailParts;
   /** Carries our own mail. */
@@ -198,8 +210,20 @@ interface DeliveryParts {
 
 /** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const { spool, notes, store, routing, backlog, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly } =
-    parts;
+  const {
+    spool,
+    notes,
+    store,
+    routing,
+    backlog,
+    resolver,
+    signingKeys,
+    scanning,
+    returns,
+    mail,
+    ownCarrier,
+    loopbackOnly,
+  } = parts;
   const { time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
@@ -214,7 +238,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
   const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys };
+  const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys, scanning };
   const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
   const roads: Roads = {
     inbound: webhooks,
@@ -232,8 +256,14 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     sample: createSample({ renderer, samplePart }),
     samplePart,
     trialPoster,
-    trials: createTrials({ renderer, poster: trialPoster, clock, ids }),
-    views: createMessageViews({ renderer, run: threads.task('content'), show: threads.task('shown'), log }),
+    trials: createTrials({ renderer, poster: trialPoster, destinations, clock, ids }),
+    views: createMessageViews({
+      renderer,
+      run: threads.task('content'),
+      show: threads.task('shown'),
+      destinations,
+      log,
+    }),
   };
 }
 

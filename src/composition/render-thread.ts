@@ -14,7 +14,7 @@ import { createShownTask } from '../webhooks/render/shown.ts';
 /** The start data of the pool's threads. */
 export interface RenderThreadData {
   readonly dns: DnsSettings;
-  /** Our host name, for SPF. */
+  /** Our host name, for SPF and Authentication-Results. */
   readonly hostname: string;
   /** Domains whose ARC seals are believed. */
   readonly trustedSealers: readonly string[];
@@ -35,7 +35,7 @@ serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics 
   const progress = createProgress();
   const withRaw = createRawBytes();
   return {
-    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw }),
+    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw, hostname }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),
     compose: createComposeTask(),

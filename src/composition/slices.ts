@@ -8,8 +8,8 @@ import { isLoopback } from '../base/networks.ts';
 import type { Exposition, Figures } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
-import type { LoadedSettings } from '../config.ts';
-import { isConsoleUrl, type Settings } from '../settings.ts';
+import { consoleOrigin, type LoadedSettings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
@@ -146,6 +146,24 @@ export function renderPoolSettings(settings: Settings): PoolSettings<RenderThrea
   };
 }
 
+const HOUR = 3_600_000;
+
+/** How long scans take, and of what. */
+export function scanningSettings({ scan }: Settings) {
+  return {
+    timeoutMs: scan.timeout_ms,
+    maxBytes: scan.max_bytes,
+    waitMs: scan.wait_hours * HOUR,
+    concurrency: scan.concurrency,
+  };
+}
+
+/** The scanners that messages are shown to. */
+export function scannerSettings({ scan, hostname }: Settings) {
+  const { rspamd, spamd, clamd, milters, spam_at: spamAt, concurrency } = scan;
+  return { rspamd, spamd, clamd, milters, spamAt, concurrency, hostname };
+}
+
 /** Forms of large messages use the folder in which large messages arrive. */
 export function rendererSettings(settings: Settings) {
   return { tmpDir: join(spoolDir(settings), 'tmp') };
@@ -249,6 +267,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     exportsDir: exportsDir(settings),
     exports: { perDay: exports.max_per_day },
     mxHosts: inbound.mx_hosts,
+    defaultFormat: inbound.default_format,
     ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
     version: VERSION,
@@ -258,10 +277,11 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 
 /** The console; undefined if it is off. */
 function consoleSettings(settings: Settings, deps: DaemonDeps) {
-  const { console: own, hostname, public_url: publicUrl } = settings;
+  const { console: own, hostname } = settings;
   if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
   return {
-    url: own.url === '' ? (isConsoleUrl(publicUrl) ? new URL(publicUrl).origin : '') : new URL(own.url).origin,
+    url: consoleOrigin(settings) ?? '',
+    mailOrigin: own.mail_origin === '' ? '' : new URL(own.mail_origin).origin,
     sessionMs: own.session_hours * 3_600_000,
     idleMs: own.idle_minutes * 60_000,
     operatorReadsMail: own.operator_reads_mail,
@@ -271,9 +291,9 @@ function consoleSettings(settings: Settings, deps: DaemonDeps) {
 }
 
 /** The address that opens the console with this token, in a browser on this machine if there is no other way. */
-export function enterUrl({ console: own, public_url: publicUrl, http }: Settings, token: string): string {
-  const url = own.url !== '' ? own.url : isConsoleUrl(publicUrl) ? publicUrl : `http://127.0.0.1:${http.listen.port}`;
-  return `${new URL(url).origin}/console/enter/${token}`;
+export function enterUrl(settings: Settings, token: string): string {
+  const origin = consoleOrigin(settings) ?? `http://127.0.0.1:${settings.http.listen.port}`;
+  return `${origin}/console/enter/${token}`;
 }
 
 /** The limits of an account. */

@@ -3,7 +3,17 @@ import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './machine.ts';
-import { hostName, inboundDomains, postmaster, publicUrl, reservedDomains, senderDomains, sending } from './names.ts';
+import {
+  hostName,
+  inboundDomains,
+  mailOrigin,
+  postmaster,
+  publicUrl,
+  reservedDomains,
+  senderDomains,
+  sending,
+} from './names.ts';
+import { scanners } from './scanners.ts';
 
 /** All checks; a check that others depend on comes before them. */
 export const CHECKS: readonly Check[] = [
@@ -17,12 +27,14 @@ export const CHECKS: readonly Check[] = [
   certificate,
   hostName,
   publicUrl,
+  mailOrigin,
   postmaster,
   sending,
   inboundDomains,
   reservedDomains,
   senderDomains,
   outgoing,
+  scanners,
 ];
 
 /** How long one check may take: hundreds of domains whose name servers are slow must not hide what comes after them. */

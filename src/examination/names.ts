@@ -86,6 +86,37 @@ export const publicUrl: Check = {
   },
 };
 
+/** How long the proxy in front may take to answer. */
+const ANSWER_MS = 5000;
+
+/** The host that shows mail for the console leads here, and answers nothing else. */
+export const mailOrigin: Check = {
+  name: 'console.mail_origin',
+  async *run({ settings }) {
+    const check = 'console.mail_origin';
+    const { mail_origin: url } = settings.console;
+    if (url === '') return yield skipped(check, 'not set: mail is shown in a sandbox of the console');
+    const { origin, host } = new URL(url);
+    const answer = await fetch(origin, { redirect: 'manual', signal: AbortSignal.timeout(ANSWER_MS) }).catch(String);
+    if (typeof answer === 'string')
+      return yield warning(
+        check,
+        `${origin} cannot be reached from here: ${answer}`,
+        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail from there.`,
+      );
+    await answer.body?.cancel();
+    yield answer.status === WRONG_HOST
+      ? ok(check, `${origin} answers nothing but mail`)
+      : fault(
+          check,
+          `${origin} answers ${answer.status} instead of ${WRONG_HOST}`,
+          `Let the proxy pass requests for ${host} to http.listen, with the Host header as it came, and restart after a change of settings.`,
+        );
+  },
+};
+/** What the console's host of mail answers to everything else (RFC 9110 section 15.5.20). */
+const WRONG_HOST = 421;
+
 /** Somebody reads the mail to postmaster. */
 export const postmaster: Check = {
   name: 'postmaster',

@@ -5,17 +5,24 @@ import type { Metrics } from '../base/metrics.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Pacing } from './pacing.ts';
-import type { Acceptance, AcceptResult, Match, RoutedRecipient } from './types.ts';
+import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
+
+interface AcceptanceDeps {
+  readonly spool: Spool;
+  readonly pacing: Pick<Pacing, 'turn'>;
+  /** Undefined if messages are scanned after the 250, or not at all. */
+  readonly doorScan: DoorScan | undefined;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly metrics: Metrics;
+}
 
 /**
  * Creates the part that takes responsibility for messages: it writes one message and one delivery per routed recipient
  * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
-export function createAcceptance(
-  settings: { readonly hostname: string },
-  deps: { spool: Spool; pacing: Pick<Pacing, 'turn'>; clock: Clock; ids: Ids; metrics: Metrics },
-): Acceptance {
-  const { spool, pacing, clock, ids, metrics } = deps;
+export function createAcceptance(settings: { readonly hostname: string }, deps: AcceptanceDeps): Acceptance {
+  const { spool, pacing, doorScan, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
@@ -33,10 +40,12 @@ export function createAcceptance(
       const deliveries = toDeliveries(messageId, routed, size);
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
-      const outcome = await spool.accept(
-        { id: messageId, receivedAt, envelope: withFindings(arrival.envelope, routed), trace, body },
-        deliveries,
-      );
+      const message = { id: messageId, envelope: withFindings(arrival.envelope, routed), trace, body };
+      const isScanned = doorScan && arrival.protocol !== 'HTTP' && deliveries.some(({ kind }) => kind === 'inbound');
+      const recipients = deliveries.map(({ recipient }) => recipient);
+      const scanned = isScanned ? await doorScan({ ...message, recipients }) : undefined;
+      if (scanned?.refused) return { outcome: scanned.refused };
+      const outcome = await spool.accept({ ...message, receivedAt, scan: scanned?.scan }, deliveries);
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);

@@ -7,6 +7,7 @@ import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
+import { toFormat } from './formats.ts';
 import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
@@ -122,8 +123,12 @@ function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, row
   const globs = oldestFirst
     .filter((row) => !isExact(row.pattern))
     .map((row) => ({ pattern: toGlob(row.pattern), value: toMatch(row) }));
-  const targets = new Map(rows.map(({ id, url, batchEvents = 1 }) => [id, { url, batchEvents }]));
+  const targets = new Map(rows.map((row) => [row.id, toTarget(row)]));
   return { account, replyKeys, exact, globs: createGlobs(globs), targets };
+}
+
+function toTarget({ url, batchEvents = 1, format, raw = true, password }: InboundRouteRow): RouteTarget {
+  return { url, batchEvents, format: toFormat(format), raw, password: password ?? null };
 }
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */

@@ -1,5 +1,7 @@
 import type { Envelope } from '../mail/envelope.ts';
+import type { Scan } from '../mail/scan.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
+import type { PostStyle } from './formats.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
@@ -18,10 +20,12 @@ export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'no-route' | 'expired' | 'not-ours' | 'unknown' };
 
-/** The URL of a route, and how many messages may share a POST to it. */
-export interface RouteTarget {
+/** The URL of a route, how its messages are posted, and how many may share a POST. */
+export interface RouteTarget extends PostStyle {
   readonly url: string;
   readonly batchEvents: number;
+  /** For Basic authentication; null: none. */
+  readonly password: string | null;
 }
 
 /** Finds the route of an address in memory, which is refreshed from the store. */
@@ -62,7 +66,22 @@ export interface Arrival {
 
 export type AcceptResult =
   | { readonly outcome: 'accepted'; readonly messageId: string }
-  | { readonly outcome: 'full' | 'fault' };
+  | { readonly outcome: 'full' | 'fault' | Refused };
+
+/** unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message. */
+export type Refused = 'unscanned' | 'unwanted';
+
+/** Scans a message before it is accepted. */
+export type DoorScan = (
+  message: Pick<Arrival, 'envelope'> & {
+    readonly id: string;
+    readonly trace: string;
+    readonly recipients: readonly string[];
+    readonly body: Body;
+  },
+) => Promise<
+  { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: Refused }
+>;
 
 /** Writes inbound messages to the spool, for SMTP and for send-raw. */
 export interface Acceptance {

@@ -1,6 +1,7 @@
 import type { RoomSettings } from '../base/room.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
@@ -20,6 +21,8 @@ export interface Message {
   readonly trace: string;
   /** Computed once, by the first attempt; null until then. */
   readonly verdicts: Verdicts | null;
+  /** What scanners said; undefined if it was not scanned. */
+  readonly scan?: Scan | undefined;
 }
 
 /** Facts about a kind of delivery that the queue file, the commands and the docs need without a road. */
@@ -210,6 +213,8 @@ export interface NewMessage {
   readonly envelope: Envelope;
   readonly trace: string;
   readonly body: Body;
+  /** Set if it was scanned before it was accepted. */
+  readonly scan?: Scan | undefined;
 }
 
 /** Selects deliveries for an operator or the API. All given conditions must hold. */
@@ -294,6 +299,10 @@ export interface Spool {
    * delivery exists. `fresh`: verdicts just computed.
    */
   settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
+  /** The scan of a message, without its body; undefined if it has none. */
+  scanOf(messageId: string): Promise<Scan | undefined>;
+  /** Keeps the scan of a message, unless it has one. Returns the one that is kept. */
+  keepScan(messageId: string, scan: Scan): Promise<Scan>;
   keepEndpoint(endpoint: Endpoint, memory: string | null): Promise<void>;
   lastTime(): Promise<LastTime>;
   keepTime(memory: string): Promise<void>;

@@ -101,6 +101,8 @@ export interface AttemptFacts {
   readonly budget: Budget;
   /** Whether other deliveries to the same endpoint passed recently. */
   readonly othersPass: boolean;
+  /** The status by which the receiver ends the delivery; null or absent: there is none. */
+  readonly stop?: number | null;
   /** The id of the POST if it was shared: others may have caused its failure, so it never ends a delivery. */
   readonly batch?: string | undefined;
 }
@@ -125,8 +127,8 @@ export interface Settled {
 }
 
 /**
- * Returns the consequences of an HTTP attempt for its delivery and its endpoint. Any 2xx is success, everything else is
- * retried until the time budget is used up.
+ * Returns the consequences of an HTTP attempt for its delivery and its endpoint. Any 2xx is success, `stop` ends the
+ * delivery, everything else is retried until the time budget is used up.
  */
 export function settle(attempted: AttemptFacts): Settled {
   const { delivery, result, now, batch } = attempted;
@@ -145,6 +147,9 @@ export function settle(attempted: AttemptFacts): Settled {
   const parked = delivery.parked || shouldPark(attempted);
   const lesson = lessonOf(result, parked, asked);
   const { age, limit, mayEnd } = attempted.budget;
+  if (result.kind === 'answered' && result.status === attempted.stop && batch === undefined) {
+    return { outcome: 'failed', settlement: { ...base, state: 'dead', dueAt: now }, wait: 0, lesson: present };
+  }
   if (mayEnd && age >= limit && batch === undefined) {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }

@@ -6,6 +6,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createRoom, free, isTight, lookAtDisk, type Room } from '../base/room.ts';
+import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
 import type {
   AcceptOutcome,
@@ -152,6 +153,12 @@ function createSpool(parts: Parts, release: () => void): Spool {
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
     },
+    scanOf: async (messageId) => cache.scanOf(messageId) ?? (await reading.read('scanOf', messageId)),
+    async keepScan(messageId, scan) {
+      const kept: Scan = JSON.parse(await file.write('keepScan', messageId, JSON.stringify(scan)));
+      cache.keepScan(messageId, kept);
+      return kept;
+    },
     keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory) => file.write('keepTime', memory),
@@ -193,8 +200,8 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
-    const { id, receivedAt, envelope, trace } = message;
-    cache.put({ id, receivedAt, envelope, trace, verdicts: null }, body, deliveries.length);
+    const { id, receivedAt, envelope, trace, scan } = message;
+    cache.put({ id, receivedAt, envelope, trace, verdicts: null, ...(scan && { scan }) }, body, deliveries.length);
     listeners.tell(deliveries);
   } else if (body.kind === 'blob') {
     await blobs.remove([basename(body.path)]);
@@ -210,7 +217,7 @@ function toTight(body: Body): Body {
   return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
 
-function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): MessageRow {
+function toRow({ id, receivedAt, envelope, trace, scan }: NewMessage, body: Body): MessageRow {
   const row = {
     id,
     receivedAt,
@@ -220,6 +227,7 @@ function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): Mes
     crc: null,
     blob: null,
     sha256: null,
+    scan: scan ? JSON.stringify(scan) : null,
   };
   if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
   return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
@@ -303,6 +311,8 @@ export interface Cache {
   take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined;
   /** Stores the verdicts in the message of the delivery. */
   keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
+  scanOf(messageId: string): Scan | undefined;
+  keepScan(messageId: string, scan: Scan): void;
   clear(): void;
 }
 
@@ -357,6 +367,11 @@ function createCache(limit: number): Cache {
     keepVerdicts(deliveryId, verdicts) {
       const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
+    },
+    scanOf: (messageId) => entries.get(messageId)?.message.scan,
+    keepScan(messageId, scan) {
+      const entry = entries.get(messageId);
+      if (entry) entry.message = { ...entry.message, scan };
     },
     clear() {
       for (const [id, entry] of entries) forget(id, entry);

@@ -32,11 +32,13 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'Too much mail of the account is waiting to be sent. Wait until it has left, or look for what holds it up.',
   accountFull: 'The account has reached its storage limit. Delete what it no longer needs, or raise the limit.',
   fault: `Something failed on this host, such as the disk or the store; the log says what. ${RETRY}`,
+  unscanned: `A scanner was away, and scan.when is before; the log says which one. Get it to run again. ${RETRY}`,
   full: `The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ${RETRY}`,
   backlog: `Too much mail of the account is waiting for its webhook. Get the webhook to answer again. ${RETRY}`,
   tooManyRecipients: `The message has more recipients than one may have (smtp.max_recipients). The sending server sends the others in another message.`,
 
   // Permanent
+  unwanted: 'A scanner found a virus in the message or said that it must be refused (scan.when is before).',
   lineTooLong: `The client sent a line that is longer than SMTP allows. ${CLIENT}`,
   unknownCommand: `The client gave a command that does not exist. ${CLIENT}`,
   badArgument: `The client gave a command with a wrong argument. ${CLIENT}`,

@@ -53,7 +53,7 @@ function openSpoolSink(
     async finish() {
       const accepted = await acceptance.accept(messageId, arrival, routed, await body.finish());
       if (accepted.outcome === 'accepted') return { id: accepted.messageId };
-      return { refused: accepted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault };
+      return { refused: REFUSALS[accepted.outcome] };
     },
   };
 }

@@ -4,9 +4,11 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { free } from '../base/room.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
+import type { Delivery } from '../queue/delivery.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
 import { packPart, toParseError } from './render/renderer.ts';
 import type { Shown, ShownInput } from './render/shown.ts';
+import type { Destinations } from './road.ts';
 import type { EventRenderer, RenderPart } from './types.ts';
 
 /** JSON text. A stream must be read to its end or destroyed. */
@@ -18,8 +20,8 @@ export interface JsonText {
 /** Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails. */
 export interface MessageViews {
   content(part: RenderPart): Promise<ShownMessage>;
-  /** The event of the delivery, as it is posted. */
-  event(part: RenderPart): Promise<JsonText>;
+  /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
+  event(part: RenderPart & { readonly delivery: Pick<Delivery, 'routeId'> }): Promise<JsonText>;
   /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
   shown(part: RenderPart, wanted: ShownInput['wanted']): Promise<Shown>;
 }
@@ -29,6 +31,7 @@ export function createMessageViews({
   renderer,
   run,
   show,
+  destinations,
   log,
 }: {
   readonly renderer: Pick<EventRenderer, 'renderJson' | 'discard'>;
@@ -36,6 +39,7 @@ export function createMessageViews({
   readonly run: PooledTask<ContentInput, ShownMessage>;
   /** Runs the task that makes a message safe to look at. */
   readonly show: PooledTask<ShownInput, Shown>;
+  readonly destinations: Pick<Destinations, 'target'>;
   readonly log: Log;
 }): MessageViews {
   async function content(part: RenderPart): Promise<ShownMessage> {
@@ -72,7 +76,9 @@ export function createMessageViews({
       }
     },
     async event(part) {
-      const body = await renderer.renderJson(part);
+      const { id, recipient, routeId } = part.delivery;
+      const style = destinations.target({ routeId, recipient });
+      const body = await renderer.renderJson({ ...part, delivery: { id, recipient } }, style);
       try {
         if (body.kind === 'bytes') return { size: body.bytes.length, content: body.bytes };
         const file = await open(body.path);

@@ -4,13 +4,15 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import type { Routing, SigningKeys } from '../inbound/types.ts';
+import { FORMATS, MANDRILL, type PostStyle } from '../inbound/formats.ts';
+import type { RouteTarget, Routing, SigningKeys } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { type AttemptResult, type Settled, settle, settleUnattempted } from '../queue/settle.ts';
+import type { Scanning } from '../scan/scanning.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
@@ -41,6 +43,8 @@ export interface WebhookRoadDeps {
   readonly destinations: Destinations;
   readonly signingKeys: Pick<SigningKeys, 'keysFor'>;
   readonly senderReports: SenderReports;
+  /** Undefined if no scanner is configured. */
+  readonly scanning: Pick<Scanning, 'turn' | 'of'> | undefined;
   /** The history. */
   readonly notes: Notes;
   readonly time: RunningTime;
@@ -58,6 +62,8 @@ interface Mail extends RenderPart {
 
 /** A POST and its contents. */
 interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
+  /** How it is posted, from its first byte to what its answer means. */
+  readonly target: PostTarget;
   /** The id of the POST if several messages share it. */
   readonly batch: string | undefined;
   readonly parts: readonly (Mail & Findings)[];
@@ -99,7 +105,10 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
 
   /** Finds the message of a delivery, or returns the outcome if there is none. */
   async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail | Carried> {
-    const { delivery, parked } = waiting;
+    const { delivery, parked, budgetFrom } = waiting;
+    const scanning = delivery.kind === 'inbound' ? deps.scanning : undefined;
+    const turn = scanning && waiting.attempts === 0 ? await scanning.turn(delivery, budgetFrom) : undefined;
+    if (turn !== undefined) return { kind: 'put off', at: turn };
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
       await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
@@ -107,7 +116,12 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     }
     // A shared POST is built in memory.
     if (shared && found.body.kind === 'blob') return ALONE;
-    return { waiting, delivery, ...found };
+    const { message, body } = found;
+    if (!scanning || message.scan) return { waiting, delivery, message, body };
+    const { id, envelope, trace } = message;
+    const { scan, at } = await scanning.of({ id, envelope, trace, recipients: [delivery.recipient], body }, budgetFrom);
+    if (scan) return { waiting, delivery, message: { ...message, scan }, body };
+    return { kind: 'put off', at };
   }
 
   /** Posts the messages and returns the outcomes of those that were in the POST. */
@@ -144,14 +158,15 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     keys: readonly string[],
   ): Promise<RenderedMail | undefined> {
     const at = clock.now();
+    const target = destinations.target(first.delivery);
     if (mail.length === 1) {
-      const { body, headers, ...part } = await renderer.render({ ...first, keys, at });
-      return { body, headers, batch: undefined, parts: [{ ...first, ...part }] };
+      const { body, headers, ...part } = await renderer.render({ ...first, keys, at, style: target });
+      return { body, headers, target, batch: undefined, parts: [{ ...first, ...part }] };
     }
-    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at });
+    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at, style: target });
     if (!shared) return undefined;
     const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
-    return { ...shared, batch: parts.length > 1 ? shared.id : undefined, parts };
+    return { ...shared, target, batch: parts.length > 1 ? shared.id : undefined, parts };
   }
 
   /** Applies a change made on another host to all queued deliveries of this webhook or route. */
@@ -163,14 +178,15 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   }
 
   async function post(
-    { delivery: { url, routeId } }: Mail,
-    { headers, body, batch, parts }: RenderedMail,
+    { delivery }: Mail,
+    { headers, body, target, batch, parts }: RenderedMail,
     gate: Gate,
     engine: Engine,
   ): Promise<Outcomes> {
     if (!(await gate.enter())) return each(parts, TURNED_BACK);
-    const result = await poster.post(url, headers, body);
-    const judged = parts.map((part) => ({ part, settled: judge(part, batch, result, gate) }));
+    const { url, routeId } = delivery;
+    const result = await poster.post(url, { ...headers, ...basicAuth(target.password) }, body);
+    const judged = parts.map((part) => ({ part, settled: judge(part, { batch, target }, result, gate) }));
     const [first] = judged;
     const delivered = first?.settled.outcome === 'delivered';
     if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
@@ -180,7 +196,12 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return new Map(judged.map(({ part, settled }) => [part.waiting, { kind: 'settled', settled, result }]));
   }
 
-  function judge({ waiting }: Mail, batch: string | undefined, result: AttemptResult, gate: Gate): Settled {
+  function judge(
+    { waiting }: Mail,
+    { batch, target }: Pick<RenderedMail, 'batch' | 'target'>,
+    result: AttemptResult,
+    gate: Gate,
+  ): Settled {
     const { delivery, attempts, parked, budgetFrom } = waiting;
     return settle({
       delivery: { id: delivery.id, attempts, parked },
@@ -189,6 +210,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       jitter: ids.jitter(),
       budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
       othersPass: gate.othersPass(),
+      stop: FORMATS[target.format].stop,
       batch,
     });
   }
@@ -280,8 +302,22 @@ type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonl
 /** Checks whether the queued URL is still current: another host may have changed it. */
 export interface Destinations {
   of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
-  /** How many messages of this route may share a POST. */
+  /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
   batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
+  /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
+  target(delivery: Pick<Delivery, 'routeId' | 'recipient'>): PostTarget;
+}
+
+/** The form of a post, and the password that it is sent with. */
+export type PostTarget = PostStyle & Pick<RouteTarget, 'password'> & { readonly url: string | null };
+
+/** For mail whose route is not known. */
+export const PLAIN_TARGET: PostTarget = { ...MANDRILL, password: null, url: null };
+
+/** Rails expects this user; others ignore it. A user and password in the URL come first (post/post.ts). */
+export function basicAuth(password: string | null): Readonly<Record<string, string>> {
+  if (password === null) return {};
+  return { authorization: `Basic ${Buffer.from(`actionmailbox:${password}`).toString('base64')}` };
 }
 
 interface DestinationDeps {
@@ -323,7 +359,11 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
   }
 
   return frozen({
-    batchEvents: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient))?.batchEvents ?? 1,
+    batchEvents({ routeId, recipient }) {
+      const target = routing.routeOf(routeId, domainOf(recipient));
+      return target?.format === 'mandrill' ? target.batchEvents : 1;
+    },
+    target: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
     async of(delivery) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);

@@ -1,12 +1,16 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { AttemptRecord } from '../queue/delivery.ts';
+import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
+import { basicAuth, type Destinations, PLAIN_TARGET } from './road.ts';
 import type { Poster, Renderer, RenderPart } from './types.ts';
 
 /** Tells receivers that nothing came: somebody tries what they do with this event. */
 const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
+
+/** A message, and the route whose form its post has; without a route it has Mandrill's. */
+type TrialPart = RenderPart & { readonly delivery: Partial<Pick<Delivery, 'routeId'>> };
 
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export interface Trials {
@@ -15,32 +19,38 @@ export interface Trials {
    * 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in memory. Throws
    * if the disk fails.
    */
-  post(part: RenderPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
+  post(part: TrialPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
 }
 
 export function createTrials({
   renderer,
   poster,
+  destinations,
   clock,
   ids,
 }: {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   readonly poster: Pick<Poster, 'post'>;
+  readonly destinations: Pick<Destinations, 'target'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
 }): Trials {
   return frozen({
-    async post({ message, body, delivery: { id, recipient } }, url, keys) {
+    async post({ message, body, delivery: { id, recipient, routeId } }, url, keys) {
+      const target = routeId === undefined ? PLAIN_TARGET : destinations.target({ routeId, recipient });
       const rendered = await renderer.render({
         message,
         body,
         delivery: { id: `${id}-trial-${ids.message()}`, recipient, url },
         keys,
         at: clock.now(),
+        style: target,
       });
       try {
         const at = clock.now();
-        return toRecord(at, await poster.post(url, { ...rendered.headers, ...TRIAL_HEADER }, rendered.body));
+        // The password is for the URL of the route alone.
+        const login = target.url === url ? basicAuth(target.password) : {};
+        return toRecord(at, await poster.post(url, { ...rendered.headers, ...login, ...TRIAL_HEADER }, rendered.body));
       } finally {
         await renderer.discard(rendered.body);
       }

@@ -1,3 +1,4 @@
+import type { PostStyle } from '../inbound/formats.ts';
 import type { MailSummary } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
@@ -38,6 +39,8 @@ interface PostSigning {
   readonly keys: readonly string[];
   /** Milliseconds since 1970 of this attempt. */
   readonly at: number;
+  /** Absent for a batch of events, which is always a form of Mandrill's. */
+  readonly style?: PostStyle;
 }
 
 /** A message for one of its recipients. */
@@ -78,7 +81,7 @@ export interface EventRenderer extends Renderer {
    * As `render`, but the event itself as JSON, unsigned. Verdicts that the message does not have yet are computed, and
    * kept nowhere.
    */
-  renderJson(part: RenderPart): Promise<PostBody>;
+  renderJson(part: RenderPart, style: PostStyle): Promise<PostBody>;
 }
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */

@@ -143,6 +143,29 @@ if (program !== undefined)
         await page.shows('The domain has no route.');
       });
 
+      it('gives a route the form of another service, and shows what is posted then', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Add a route\u2026');
+        await page.fill('Mailbox', 'form');
+        await page.fill('URL', page.hook.url);
+        await page.browser.evaluate(`(() => {
+          const one = document.querySelector('dialog select');
+          one.value = 'postmark';
+          one.dispatchEvent(new Event('change', { bubbles: true }));
+        })()`);
+        await page.fill('Password', 'secret');
+        await page.press('Add it');
+        await page.shows(', as postmark, with a password');
+        await page.fill('Address', 'form@wrong.test');
+        await page.browser.press('Enter');
+        await page.shows('takes it');
+        await page.press('What is posted, for a sample');
+        await page.shows('application/json');
+        await page.shows('"OriginalRecipient": "form@wrong.test"');
+        const [{ id }] = await api('/inbound/routes', { domain: 'wrong.test' });
+        await api('/inbound/delete-route', { id });
+      });
+
       it('says why a URL cannot be a route', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Add a route\u2026');

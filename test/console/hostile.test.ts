@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Server } from 'node:net';
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, startConsolePage } from '../support/console-page.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
 // Mail that wants to be noticed: nothing of it may run, and not one connection may leave the browser.
@@ -38,14 +39,20 @@ const ways = (at: string): Readonly<Record<string, string>> => ({
   'a link to the top': `<a href="http://${at}/top" target="_top" style="position:fixed;inset:0;display:block">x</a>`,
 });
 
+/** Everything at once, and the clicks; with `CONSOLE=small` only these. */
+const ALL = 'all of them';
+const FEW = [ALL, 'a link', 'a link to the top'];
+const NAMES = process.env['CONSOLE'] === 'small' ? FEW : [...Object.keys(ways('')), ALL];
+
+/** Another origin than 127.0.0.1, with the same listener. */
+const MAIL_HOST = 'localhost';
+
 if (program !== undefined)
   describe('hostile mail in the console', function () {
     this.timeout(120_000);
-    let page: ConsolePage;
     let listener: Server;
     let at: string;
     let connections = 0;
-    const ids: Record<string, string> = {};
 
     before(async () => {
       listener = createServer((socket) => {
@@ -56,18 +63,15 @@ if (program !== undefined)
       });
       await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
       at = `127.0.0.1:${(listener.address() as AddressInfo).port}`;
-      page = await startConsolePage(program);
-      for (const [name, html] of Object.entries(ways(at))) ids[name] = await take(html);
-      ids['all of them'] = await take(Object.values(ways(at)).join('\r\n'));
     });
-    after(async () => {
-      await page?.stop();
-      await new Promise((resolve) => listener.close(resolve));
-    });
+    after(() => new Promise((resolve) => listener.close(resolve)));
 
-    async function take(html: string): Promise<string> {
+    const htmlOf = (name: string) =>
+      `<p>Look here</p>${name === ALL ? Object.values(ways(at)).join('\r\n') : ways(at)[name]}`;
+
+    async function takeIn(page: ConsolePage, html: string): Promise<string> {
       const reply = await page.mail(
-        `Subject: <img src="http://${at}/subject">\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<p>Look here</p>${html}`,
+        `Subject: <img src="http://${at}/subject">\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n${html}`,
       );
       const [, id = ''] = /queued as (\w+)/.exec(reply) ?? [];
       expect(id, reply).to.not.equal('');
@@ -81,64 +85,103 @@ if (program !== undefined)
       return found[0]?.id ?? '';
     }
 
-    /** Opens the HTML of a mail, and clicks into the middle of it. */
-    async function look(id: string): Promise<void> {
-      await page.open(`/message/${id}?tab=html`);
-      await until('the frame', () => page.browser.evaluate(`document.querySelector('iframe') !== null`));
-      const shown = await page.browser.evaluate(
-        `fetch(document.querySelector('iframe').src).then((one) => one.text())`,
-      );
-      expect(shown).to.contain('<p>Look here</p>');
-      const middle = `(() => { const frame = document.querySelector('iframe'); frame.scrollIntoView({ block: 'center' }); const { x, y, width, height } = frame.getBoundingClientRect(); return [x + width / 2, y + height / 2]; })()`;
-      const [x, y] = await page.browser.evaluate(middle);
-      await pause();
-      await page.browser.click(x, y);
-      await pause();
-      expect(await page.browser.evaluate(`location.pathname`), 'the page stays').to.equal(`/console/message/${id}`);
+    async function sendOut({ running }: ConsolePage, html: string): Promise<string> {
+      const to = [{ email: 'ann@to.test' }];
+      const message = { from_email: 'news@sender.test', subject: `<img src="http://${at}/subject">`, html, to };
+      return (await running.api('/messages/send', { message }))[0]._id;
     }
 
-    for (const name of [...Object.keys(ways('')), 'all of them'])
-      it(`makes no connection for ${name}, clicked into as well`, async () => {
+    /** Opens the HTML of a mail at a path of the console, and clicks into the middle of it. */
+    async function look({ open, browser }: ConsolePage, path: string): Promise<void> {
+      await open(`${path}?tab=html`);
+      await until('the mail in its frame', async () => (await browser.framed()).includes('<p>Look here</p>'));
+      const middle = `(() => { const frame = document.querySelector('iframe'); frame.scrollIntoView({ block: 'center' }); const { x, y, width, height } = frame.getBoundingClientRect(); return [x + width / 2, y + height / 2]; })()`;
+      const [x, y] = await browser.evaluate(middle);
+      await pause();
+      await browser.click(x, y);
+      await pause();
+      expect(await browser.evaluate(`location.pathname`), 'the page stays').to.equal(`/console${path}`);
+      expect(await browser.framed(), 'the mail stays').to.contain('<p>Look here</p>');
+    }
+
+    const ROADS = [
+      ['that came in', '/message', takeIn],
+      ['that goes out', '/sent', sendOut],
+    ] as const;
+
+    describe('at the origin of the console', () => {
+      let page: ConsolePage;
+      before(async () => {
+        page = await startConsolePage(program);
+      });
+      after(() => page?.stop());
+
+      for (const [road, screen, take] of ROADS)
+        for (const name of NAMES)
+          it(`makes no connection for ${name} in mail ${road}, clicked into as well`, async () => {
+            const before = connections;
+            await look(page, `${screen}/${await take(page, htmlOf(name))}`);
+            expect(connections - before).to.equal(0);
+          });
+
+      it('would be noticed: the same mail without filter and policy connects', async () => {
         const before = connections;
-        await look(ids[name] ?? '');
+        const plain = createHttpServer((request, response) => {
+          response.setHeader('Content-Type', 'text/html');
+          const isMail = request.url === '/mail';
+          response.end(isMail ? Object.values(ways(at)).join('\n') : '<iframe sandbox="" src="/mail"></iframe>');
+        });
+        await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
+        await page.browser.open(`http://127.0.0.1:${(plain.address() as AddressInfo).port}/`, 800, 600);
+        await until('connections', async () => connections - before >= 10);
+        await page.browser.open('about:blank', 800, 600);
+        plain.closeAllConnections();
+        await new Promise((resolve) => plain.close(resolve));
+      });
+
+      it('shows subjects, names, replies and HELO as text, and violates no policy', async () => {
+        page.hook.answer({ status: 500, body: `<img src="http://${at}/answer">` });
+        const before = connections;
+        const file = `Content-Type: image/svg+xml; name="<img src=x onerror=alert(1)>.svg"`;
+        const id = await takeIn(page, `<p>x</p>\r\n${file}`);
+        await page.open('/');
+        await page.browser.evaluate(
+          `window.violations = []; document.addEventListener('securitypolicyviolation', (one) => violations.push(one.violatedDirective)); 0`,
+        );
+        await page.shows(`<img src="http://${at}/subject">`);
+        for (const path of ['/mail', '/endpoints', `/message/${id}`]) {
+          await page.browser.evaluate(
+            `history.pushState(null, '', '/console${path}'); dispatchEvent(new PopStateEvent('popstate')); 0`,
+          );
+          await pause();
+        }
+        await page.shows(`<img src="http://${at}/answer">`);
+        expect(await page.browser.evaluate('violations')).to.deep.equal([]);
+        expect(await page.browser.evaluate(`document.querySelectorAll('#app img, #app script').length`)).to.equal(0);
         expect(connections - before).to.equal(0);
       });
-
-    it('would be noticed: the same mail without filter and policy connects', async () => {
-      const before = connections;
-      const plain = createHttpServer((request, response) => {
-        response.setHeader('Content-Type', 'text/html');
-        const isMail = request.url === '/mail';
-        response.end(isMail ? Object.values(ways(at)).join('\n') : '<iframe sandbox="" src="/mail"></iframe>');
-      });
-      await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
-      await page.browser.open(`http://127.0.0.1:${(plain.address() as AddressInfo).port}/`, 800, 600);
-      await until('connections', async () => connections - before >= 10);
-      await page.browser.open('about:blank', 800, 600);
-      plain.closeAllConnections();
-      await new Promise((resolve) => plain.close(resolve));
     });
 
-    it('shows subjects, names, replies and HELO as text, and violates no policy', async () => {
-      page.hook.answer({ status: 500, body: `<img src="http://${at}/answer">` });
-      const before = connections;
-      const file = `Content-Type: image/svg+xml; name="<img src=x onerror=alert(1)>.svg"`;
-      const id = await take(`<p>x</p>\r\n${file}`);
-      await page.open('/');
-      await page.browser.evaluate(
-        `window.violations = []; document.addEventListener('securitypolicyviolation', (one) => violations.push(one.violatedDirective)); 0`,
-      );
-      await page.shows(`<img src="http://${at}/subject">`);
-      for (const path of ['/mail', '/endpoints', `/message/${id}`]) {
-        await page.browser.evaluate(
-          `history.pushState(null, '', '/console${path}'); dispatchEvent(new PopStateEvent('popstate')); 0`,
-        );
-        await pause();
-      }
-      await page.shows(`<img src="http://${at}/answer">`);
-      expect(await page.browser.evaluate('violations')).to.deep.equal([]);
-      expect(await page.browser.evaluate(`document.querySelectorAll('#app img, #app script').length`)).to.equal(0);
-      expect(connections - before).to.equal(0);
+    describe('at an origin of its own', () => {
+      let page: ConsolePage;
+      before(async () => {
+        const port = await freePort();
+        page = await startConsolePage(program, {
+          POSTERN_HTTP__LISTEN: `127.0.0.1:${port}`,
+          POSTERN_CONSOLE__MAIL_ORIGIN: `http://${MAIL_HOST}:${port}`,
+        });
+      });
+      after(() => page?.stop());
+
+      for (const [road, screen, take] of ROADS)
+        for (const name of FEW)
+          it(`makes no connection for ${name} in mail ${road}, from a host without cookies`, async () => {
+            const before = connections;
+            await look(page, `${screen}/${await take(page, htmlOf(name))}`);
+            expect(connections - before).to.equal(0);
+            const from = await page.browser.evaluate(`new URL(document.querySelector('iframe').src).hostname`);
+            expect(from).to.equal(MAIL_HOST);
+          });
     });
   });
 

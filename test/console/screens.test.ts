@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
 import { openSession } from '../support/mail.ts';
+import { EICAR, startClamd, startRspamd } from '../support/scanners.ts';
 import { until } from '../support/until.ts';
 
 // The console as a person sees it: the whole daemon, and a real browser.
@@ -137,6 +138,28 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
+    it('shows the key that signs the posts to an endpoint, and makes a new one', async () => {
+      const [route] = await page.running.api('/inbound/routes', { domain: 'in.test' });
+      const keyNow = async () => (await page.running.api('/inbound/route-key', { id: route.id })).auth_key;
+      const before = await keyNow();
+      await page.open(`/endpoint?url=${encodeURIComponent(page.hook.url)}`);
+      await page.press('Signing key\u2026');
+      await page.shows('whsec_');
+      await page.shows(before);
+      await page.press('Make a new one\u2026');
+      await page.shows('For a day webhook-signature has the signatures of both keys');
+      await page.press('Make it');
+      await until('another key on the page', async () => {
+        const now = await keyNow();
+        return now !== before && page.browser.evaluate(`document.body.innerText.includes('${now}')`);
+      });
+      await page.browser.press('Escape');
+      await until('the action to be noted', async () => {
+        const { actions } = await page.running.api('/actions/list');
+        return actions.some(({ what }: { what: string }) => what === 'signing key changed');
+      });
+    });
+
     it('says that an endpoint fails and what it answers, and pauses and resumes it', async () => {
       page.hook.answer({ status: 500, body: 'undefined method `id` for nil' });
       await page.mail(message('Nobody takes this'));
@@ -245,4 +268,47 @@ if (program !== undefined)
         expect(width).to.equal(screen);
       });
     }
+  });
+
+if (program !== undefined)
+  describe('a mail that scanners looked at, in a browser', function () {
+    this.timeout(120_000);
+
+    it('says what they found', async () => {
+      const [rspamd, clamd] = [await startRspamd(), await startClamd()];
+      const page = await startConsolePage(program, {
+        POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
+        POSTERN_SCAN__CLAMD: clamd.place,
+      });
+      try {
+        await page.mail(message('An invoice', EICAR));
+        await until('the POST', () => page.hook.requests.length > 0);
+        const [{ id }] = await page.running.api('/inbound/deliveries');
+        await page.open(`/message/${id}`);
+        await page.shows('ham (score -0.5), infected: Eicar-Test-Signature, by rspamd and clamd');
+      } finally {
+        await page.stop();
+        await Promise.all([rspamd.stop(), clamd.stop()]);
+      }
+    });
+  });
+
+if (program !== undefined)
+  describe('the console of a daemon that is stopped, in a browser', function () {
+    this.timeout(120_000);
+
+    it('says that it is not live and tries again', async () => {
+      const page = await startConsolePage(program);
+      try {
+        await page.open('/');
+        await page.shows('Live');
+        await page.running.stop();
+        await page.shows('Not live, trying again');
+        await page.press('Send a test message');
+        await page.shows('Postern does not answer. Is it running?');
+      } finally {
+        await page.browser.close();
+        await page.hook.stop();
+      }
+    });
   });

@@ -16,6 +16,7 @@ import { createJournal } from '../../src/journal/journal.ts';
 import { watch } from '../../src/journal/watch.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { Scan } from '../../src/mail/scan.ts';
 import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
@@ -189,6 +190,7 @@ export async function startApi(
       maxBadKeysPerMinute: 20,
       hostname: 'mx.postern.test',
       mxHosts: [],
+      defaultFormat: 'mandrill',
       exportsDir,
       exports: { perDay: 10_000 },
       ips,
@@ -209,7 +211,7 @@ export async function startApi(
       names,
       acceptance: createAcceptance(
         { hostname: 'mx.postern.test' },
-        { spool, pacing: NO_PACING, clock, ids, metrics: NO_METRICS },
+        { spool, pacing: NO_PACING, doorScan: undefined, clock, ids, metrics: NO_METRICS },
       ),
       signingKeys: createSigningKeys({ store, clock, ids }),
       lists,
@@ -228,9 +230,10 @@ export async function startApi(
       senderDomains: senders.senderDomains,
       trackingDomains: senders.trackingDomains,
       urlFault: async (url) => (missingUrls.has(url) ? 'nothing is there' : undefined),
-      sample: async ({ address }) => [
-        { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
-      ],
+      sample: async ({ address, style }) => ({
+        type: style.format === 'mandrill' ? 'application/x-www-form-urlencoded' : style.format,
+        payload: [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
+      }),
       samplePart: createSamplePart({ clock, hostname: 'mx.postern.test' }),
       history: journal.history,
       notes: journal,
@@ -476,6 +479,16 @@ const DEAD_VERDICTS: Verdicts = {
   arc: { result: 'none' },
 };
 
+const DEAD_SCAN: Scan = {
+  spam: 'ham',
+  virus: 'clean',
+  name: null,
+  score: -0.4,
+  rules: [{ name: 'MIME_GOOD', score: -0.4, description: 'Known content-type' }],
+  by: ['rspamd', 'clamd'],
+  reason: null,
+};
+
 /** How the one attempt at a message went. */
 const detailOf = (delivery: string) =>
   JSON.stringify({
@@ -513,5 +526,6 @@ export async function putDeadDelivery(
     settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }),
     DEAD_VERDICTS,
   );
+  await spool.keepScan(id, DEAD_SCAN);
   return delivery.id;
 }

@@ -23,6 +23,8 @@ export interface Browser {
   setAhead(ms: number): Promise<void>;
   /** Every answer comes this much later, and nothing is kept from one page to the next. */
   slowDown(latency: number): Promise<void>;
+  /** What stands in the frames of the page, whoever may read it. */
+  framed(): Promise<string>;
   /** What the window shows, as a PNG, or smaller as WebP. */
   screenshot(format?: 'png' | 'webp'): Promise<Buffer>;
   close(): Promise<void>;
@@ -131,6 +133,21 @@ export async function startBrowser(program: string): Promise<Browser> {
       const speed = { offline: false, downloadThroughput: -1, uploadThroughput: -1 };
       await session.send('Network.emulateNetworkConditions', { latency, ...speed });
     },
+    async framed() {
+      const { root } = await session.send('DOM.getDocument', { depth: -1, pierce: true });
+      const texts = framesOf(root).map((frame) => htmlOf(session, frame));
+      // Frames of other sites have processes of their own.
+      const targets: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
+      for (const { type, webSocketDebuggerUrl } of targets) {
+        if (type !== 'iframe') continue;
+        const frame = await connect(webSocketDebuggerUrl);
+        const document = await frame.send('DOM.getDocument', { depth: 0 });
+        texts.push(htmlOf(frame, document.root));
+        await texts.at(-1);
+        frame.close();
+      }
+      return (await Promise.all(texts)).join('\n');
+    },
     async screenshot(format = 'png') {
       const { data } = await session.send('Page.captureScreenshot', {
         format,
@@ -146,6 +163,20 @@ export async function startBrowser(program: string): Promise<Browser> {
       await gone;
     },
   };
+}
+
+/** The documents of the frames in a page that its own process holds. */
+function framesOf(node: any): any[] {
+  const own = node.contentDocument ? [node.contentDocument] : [];
+  return [...own, ...[...(node.children ?? []), ...own].flatMap(framesOf)];
+}
+
+/** Empty if the page has changed meanwhile. */
+function htmlOf(session: Session, { nodeId }: any): Promise<string> {
+  return session.send('DOM.getOuterHTML', { nodeId }).then(
+    ({ outerHTML }) => outerHTML,
+    () => '',
+  );
 }
 
 async function portOf(file: string, child: ChildProcess): Promise<number> {

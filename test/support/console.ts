@@ -72,11 +72,16 @@ export function createBrowser(port: number, { origin = `http://127.0.0.1:${port}
     /** What the page changes. */
     write: (path: string, params: object = {}, headers: Headers = {}, method = 'POST') =>
       ask(method, path, { ...write, ...headers }, JSON.stringify(params)),
-    /** The button of the page that a link leads to. */
-    press: (path: string, headers: Headers = {}) =>
-      ask('POST', path, { ...page, 'Content-Type': 'application/x-www-form-urlencoded', ...headers }),
-    enter: (name: string, password = PASSWORD, headers: Headers = {}) =>
-      ask('POST', '/console/session', { ...write, ...headers }, JSON.stringify({ name, password })),
+    /** The button of the page that a link leads to, with what its form asks for. */
+    press: (path: string, headers: Headers = {}, form: Readonly<Record<string, string>> = {}) =>
+      ask(
+        'POST',
+        path,
+        { ...page, 'Content-Type': 'application/x-www-form-urlencoded', ...headers },
+        new URLSearchParams(form).toString(),
+      ),
+    enter: (name: string, password = PASSWORD, headers: Headers = {}, code?: string) =>
+      ask('POST', '/console/session', { ...write, ...headers }, JSON.stringify({ name, password, code })),
   };
 }
 
@@ -104,7 +109,7 @@ export async function addTestPerson(
 
 /** The API with a console. Its clock stands still until it is moved. */
 export async function startConsole(
-  settings: { url?: string; operatorReadsMail?: boolean } = {},
+  settings: { url?: string; mailOrigin?: string; operatorReadsMail?: boolean } = {},
   options: Parameters<typeof startApi>[0] = {},
 ) {
   const world = await startApi({
@@ -112,6 +117,7 @@ export async function startConsole(
     settings: {
       console: {
         url: '',
+        mailOrigin: '',
         sessionMs: 12 * 3_600_000,
         idleMs: 3_600_000,
         operatorReadsMail: false,

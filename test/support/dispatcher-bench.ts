@@ -6,6 +6,7 @@ import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { Roads } from '../../src/queue/road.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import type { Destinations, WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
 import type { PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { afterTest } from './cleanup.ts';
 import { createTestClock, createWatch, type TestClock, type Watch } from './clock.ts';
@@ -147,7 +148,11 @@ export async function createBench(
     async stop() {},
   };
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
-  const destinations: Destinations = { of: async () => ({ kind: 'here' }), batchEvents: () => 1 };
+  const destinations: Destinations = {
+    of: async () => ({ kind: 'here' }),
+    batchEvents: () => 1,
+    target: () => PLAIN_TARGET,
+  };
   const open = () =>
     createWebhookDispatcher(
       {

@@ -5,6 +5,7 @@ import type { Log } from '../../src/base/log.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createMessageViews, type MessageViews } from '../../src/webhooks/message-views.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
+import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
 import type { PostBody } from '../../src/webhooks/types.ts';
 import { afterFile } from './cleanup.ts';
@@ -43,11 +44,17 @@ export async function createTestTrials(clock: Clock, answer: (tried: Tried) => A
       return answer({ url, headers, body: bytes.toString() });
     },
   };
-  return createTrials({ renderer, poster, clock, ids: createIds(clock) });
+  return createTrials({ renderer, poster, destinations: { target: () => PLAIN_TARGET }, clock, ids: createIds(clock) });
 }
 
 /** The real views. Their thread starts with the first message that is shown, and serves all tests of a file. */
 export async function createTestViews(log: Log): Promise<MessageViews> {
   const { pool, renderer } = (shared ??= await open());
-  return createMessageViews({ renderer, run: pool.task('content'), show: pool.task('shown'), log });
+  return createMessageViews({
+    renderer,
+    run: pool.task('content'),
+    show: pool.task('shown'),
+    destinations: { target: () => PLAIN_TARGET },
+    log,
+  });
 }

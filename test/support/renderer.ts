@@ -22,7 +22,7 @@ function copied(body: Body): Body {
 }
 
 /** The threads that render, with a log of their own. The test stops them. */
-export function openThreads({ dns, hostname, ...change }: Change = {}) {
+export function openThreads({ dns, hostname, trustedSealers, ...change }: Change = {}) {
   const log = createTestLog();
   const pool = createWorkerPool(
     {
@@ -30,6 +30,7 @@ export function openThreads({ dns, hostname, ...change }: Change = {}) {
       data: {
         dns: dns ?? { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 },
         hostname: hostname ?? 'mx.example.net',
+        trustedSealers: trustedSealers ?? [],
       },
       threads: 1,
       timeoutMs: 5000,

@@ -27,7 +27,7 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'notes' | 'steps' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'scanning' | 'notes' | 'steps' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
   readonly steps?: WebhookRoadDeps['steps'];
@@ -40,7 +40,7 @@ export function createWebhookDispatcher(
   deps: WebhookDispatcherDeps,
   others: Partial<Roads> = {},
 ): Dispatcher {
-  const own = { senderReports: NO_SENDER_REPORTS, notes: NO_NOTES, metrics: NO_METRICS };
+  const own = { senderReports: NO_SENDER_REPORTS, scanning: undefined, notes: NO_NOTES, metrics: NO_METRICS };
   const steps = async () => new Map();
   const parts = { backlog: createBacklog(1000), steps, ...deps, ...own };
   const webhooks = createWebhookRoad(settings, parts);

@@ -29,8 +29,8 @@ export interface OpenedSpool {
   reopen(): Promise<Spool>;
 }
 
-/** Takes from a queue file what formats 6 to 8 added, for a test that makes an older one of it. */
-export const WITHOUT_KINDS = `DROP TABLE details; ALTER TABLE attempts DROP COLUMN batch; ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
+/** Takes from a queue file what formats 6 to 9 added, for a test that makes an older one of it. */
+export const WITHOUT_KINDS = `DROP TABLE scans; DROP TABLE details; ALTER TABLE attempts DROP COLUMN batch; ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
   ALTER TABLE endpoints DROP COLUMN kind;`;
 
 /** Settings without a floor of free disk. */

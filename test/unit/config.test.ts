@@ -86,6 +86,29 @@ describe('the settings', () => {
     expect(found.find((fault) => fault.startsWith('dns.servers'))).to.contain('POSTERN_DNS__SERVERS');
   });
 
+  it('says what a scanner may be', () => {
+    const wrong = {
+      POSTERN_SCAN__CLAMD: ['clamd', 'scan.clamd: must be host:port, as 127.0.0.1:3310, or the path'],
+      POSTERN_SCAN__SPAMD: ['127.0.0.1:70000', 'scan.spamd: must be host:port'],
+      POSTERN_SCAN__MILTERS: ['127.0.0.1:11332', 'scan.milters.0: must be spam= or virus='],
+      POSTERN_SCAN__RSPAMD: ['localhost:11333', 'scan.rspamd: must be an http or https URL'],
+      POSTERN_SCAN__SPAM_AT: ['much', 'scan.spam_at: must be a number'],
+    };
+    for (const [name, [value = '', fault = '']] of Object.entries(wrong))
+      expect(faults(() => loadSettings(undefined, { [name]: value }))[0]).to.contain(fault);
+    const { settings } = loadSettings(undefined, {
+      POSTERN_SCAN__CLAMD: '/run/clamav/clamd.ctl',
+      POSTERN_SCAN__MILTERS: 'spam=[::1]:11332, virus=scan.example:1',
+      POSTERN_SCAN__SPAM_AT: '7.5',
+    });
+    expect(settings.scan.clamd).to.deep.equal({ path: '/run/clamav/clamd.ctl' });
+    expect(settings.scan.milters.map(({ finds, address }) => [finds, address])).to.deep.equal([
+      ['spam', { host: '::1', port: 11332 }],
+      ['virus', { host: 'scan.example', port: 1 }],
+    ]);
+    expect(settings.scan.spam_at).to.equal(7.5);
+  });
+
   it('offers the setting that was meant', () => {
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP_LISTEN: '127.0.0.1:25' }))[0]).to.contain(
       'did you mean smtp.listen?',
@@ -142,6 +165,47 @@ describe('the settings', () => {
     expect(fault('0 0 30 2 *')).to.deep.equal(wrong('day of month cannot be 30'));
     for (const bad of ['', 'often', '* * * *', '* * * * * * *'])
       expect(fault(bad)).to.deep.equal(wrong('five fields, or six that begin with seconds'));
+  });
+
+  it('wants a host of its own for mail, which nothing else is asked of', () => {
+    const CONSOLE = 'https://console.example.com';
+    const fault = (mailOrigin: string, env: Record<string, string> = { POSTERN_CONSOLE__URL: CONSOLE }) => {
+      const given = { POSTERN_CONSOLE__MAIL_ORIGIN: mailOrigin, ...env };
+      try {
+        return loadSettings(undefined, given).settings.console.mail_origin;
+      } catch {
+        return faults(() => loadSettings(undefined, given));
+      }
+    };
+    const no = (text: string) => [`console.mail_origin: ${text}`];
+    const loopback = { POSTERN_HTTP__LISTEN: '127.0.0.1:8080' };
+    expect(fault('https://mail-view.example.net')).to.equal('https://mail-view.example.net');
+    expect(fault('http://localhost:8080', loopback)).to.equal('http://localhost:8080');
+    for (const bad of ['mail-view.example.net', 'https://mail-view.example.net/x', 'http://mail-view.example.net'])
+      expect(fault(bad), bad).to.deep.equal(
+        no(
+          'must be https://host, or http:// with a loopback address, without a path (in POSTERN_CONSOLE__MAIL_ORIGIN)',
+        ),
+      );
+    expect(fault(`${CONSOLE}:8443`)).to.deep.equal(
+      no(`must have another host name than the console (console.url: ${CONSOLE})`),
+    );
+    expect(fault('http://127.0.0.1:9000', loopback)).to.deep.equal(
+      no('must have another host name than the console (public_url: http://127.0.0.1:8080)'),
+    );
+    expect(
+      fault('https://api.example.com', {
+        POSTERN_CONSOLE__URL: CONSOLE,
+        POSTERN_PUBLIC_URL: 'https://api.example.com/mail',
+      }),
+    ).to.deep.equal(
+      no(
+        'must have another host name than public_url (https://api.example.com/mail): nothing but mail is answered there',
+      ),
+    );
+    expect(fault('http://localhost:8080')).to.deep.equal(
+      no(`must be https, as the console (${CONSOLE}) is: browsers show nothing of http:// in it`),
+    );
   });
 
   it('wants cert and key together', () => {

@@ -47,11 +47,11 @@ const LATER = 'uplot';
 const ENTRY = 'main.ts';
 const WEB = fileURLToPath(new URL('./web', import.meta.url));
 
-/** The page and its files, from the folder `dir`. */
-export function createAssets(dir: string = WEB): Assets {
+/** The page and its files, from the folder `dir`. Only `mailOrigin` may be shown in its frames; empty: its own origin. */
+export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
   let read: ReturnType<typeof readAssets> | undefined;
   const packed = new Map<string, Promise<Buffer>>();
-  const assets = () => (read ??= readAssets(dir));
+  const assets = () => (read ??= readAssets(mailOrigin, dir));
 
   /** Sends a text in the best encoding; each is made once. */
   async function send(ctx: Context, key: string, { type, text }: Asset, etag: string, cache: string): Promise<void> {
@@ -87,9 +87,10 @@ export function createAssets(dir: string = WEB): Assets {
 }
 
 /** Reads all files. A request can only name one of these. */
-function readAssets(dir: string) {
+function readAssets(mailOrigin: string, dir: string) {
   const files = new Map<string, Asset>();
-  const hash = createHash('sha256');
+  // A browser that asks whether the page has changed must get the policy that has.
+  const hash = createHash('sha256').update(`${mailOrigin}\0`);
   const add = (name: string, type: string, source: string, text: () => string) => {
     hash.update(`${name}\0${source}\0`);
     files.set(name, { type, text });
@@ -110,7 +111,7 @@ function readAssets(dir: string) {
   const plotStyle = readLibrary('uplot/dist/uPlot.min.css');
   add(PLOT_STYLE, TYPES['.css'] ?? '', plotStyle, () => plotStyle);
   const version = hash.digest('base64url').slice(0, 16);
-  return { version, files, ...makePage(version, [...files.keys()]) };
+  return { version, files, ...makePage(version, mailOrigin, [...files.keys()]) };
 }
 
 /**
@@ -132,7 +133,11 @@ function readLibrary(path: string): string {
 }
 
 /** The page, and the policy that allows it its own files and nothing else. */
-function makePage(version: string, names: readonly string[]): { readonly page: string; readonly policy: string } {
+function makePage(
+  version: string,
+  mailOrigin: string,
+  names: readonly string[],
+): { readonly page: string; readonly policy: string } {
   const url = (name: string) => `/console/assets/${version}/${name}`;
   const imports = Object.keys(LIBRARIES).map((name) => [name, url(libraryFile(name))] as const);
   const importMap = JSON.stringify({ imports: Object.fromEntries(imports) });
@@ -156,7 +161,7 @@ ${[...libraries, ...modules].map((href) => `<link rel="modulepreload" href="${hr
     `style-src 'self'`,
     `img-src 'self'`,
     `connect-src 'self'`,
-    `frame-src 'self'`,
+    `frame-src ${mailOrigin || "'self'"}`,
     `base-uri 'none'`,
     `form-action 'none'`,
     `frame-ancestors 'none'`,

@@ -33,6 +33,8 @@ interface CallDeps {
   readonly hostOperations: readonly HostOperation[];
   readonly hostParts: HostParts;
   readonly permissions: Permissions;
+  /** Throws `Denial` if the visitor has to prove who they are again. */
+  readonly mustBeFresh: (visitor: Visitor) => void;
   readonly run: RunCall;
   readonly runHost: RunHostCall;
   readonly store: Pick<Store, 'accounts'>;
@@ -48,7 +50,7 @@ const CALLS = { all: 40, each: 8 };
  * `Postern-Account`; those of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { operations, hostOperations, hostParts, permissions, run, runHost, store, notes, clock } = deps;
+  const { operations, hostOperations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, clock } = deps;
   const shares = createShares(CALLS);
 
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
@@ -67,6 +69,7 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
     if (!operation && !ofHost) throw refusal('Unknown_Operation', `There is no operation ${path}`);
     if (!permissions.may(visitor.role, path))
       throw new Denial('Not_Allowed', whyNot(visitor, permissions.isLook(path)));
+    if (permissions.needsProof(path)) mustBeFresh(visitor);
     if (shares.take(visitor.session.id, 1) !== 'taken') throw busy();
     try {
       const who = { by: visitor.name, session: visitor.session.id };

@@ -16,18 +16,21 @@ import { createAssets } from './assets.ts';
 import { accountFor, createCalls, type RunCall, type RunHostCall } from './calls.ts';
 import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
-import { mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
+import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import type { HostOperation } from './host/operation.ts';
 import type { HostParts } from './host/parts.ts';
 import { createLive, type LiveRecords } from './live.ts';
 import { createMailFrames, type MailParts } from './mail.ts';
 import { createPermissions } from './roles.ts';
+import { recoveryCodesLeft } from './second-factor.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 import { isReceiver, sendTestMessage } from './test-message.ts';
 
 export interface ConsoleSettings extends SessionSettings {
   /** Its origin as browsers see it; empty: only loopback. */
   readonly url: string;
+  /** The origin that shows the HTML of mail, and nothing else; empty: its own. */
+  readonly mailOrigin: string;
   readonly operatorReadsMail: boolean;
   readonly hostname: string;
   readonly version: string;
@@ -60,7 +63,7 @@ export interface ConsoleDeps {
 
 /** The console at /console: its page, the ways in, the operations by session, and what happens now. */
 export interface Console {
-  /** Answers everything under /console. */
+  /** Answers everything under /console, and everything that is asked of `mailOrigin`. */
   readonly middleware: Middleware;
   stop(): void;
 }
@@ -100,12 +103,12 @@ const POLICY = {
 
 export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Console {
   const { store, clientAddress, params } = deps;
-  const assets = createAssets();
+  const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
-  const doors = createDoors({ ...deps, sessions });
+  const doors = createDoors({ ...deps, sessions, hostname: settings.hostname });
   const permissions = createPermissions(settings);
-  const call = createCalls({ ...deps, permissions });
-  const mail = createMailFrames({ ...deps, permissions });
+  const call = createCalls({ ...deps, permissions, mustBeFresh: doors.mustBeFresh });
+  const mail = createMailFrames(settings, { ...deps, permissions, sessions });
   const live = createLive({ ...deps, lasts: sessions.lasts });
 
   /** The visitor of the session that a request belongs to. Throws `Denial` if there is none. */
@@ -131,6 +134,8 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       account: account === null ? null : (accounts[0] ?? null),
       accounts,
       has_password: person !== undefined && person.password !== null,
+      has_factor: Boolean(person?.factor),
+      recovery_codes: person ? recoveryCodesLeft(person) : 0,
       can_set_password: doors.maySetPassword(visitor),
       signed_in_at: session.createdAt.toISOString(),
       expires_at: session.until.toISOString(),
@@ -157,6 +162,17 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     });
   }
 
+  /** What visitors change about themselves. */
+  async function identity(ctx: Context, visitor: Visitor, path: string, given: Params): Promise<void> {
+    if (path === 'factor') return json(ctx, await doors.offerFactor(visitor));
+    if (path === 'factor/on') return json(ctx, { recovery_codes: await doors.turnFactorOn(visitor, given) });
+    const address = clientAddress(ctx.req);
+    if (path === 'password') await doors.changePassword(visitor, given, address);
+    else if (path === 'confirm') await doors.confirm(visitor, given, address);
+    else await doors.turnFactorOff(visitor);
+    ctx.status = 204;
+  }
+
   /** What a request of the console's own page asks. */
   async function ask(ctx: Context, origin: Origin, path: string): Promise<void> {
     const address = clientAddress(ctx.req);
@@ -179,14 +195,11 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       ctx.status = 204;
       return;
     }
-    if (path === 'password') {
-      await doors.changePassword(visitor, await params(ctx, address), address);
-      ctx.status = 204;
-      return;
-    }
+    if (path === 'password' || path === 'confirm' || path.startsWith('factor'))
+      return identity(ctx, visitor, path, await params(ctx, address));
     if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
-    if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, await params(ctx, address)));
-    if (path.startsWith('mail/')) return mail.answer(ctx, visitor, origin, path.slice('mail/'.length));
+    if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, origin, await params(ctx, address)));
+    if (path.startsWith('mail/')) return mail.answer(ctx, visitor, path.slice('mail/'.length));
     await call(ctx, visitor, path.slice('call'.length));
   }
 
@@ -199,7 +212,8 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     if (first === 'enter' && isRead) return doors.showLink(ctx);
     if (first === 'enter' && ctx.method === 'POST') {
       mustBeOurPage(ctx.req, origin);
-      return doors.enterByLink(ctx, origin, token, clientAddress(ctx.req));
+      const address = clientAddress(ctx.req);
+      return doors.enterByLink(ctx, origin, token, await params(ctx, address), address);
     }
     if (!origin.secure && isReceiver(ctx.path) && (ctx.method === 'HEAD' || ctx.method === 'POST')) {
       ctx.req.resume();
@@ -216,13 +230,24 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     throw new Denial('Unknown_Path', 'Nothing is done at this path.');
   }
 
+  /** The host of mail has no cookie; it answers nothing but HTML of mail. */
+  async function answerMailHost(ctx: Context): Promise<void> {
+    if (ctx.method === 'GET' && HTML_OF_MAIL.test(ctx.path))
+      return mail.show(ctx, ctx.path.slice('/console/mail/'.length));
+    throw new Denial(
+      'Wrong_Host',
+      'This host name only shows mail for the console (console.mail_origin in the settings).',
+    );
+  }
+
   return frozen({
     async middleware(ctx, next) {
-      if (ctx.path !== '/console' && !ctx.path.startsWith('/console/')) return next();
+      const ofMailHost = settings.mailOrigin !== '' && isFor(ctx.req, settings.mailOrigin);
+      if (!ofMailHost && ctx.path !== '/console' && !ctx.path.startsWith('/console/')) return next();
       ctx.set(POLICY);
       ctx.set('Cache-Control', 'no-store');
       try {
-        await answer(ctx);
+        await (ofMailHost ? answerMailHost(ctx) : answer(ctx));
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
         if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
@@ -237,11 +262,13 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
 /** Accounts that an operator can choose from. */
 const MAX_SHOWN = 1000;
 
+const HTML_OF_MAIL = /^\/console\/mail\/[\w-]+\.[\w-]+\/html$/;
+
 /** What only the console's own page asks; every other path is the page itself. */
 const METHODS: readonly { readonly path: RegExp; readonly methods: readonly string[] }[] = [
   { path: /^(?:me|live)$/, methods: ['GET'] },
   { path: /^session$/, methods: ['POST', 'DELETE'] },
-  { path: /^(?:password|test-message)$/, methods: ['POST'] },
+  { path: /^(?:password|confirm|factor|factor\/(?:on|off)|test-message)$/, methods: ['POST'] },
   { path: /^mail$/, methods: ['POST'] },
   { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
   { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },

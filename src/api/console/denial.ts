@@ -3,6 +3,9 @@
 const STATUS = {
   Signed_Out: 401,
   Wrong_Login: 401,
+  Code_Needed: 401,
+  Wrong_Code: 401,
+  Confirm_Password: 403,
   Not_Allowed: 403,
   Cross_Site: 403,
   Unknown_Path: 404,

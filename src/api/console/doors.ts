@@ -3,23 +3,42 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { networkOf } from '../../base/networks.ts';
-import { type PersonRow, personName, spendEnterLink, TOKEN } from '../../store/rows/people.ts';
+import type { Notes } from '../../journal/types.ts';
+import {
+  findEnterLink,
+  type PersonRow,
+  personName,
+  resetFactor,
+  spendEnterLink,
+  TOKEN,
+} from '../../store/rows/people.ts';
 import type { Store } from '../../store/store.ts';
 import { answerPage } from '../pages/small-page.ts';
 import type { Params } from '../parameters.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
+import { HOST, noteAction } from './host/parts.ts';
 import { createPasswords, passwordFault } from './passwords.ts';
-import type { Sessions, Visitor } from './sessions.ts';
+import { createSecondFactor, secretUrl } from './second-factor.ts';
+import { isFresh, type Sessions, type Visitor } from './sessions.ts';
 import { createThrottle } from './throttle.ts';
 
-/** The ways in: a link from the command line, or name and password. */
+/** The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one. */
 export interface Doors {
   /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
   showLink(ctx: Context): void;
-  /** Uses the link up, and lets in. */
-  enterByLink(ctx: Context, origin: Origin, token: string, address: string): Promise<void>;
+  /** Uses the link up, and lets in. A person with a second factor is asked for a code first. */
+  enterByLink(ctx: Context, origin: Origin, token: string, params: Params, address: string): Promise<void>;
   enterByPassword(ctx: Context, origin: Origin, params: Params, address: string): Promise<Visitor>;
+  /** Throws `Denial` unless the visitor has proved who they are within the last minutes. */
+  mustBeFresh(visitor: Visitor): void;
+  /** Proves it again, by the password and a code. */
+  confirm(visitor: Visitor, params: Params, address: string): Promise<void>;
+  /** Gives the visitor a secret for an authenticator app, in text and as an address for the app. */
+  offerFactor(visitor: Visitor): Promise<{ readonly secret: string; readonly url: string }>;
+  /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
+  turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
+  turnFactorOff(visitor: Visitor): Promise<void>;
   /** Gives the visitor a new password. */
   changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
   /** Whether the visitor may set a password without the old one, because they have just come in by link. */
@@ -31,28 +50,68 @@ export interface Doors {
 interface DoorDeps {
   readonly store: Pick<Store, 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly sessions: Sessions;
+  readonly notes: Notes;
+  /** Named in authenticator apps. */
+  readonly hostname: string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** How long somebody who came in by link may set a password without the old one. */
-const FRESH_MS = 600_000;
 const WRONG_LOGIN = 'The name or the password is wrong.';
+const WRONG_CODE = 'This code is wrong or was used already. Enter the next one that the app shows.';
 
-export function createDoors({ store, sessions, clock, log }: DoorDeps): Doors {
+export function createDoors({ store, sessions, notes, hostname, clock, log }: DoorDeps): Doors {
   const passwords = createPasswords();
   const throttle = createThrottle(clock);
+  const factor = createSecondFactor({ store, clock });
 
   function maySetPassword({ session, person }: Visitor): boolean {
-    const fresh = session.by === 'link' && clock.now() - session.createdAt.getTime() < FRESH_MS;
-    return person !== undefined && (fresh || person.password === null);
+    return person !== undefined && session.by === 'link' && isFresh(session, clock.now());
   }
 
-  /** A password that is changed because it leaked must end what was entered with it. */
+  /** The person with this name, if password and code are right. Throws `Denial`. */
+  async function identify(name: string, params: Params, address: string): Promise<PersonRow> {
+    const password = textOf(params, 'password');
+    const keys = [`password ${networkOf(address)}`, `name ${name}`];
+    await throttle.admit(keys);
+    const person = name === '' ? undefined : await store.people.one({ name });
+    if (!(await passwords.matches(password, person?.password ?? null)) || !person) {
+      log.info('console.refused', { address, by: 'password' });
+      throw new Denial('Wrong_Login', WRONG_LOGIN);
+    }
+    const code = codeOf(params);
+    if (person.factor && code !== '' && !(await factor.use(person, code))) {
+      log.info('console.refused', { address, by: 'code' });
+      throw new Denial('Wrong_Code', WRONG_CODE);
+    }
+    throttle.forgive(keys);
+    if (person.factor && code === '') throw new Denial('Code_Needed', 'Enter the code of your authenticator app.');
+    return person;
+  }
+
+  /** A person with a password, who alone can have a second factor and prove who they are again. */
+  function withPassword({ person }: Visitor): PersonRow {
+    if (!person || person.password === null) throw new Denial('Not_Allowed', 'Choose a password first.');
+    return person;
+  }
+
+  function mustBeFresh({ session, person }: Visitor): void {
+    if (isFresh(session, clock.now())) return;
+    if (person && person.password !== null)
+      throw new Denial('Confirm_Password', 'Enter your password again to do this.');
+    const command = person ? `postern person invite ${person.name}` : 'postern console link';
+    throw new Denial('Confirm_Password', `To do this, come in by a new link (on the host: ${command}).`);
+  }
+
+  const noteFactor = ({ name, account }: PersonRow, what: string) =>
+    noteAction({ notes, now: () => clock.now(), by: name }, what, 1, name, account ?? HOST);
+
+  /** A password that is changed because it leaked must end what was entered with it, and links that wait. */
   async function endOthers({ session, person }: Visitor): Promise<void> {
     if (!person) return;
     for (const { id } of await store.consoleSessions.many({ person: person.id }))
       if (id !== session.id) await store.consoleSessions.remove({ id });
+    while (await store.enterLinks.remove({ person: person.id }));
   }
 
   /** Undefined: an operator without a name. */
@@ -63,50 +122,87 @@ export function createDoors({ store, sessions, clock, log }: DoorDeps): Doors {
     return (await store.people.one({ id: spent.person })) ?? 'gone';
   }
 
+  /** Lets in by a link. Throws `Denial` after too many tries. */
+  async function tryLink(ctx: Context, origin: Origin, token: string, params: Params, address: string): Promise<void> {
+    const keys = [`link ${networkOf(address)}`];
+    const refuse = (status: number, title: string, main: string) => {
+      log.info('console.refused', { address, by: 'link' });
+      answerLinkPage(ctx, status, title, main);
+    };
+    await throttle.admit(keys);
+    const link = TOKEN.test(token) ? await findEnterLink(store, token, { clock }) : undefined;
+    const person = await personOf(link);
+    if (!link || person === 'gone') return refuse(410, NO_WAY, SPENT);
+    if (person?.factor) {
+      const code = codeOf(params);
+      const guesses = [`name ${person.name}`];
+      if (code === '') {
+        throttle.forgive(keys);
+        return answerLinkPage(ctx, 200, 'Postern', CODE_PAGE);
+      }
+      await throttle.admit(guesses);
+      if (!(await factor.use(person, code))) return refuse(401, 'Wrong code', WRONG_CODE_PAGE);
+      throttle.forgive(guesses);
+    }
+    if (!(await spendEnterLink(store, token, { clock }))) return refuse(410, NO_WAY, SPENT);
+    throttle.forgive(keys);
+    const visitor = await sessions.begin(ctx, origin, 'link', person, address);
+    log.info('console.entered', { name: visitor.name, by: 'link', address });
+    ctx.redirect('/console/');
+    ctx.status = 303;
+  }
+
   return frozen({
     showLink(ctx) {
       answerLinkPage(ctx, 200, 'Postern', '<form method="post"><button>Open the console</button></form>');
     },
-    async enterByLink(ctx, origin, token, address) {
-      const keys = [`link ${networkOf(address)}`];
+    async enterByLink(ctx, ...how) {
       try {
-        await throttle.admit(keys);
+        await tryLink(ctx, ...how);
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
         ctx.set('Retry-After', String(error.retryAfterS));
-        return answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
+        answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
       }
-      const spent = TOKEN.test(token) ? await spendEnterLink(store, token, { clock }) : undefined;
-      const person = await personOf(spent);
-      if (!spent || person === 'gone') {
-        log.info('console.refused', { address, by: 'link' });
-        return answerLinkPage(ctx, 410, 'This link does not open the console', SPENT);
-      }
-      throttle.forgive(keys);
-      const visitor = await sessions.begin(ctx, origin, 'link', person, address);
-      log.info('console.entered', { name: visitor.name, by: 'link', address });
-      ctx.redirect('/console/');
-      ctx.status = 303;
     },
     async enterByPassword(ctx, origin, params, address) {
-      const name = personName(textOf(params, 'name')) ?? '';
-      const password = textOf(params, 'password');
-      const keys = [`password ${networkOf(address)}`, `name ${name}`];
-      await throttle.admit(keys);
-      const person = name === '' ? undefined : await store.people.one({ name });
-      if (!(await passwords.matches(password, person?.password ?? null)) || !person) {
-        log.info('console.refused', { address, by: 'password' });
-        throw new Denial('Wrong_Login', WRONG_LOGIN);
-      }
-      throttle.forgive(keys);
+      const person = await identify(personName(textOf(params, 'name')) ?? '', params, address);
       const visitor = await sessions.begin(ctx, origin, 'password', person, address);
       log.info('console.entered', { name: visitor.name, by: 'password', address });
       return visitor;
+    },
+    mustBeFresh,
+    async confirm(visitor, params, address) {
+      await identify(withPassword(visitor).name, params, address);
+      await sessions.prove(visitor);
+    },
+    async offerFactor(visitor) {
+      const person = withPassword(visitor);
+      mustBeFresh(visitor);
+      const secret = await factor.offer(person);
+      return { secret, url: secretUrl(secret, person.name, hostname) };
+    },
+    async turnFactorOn(visitor, params) {
+      const person = withPassword(visitor);
+      mustBeFresh(visitor);
+      const codes = await factor.turnOn(person, textOf(params, 'code'));
+      if (!codes)
+        throw new Denial('Wrong_Code', 'This code is wrong. Compare the clock of the device with the right time.');
+      await endOthers(visitor);
+      noteFactor(person, 'second factor turned on');
+      return codes;
+    },
+    async turnFactorOff(visitor) {
+      const person = withPassword(visitor);
+      mustBeFresh(visitor);
+      await resetFactor(store, person.id);
+      noteFactor(person, 'second factor turned off');
     },
     maySetPassword,
     async changePassword(visitor, params, address) {
       const { person } = visitor;
       if (!person) throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
+      mustBeFresh(visitor);
       if (!maySetPassword(visitor)) {
         const keys = [`password ${networkOf(address)}`, `name ${person.name}`];
         await throttle.admit(keys);
@@ -124,6 +220,14 @@ export function createDoors({ store, sessions, clock, log }: DoorDeps): Doors {
   });
 }
 
+/** The page after the button of a link, for a person with a second factor. */
+const CODE_PAGE =
+  '<form method="post"><p><label>The code of your authenticator app, or a recovery code<br>' +
+  '<input name="code" autocomplete="one-time-code" autocapitalize="none" required autofocus></label></p>' +
+  '<button>Open the console</button></form>';
+const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
+
+const NO_WAY = 'This link does not open the console';
 const SPENT =
   '<p>It has been used, or is older than an hour.</p><p class="soft">A new one, in a shell on the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
@@ -132,6 +236,12 @@ function answerLinkPage(ctx: Context, status: number, title: string, main: strin
   answerPage(ctx, { status, title, main });
   // With no-referrer a browser would send the form with `Origin: null`.
   ctx.set('Referrer-Policy', 'same-origin');
+}
+
+/** The code of the second factor; empty if there is none. */
+function codeOf(params: Params): string {
+  const { code } = params.of(['code']);
+  return typeof code === 'string' ? code.trim() : '';
 }
 
 function textOf(params: Params, name: string): string {

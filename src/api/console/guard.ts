@@ -29,6 +29,14 @@ export function originOf(req: IncomingMessage, consoleUrl: string): Origin {
   );
 }
 
+/** Whether a request names the host of `origin`. */
+export function isFor({ headers }: IncomingMessage, origin: string): boolean {
+  const { protocol, host } = new URL(origin);
+  const given = `${protocol}//${headers.host}`;
+  // `example.com.` is the same host, and so is one with the port that the scheme has anyway.
+  return URL.canParse(given) && new URL(given).host.replace(/\.(?=:|$)/, '') === host;
+}
+
 /** Whether the client is on this machine, not behind a proxy that is. */
 function isDirect({ socket, headers }: IncomingMessage): boolean {
   const forwarded = headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;

@@ -14,7 +14,7 @@ import { accountFor, noteLook } from './calls.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
 import type { Permissions } from './roles.ts';
-import type { Visitor } from './sessions.ts';
+import type { Sessions, Visitor } from './sessions.ts';
 
 // The content of one mail, for the frame of the page and as downloads. It was written by a stranger. A browser shows the HTML
 // in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still lets through is
@@ -26,20 +26,28 @@ export type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store
 interface MailDeps {
   readonly store: Pick<Store, 'accounts'>;
   readonly permissions: Permissions;
+  readonly sessions: Pick<Sessions, 'byId'>;
   readonly mailOf: (account: AccountRow) => MailParts;
   readonly notes: Notes;
   readonly clock: Clock;
 }
 
-/** Shows mail in the console. Both throw `Denial`. */
+/** Shows mail in the console. All throw `Denial`. */
 export interface MailFrames {
   /**
-   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, which is
-   * good for five minutes.
+   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and that
+   * of its HTML for a frame; both are good for five minutes, or until the session ends.
    */
-  open(ctx: Context, visitor: Visitor, params: Params): Promise<{ readonly url: string }>;
-  /** Answers what is below that URL: `html`, `links` and, for mail that came in, `raw` or `part/<n>`. */
-  answer(ctx: Context, visitor: Visitor, origin: Origin, path: string): Promise<void>;
+  open(
+    ctx: Context,
+    visitor: Visitor,
+    origin: Origin,
+    params: Params,
+  ): Promise<{ readonly url: string; readonly frame: string }>;
+  /** Answers what is below `url`: `links` and, for mail that came in, `raw` or `part/<n>`; `html` if that has no other origin. */
+  answer(ctx: Context, visitor: Visitor, path: string): Promise<void>;
+  /** Answers the HTML at `mailOrigin`, where no cookie comes with the request. */
+  show(ctx: Context, path: string): Promise<void>;
 }
 
 const LASTS_MS = 300_000;
@@ -47,29 +55,54 @@ const PATH = /^([\w-]+)\.([\w-]+)\/(html|links|raw|part)(?:\/(\d{1,5}))?$/;
 /** What an operator looked at, as the account sees it. */
 const LOOKED_AT = '/console/mail';
 
-/** What a URL is good for. */
+// Another page can put a resource into itself if that allows it; a frame needs no such permission.
+const HEADERS = {
+  'Cache-Control': 'no-store',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+};
+
+/** What a URL is good for. Whoever has it can read it, but not change it. */
 interface Grant {
   readonly account: string;
   readonly way: 'in' | 'out';
   readonly id: string;
   readonly until: number;
+  /** The id of the session that opened it, and the origin of the console as that session sees it. */
+  readonly session: string;
+  readonly console: string;
 }
 
-export function createMailFrames({ store, permissions, mailOf, notes, clock }: MailDeps): MailFrames {
+const NEEDS = { in: '/inbound/content', out: '/messages/content' } as const;
+
+export function createMailFrames(
+  { mailOrigin }: { readonly mailOrigin: string },
+  { store, permissions, sessions, mailOf, notes, clock }: MailDeps,
+): MailFrames {
   // URLs end with the process.
   const secret = randomBytes(32);
 
-  const sign = (claim: string, { session }: Visitor) =>
-    createHmac('sha256', secret).update(`${session.id} ${claim}`).digest('base64url');
+  const sign = (claim: string) => createHmac('sha256', secret).update(claim).digest('base64url');
 
-  function read(claim: string, signature: string, visitor: Visitor): Grant {
-    const expected = sign(claim, visitor);
+  function seal({ account, way, id, until, session, console }: Grant): string {
+    const claim = Buffer.from(JSON.stringify([account, way, id, until, session, console])).toString('base64url');
+    return `${claim}.${sign(claim)}`;
+  }
+
+  function read(claim: string, signature: string): Grant {
+    const expected = sign(claim);
     const isOurs =
       signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
     if (!isOurs) throw ended();
-    const [account = '', way = 'in', id = '', until = 0] = JSON.parse(Buffer.from(claim, 'base64url').toString());
+    const [account, way, id, until, session, console] = JSON.parse(Buffer.from(claim, 'base64url').toString());
     if (until <= clock.now()) throw ended();
-    return { account, way, id, until };
+    return { account, way, id, until, session, console };
+  }
+
+  /** The visitor may have got another role since, or another account. */
+  function mustStillRead({ role, account }: Visitor, grant: Grant): void {
+    const ofOther = account !== null && account !== grant.account;
+    if (ofOther || !permissions.may(role, NEEDS[grant.way])) throw mayNotRead();
   }
 
   /** Of one account one mail at a time is shown, as by its operations. */
@@ -112,32 +145,47 @@ export function createMailFrames({ store, permissions, mailOf, notes, clock }: M
     return shown;
   }
 
+  async function answerHtml(ctx: Context, grant: Grant): Promise<void> {
+    const { html } = await page(grant);
+    ctx.set('Content-Security-Policy', framePolicy(grant));
+    ctx.type = 'text/html; charset=utf-8';
+    ctx.body = html;
+  }
+
   return frozen({
-    async open(ctx, visitor, params) {
+    async open(ctx, visitor, origin, params) {
       const sent = params.get('sent');
       const way = sent === undefined ? 'in' : 'out';
-      if (!permissions.may(visitor.role, way === 'in' ? '/inbound/content' : '/messages/content'))
-        throw new Denial('Not_Allowed', 'You may not read the content of mail here.');
+      if (!permissions.may(visitor.role, NEEDS[way])) throw mayNotRead();
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
       const id = sent ?? params.get('id');
       if (typeof id !== 'string' || !(await isKept(way, id, mailOf(account)))) throw forgotten();
       if (visitor.role === 'operator') noteLook({ notes, clock }, visitor, account, `${LOOKED_AT} ${id}`);
-      const claim = Buffer.from(JSON.stringify([account.id, way, id, clock.now() + LASTS_MS])).toString('base64url');
-      return { url: `/console/mail/${claim}.${sign(claim, visitor)}` };
+      const until = clock.now() + LASTS_MS;
+      const session = visitor.session.id;
+      const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;
+      return { url, frame: `${mailOrigin}${url}/html` };
     },
-    async answer(ctx, visitor, origin, path) {
+    async show(ctx, path) {
+      const [, claim = '', signature = ''] = PATH.exec(path) ?? [];
+      const grant = read(claim, signature);
+      const visitor = await sessions.byId(grant.session);
+      if (!visitor) throw ended();
+      mustStillRead(visitor, grant);
+      ctx.set(HEADERS);
+      // Apart from all other origins, those of the same site too.
+      ctx.set('Origin-Agent-Cluster', '?1');
+      await answerHtml(ctx, grant);
+    },
+    async answer(ctx, visitor, path) {
       const [, claim = '', signature = '', what = '', n = ''] = PATH.exec(path) ?? [];
-      const grant = read(claim, signature, visitor);
-      ctx.set({
-        'Cache-Control': 'no-store',
-        'Cross-Origin-Resource-Policy': 'same-origin',
-        'Referrer-Policy': 'no-referrer',
-      });
+      const grant = read(claim, signature);
+      if (grant.session !== visitor.session.id) throw ended();
+      mustStillRead(visitor, grant);
+      ctx.set(HEADERS);
       if (what === 'html') {
-        const { html } = await page(grant);
-        ctx.set('Content-Security-Policy', framePolicy(origin));
-        ctx.type = 'text/html; charset=utf-8';
-        ctx.body = html;
+        if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown at ${mailOrigin} only.`);
+        await answerHtml(ctx, grant);
       } else if (what === 'links') {
         const { links, leftOut, cut } = await page(grant);
         ctx.type = 'application/json; charset=utf-8';
@@ -163,7 +211,7 @@ async function isKept(way: Grant['way'], id: string, { queue, store, messages }:
 }
 
 /** Nothing runs, nothing is fetched, and only the console may show it. */
-function framePolicy({ url }: Origin): string {
+function framePolicy({ console }: Grant): string {
   return [
     'sandbox',
     `default-src 'none'`,
@@ -171,7 +219,7 @@ function framePolicy({ url }: Origin): string {
     `style-src 'unsafe-inline'`,
     `form-action 'none'`,
     `base-uri 'none'`,
-    `frame-ancestors ${url}`,
+    `frame-ancestors ${console}`,
   ].join('; ');
 }
 
@@ -183,7 +231,11 @@ function download(ctx: Context, name: string): void {
 }
 
 function ended(): Denial {
-  return new Denial('Link_Spent', 'This link was good for five minutes. Open the mail again.');
+  return new Denial('Link_Spent', 'This link is good for five minutes, while you are signed in. Open the mail again.');
+}
+
+function mayNotRead(): Denial {
+  return new Denial('Not_Allowed', 'You may not read the content of mail here.');
 }
 
 function forgotten(): Denial {

@@ -3,15 +3,21 @@ import type { Role } from '../../store/rows/people.ts';
 
 /**
  * What an operation shows or does: `numbers` and states · `mail`: searching, envelopes, refusals, replaying · `content` of
- * mail · `settings`: everything else of an account, secrets included · `host`: what concerns all accounts.
+ * mail · `settings`: everything else of an account · `secrets`: keys of an account, made, shown or changed · `host`: what
+ * concerns all accounts · `people`: who may come in.
  */
-type Kind = 'numbers' | 'mail' | 'content' | 'settings' | 'host';
+type Kind = (typeof KINDS)[number];
+
+const KINDS = ['numbers', 'mail', 'content', 'settings', 'secrets', 'host', 'people'] as const;
+
+/** What somebody who finds an open page must not do: the visitor proves who they are, if that was a while ago. */
+const NEEDS_PROOF: readonly Kind[] = ['secrets', 'people'];
 
 const MAY: Readonly<Record<Role, readonly Kind[]>> = {
   reader: ['numbers'],
   helper: ['numbers', 'mail'],
-  owner: ['numbers', 'mail', 'content', 'settings'],
-  operator: ['numbers', 'mail', 'settings', 'host'],
+  owner: ['numbers', 'mail', 'content', 'settings', 'secrets'],
+  operator: ['numbers', 'mail', 'settings', 'secrets', 'host', 'people'],
 };
 
 /** What a role may call. Operators see content only if the setting says so; `isLook` tells what is then noted. */
@@ -19,6 +25,8 @@ export interface Permissions {
   may(role: Role, path: string): boolean;
   /** Whether a call shows the content of mail. */
   isLook(path: string): boolean;
+  /** Whether a call needs a password, or a link, that was used a short while ago. */
+  needsProof(path: string): boolean;
 }
 
 export function createPermissions(settings: { readonly operatorReadsMail: boolean }): Permissions {
@@ -28,6 +36,7 @@ export function createPermissions(settings: { readonly operatorReadsMail: boolea
       return MAY[role].includes(kind) || (kind === 'content' && role === 'operator' && settings.operatorReadsMail);
     },
     isLook: (path) => kindOf(path) === 'content',
+    needsProof: (path) => NEEDS_PROOF.includes(kindOf(path)),
   });
 }
 
@@ -37,8 +46,6 @@ function kindOf(path: string): Kind {
   for (const kind of KINDS) if (LISTED[kind][group]?.includes(name)) return kind;
   return 'content';
 }
-
-const KINDS = ['numbers', 'mail', 'content', 'settings', 'host'] as const satisfies readonly Kind[];
 
 /** The names of the operations of each group. */
 const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>> = {
@@ -74,8 +81,6 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'delete-route',
       'domain-servers',
       'reply-address',
-      'rotate-reply-key',
-      'route-key',
       'routes',
       'send-raw',
       'test-route',
@@ -98,7 +103,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'set-pool',
       'start-warmup',
     ],
-    keys: ['add', 'list', 'revoke'],
+    keys: ['list'],
     messages: [
       'cancel-scheduled',
       'parse',
@@ -112,24 +117,28 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     ],
     metadata: ['add', 'delete', 'list', 'update'],
     rejects: ['add', 'delete'],
-    senders: ['add-domain', 'check-domain', 'delete-domain', 'domain-key', 'verify-domain'],
+    senders: ['add-domain', 'check-domain', 'delete-domain', 'verify-domain'],
     subaccounts: ['add', 'delete', 'info', 'list', 'pause', 'resume', 'update'],
     tags: ['delete'],
     templates: ['add', 'delete', 'info', 'list', 'publish', 'render', 'time-series', 'update'],
     urls: ['add-tracking-domain', 'check-tracking-domain', 'delete-tracking-domain', 'tracking-domains'],
-    webhooks: ['add', 'delete', 'deliveries', 'info', 'key', 'list', 'test', 'update'],
+    webhooks: ['delete', 'deliveries', 'test'],
     whitelists: ['add', 'delete'],
     allowlists: ['add', 'delete'],
+  },
+  secrets: {
+    inbound: ['rotate-reply-key', 'route-key'],
+    keys: ['add', 'revoke'],
+    senders: ['domain-key'],
+    // Their records have the key that signs.
+    webhooks: ['add', 'info', 'key', 'list', 'update'],
   },
   host: {
     host: [
       'accounts',
       'actions',
-      'add-person',
       'drop',
-      'end-session',
       'examine',
-      'invite-person',
       'job',
       'lanes',
       'listeners',
@@ -140,7 +149,6 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'people',
       'poke',
       'queue',
-      'remove-person',
       'resume',
       'retry',
       'series',
@@ -148,6 +156,9 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'settings',
       'tasks',
     ],
+  },
+  people: {
+    host: ['add-person', 'end-session', 'invite-person', 'remove-person', 'reset-factor'],
   },
 };
 

@@ -43,8 +43,12 @@ export interface Sessions {
   ): Promise<Visitor>;
   /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
   visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined>;
+  /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
+  byId(id: string): Promise<Visitor | undefined>;
   /** As `visitor`, for a stream that is open: looking at it does not keep the session alive. */
   lasts(visitor: Visitor): Promise<boolean>;
+  /** Notes that the visitor has just proved who they are. */
+  prove(visitor: Visitor): Promise<void>;
   /** Ends it, in the store and in the browser. */
   end(ctx: Context, origin: Origin, visitor: Visitor): Promise<void>;
   /** Removes the cookie of a session that has ended. */
@@ -88,7 +92,11 @@ export function createSessions(
       }
       return visitor;
     },
+    byId: find,
     lasts: async (visitor) => (await find(visitor.session.id)) !== undefined,
+    async prove({ session: { id } }) {
+      await store.consoleSessions.change({ id }, { provedAt: new Date(clock.now()) });
+    },
     async end(ctx, origin, visitor) {
       await store.consoleSessions.remove({ id: visitor.session.id });
       setCookie(ctx, origin, '', 0);
@@ -100,6 +108,14 @@ export function createSessions(
 /** Whether it has lasted as long as it may, or nobody has used it for too long. */
 export function isOver({ until, seenAt }: ConsoleSessionRow, idleMs: number, now: number): boolean {
   return until.getTime() <= now || seenAt.getTime() + idleMs <= now;
+}
+
+/** How long a visitor is taken for who they are, before a change of people, keys or secrets. */
+const FRESH_MS = 600_000;
+
+/** Whether the visitor has proved who they are a short while ago: by link or password when it began, or by password since. */
+export function isFresh({ createdAt, provedAt }: ConsoleSessionRow, now: number): boolean {
+  return now - (provedAt ?? createdAt).getTime() < FRESH_MS;
 }
 
 function toVisitor(session: ConsoleSessionRow, person: PersonRow | undefined): Visitor {

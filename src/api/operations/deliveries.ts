@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import type { Scan } from '../../mail/scan.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { operation } from '../operation.ts';
@@ -48,6 +49,17 @@ export const attemptRecord = z
   })
   .meta({ title: 'attempt record' });
 
+const scanRecord = z
+  .object({
+    spam: z.enum(['ham', 'spam', 'unknown']),
+    virus: z.enum(['clean', 'infected', 'unknown']),
+    name: z.string().nullable().meta({ description: 'name of the virus' }),
+    score: z.number().nullable().meta({ description: 'spam score; null if no scanner gave one' }),
+    by: z.array(z.string()).meta({ description: 'the scanners that looked at it' }),
+    reason: z.string().nullable().meta({ description: 'why a scanner did not; null if all did' }),
+  })
+  .meta({ title: 'scan record' });
+
 export const deliveryRecord = z
   .object({
     id: str(
@@ -67,10 +79,11 @@ export const deliveryRecord = z
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
     attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
+    scan: scanRecord.nullable().meta({ description: 'what scanners said of the message; null if it was not scanned' }),
   })
   .meta({ title: 'delivery record' });
 
-export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]) {
+export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[], scan: Scan | undefined) {
   return {
     id: delivery.id,
     message_id: delivery.messageId,
@@ -85,8 +98,18 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
     attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
+    scan: scan ? toScanRecord(scan) : null,
   };
 }
+
+const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({
+  spam,
+  virus,
+  name,
+  score,
+  by: [...by],
+  reason,
+});
 
 export function toAttemptRecord(attempt: AttemptRecord) {
   return {
@@ -150,6 +173,7 @@ export const EXAMPLE: z.input<typeof deliveryRecord> = {
   ended_at: '2026-01-05 11:45:00',
   last_status: 500,
   last_error: null,
+  scan: { spam: 'ham', virus: 'clean', name: null, score: -0.4, by: ['rspamd', 'clamd'], reason: null },
   attempts: [
     {
       time: '2026-01-05 11:30:01',
@@ -222,7 +246,9 @@ const list = operation({
     for (let at = 0; at < found.length; at += AT_A_TIME) {
       records.push(
         ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await queue.attempts(one))),
+          found
+            .slice(at, at + AT_A_TIME)
+            .map(async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one))),
         )),
       );
     }

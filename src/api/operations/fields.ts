@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
+import type { FormatName } from '../../inbound/formats.ts';
 import { MAX_PATTERN, namesIn } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
@@ -79,8 +80,12 @@ export const endpointUrl = text(MAX_URL)
  * Throws ValidationError if no webhook answers at the URL, in the words of Mandrill's user interface and with the
  * cause.
  */
-export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
-  const cause = await call.urlFault(url);
+export async function verifyUrl(
+  url: string,
+  call: Pick<Call<never>, 'urlFault' | 'invalid'>,
+  format?: FormatName,
+): Promise<void> {
+  const cause = await call.urlFault(url, format);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 

@@ -239,7 +239,9 @@ const info = operation({
     return {
       ...toMailRecord(story.mail, queued !== undefined),
       timeline: toTimelineRecords(entries, story.mail.at),
-      deliveries: queued ? [toDeliveryRecord(queued.delivery, queued.attempts)] : [],
+      deliveries: queued
+        ? [toDeliveryRecord(queued.delivery, queued.attempts, await queue.scanOf(queued.delivery))]
+        : [],
     };
   },
 });

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { capture, matches, sampleMailbox } from '../../inbound/routing.ts';
 import type { Match } from '../../inbound/types.ts';
+import { parseReplyAddress } from '../../mail/reply-address.ts';
 import type { AttemptRecord } from '../../queue/delivery.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
@@ -141,11 +142,11 @@ const eventRecord = z
 const payload = passing({
   path: '/inbound/payload',
   extension: true,
-  summary: 'Shows the event of a delivery as it is posted: an element of `mandrill_events`.',
+  summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. For a message that was not attempted yet they are computed now, and kept nowhere.',
+    'For the Mandrill format, an element of `mandrill_events`; for other JSON formats, the JSON; for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. For a message that was not attempted yet they are computed now, and kept nowhere.',
   params: { id: deliveryId },
-  returns: eventRecord,
+  returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
   example: {
     params: { id: EXAMPLE_ID },
@@ -173,7 +174,10 @@ const payload = passing({
         to: [['mailbox-123@inbound.example.com', null]],
         cc: [],
         subject: 'Café',
-        spam_report: { score: 0, matched_rules: [] },
+        spam_report: {
+          score: -0.4,
+          matched_rules: [{ name: 'MIME_GOOD', score: -0.4, description: 'Known content-type' }],
+        },
         dkim: { signed: false, valid: false },
         spf: { result: 'pass', detail: 'sender SPF authorized' },
         dmarc: { result: 'pass', policy: 'none', aligned: true },
@@ -203,6 +207,7 @@ const payload = passing({
         quoted_text: null,
         reply_data: null,
         captures: {},
+        scan: { spam: 'ham', virus: 'clean', name: null, by: ['rspamd', 'clamd'], reason: null },
       },
     },
   },
@@ -290,7 +295,7 @@ const tryRoute = operation({
     id: text(255).meta({ description: 'id of the route' }),
     address: optional(emailAddress).meta({
       description:
-        'the recipient of the sample, which the pattern of the route must match, or a reply address that leads to the route; one is made up if omitted',
+        'the recipient of the sample, which the pattern of the route must match, or a reply address that leads to the route; one is made up if omitted. A reply address that is forged or has expired is a ValidationError, because mail to it is refused',
     }),
   },
   returns: attemptRecord
@@ -311,14 +316,29 @@ const tryRoute = operation({
     if (!route) throw call.refuse('Unknown_InboundRoute', id);
     const { domain, pattern, url } = route;
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
+    if (address) mustBeTaken(address, route, call);
     const match = matchOf(route, { mailbox, domain: address?.domain ?? domain }, call);
     if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${domain}`;
-    const attempt = await call.trials.postSample(email, url, match);
+    const attempt = await call.trials.postSample(email, route, match);
     if (!attempt) throw call.refuse('ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
   },
 });
+
+/** Throws a ValidationError for an address that has the form of a reply address and takes no mail: SMTP refuses it too. */
+function mustBeTaken(
+  { mailbox, domain }: { readonly mailbox: string; readonly domain: string },
+  route: InboundRouteRow,
+  { inbound, invalid }: Call<never>,
+): void {
+  if (domain !== route.domain || !parseReplyAddress(mailbox)) return;
+  const { kind } = inbound.lookup(mailbox, domain);
+  const refused = 'Nothing was posted: mail to it would be refused with 550';
+  if (kind === 'expired') throw invalid('address', `${refused} 5.7.1, because this reply address has expired`);
+  if (kind === 'no-route')
+    throw invalid('address', `${refused} 5.1.1, because this reply address was not made here, or has no route`);
+}
 
 /** What the payload has of an address that leads to the route, or that matches it behind another; undefined for others. */
 function matchOf(

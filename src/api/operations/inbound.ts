@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { checkMx } from '../../dns/checks.ts';
+import { FORMAT_NAMES, FORMATS, toFormat } from '../../inbound/formats.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
@@ -36,6 +37,9 @@ export const inboundRouteRecord = z
     pattern: str('what the mailbox name must match'),
     url: str('webhook URL that inbound messages are posted to'),
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
+    format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
+    raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
+    has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
   })
   .meta({ title: 'inbound route record' });
 
@@ -45,6 +49,17 @@ const MOST_BATCHED = 100;
 const routeId = text(255).meta({ description: 'id of the route' });
 const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
   description: `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if omitted`,
+});
+const format = optional(z.enum(FORMAT_NAMES)).meta({
+  description: `the form of its posts: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; that of the setting inbound.default_format for a new route if omitted`,
+});
+const raw = optional(z.boolean()).meta({
+  description:
+    'false leaves raw_msg, raw or RawEmail out of posts that hold the parsed message; true for a new route if omitted',
+});
+const password = optional(z.string().max(255)).meta({
+  description:
+    'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
 });
 const DOMAIN = {
   domain: 'inbound.example.com',
@@ -58,7 +73,14 @@ const DOMAIN = {
   mx_error: null,
   tested_at: null,
 };
-export const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
+const ROUTE_STYLE = { format: 'mandrill', raw: true, has_password: false } as const;
+export const ROUTE = {
+  id: '1.1',
+  pattern: 'mailbox-*',
+  url: 'https://app.example.com/hooks/mail',
+  batch_events: 1,
+  ...ROUTE_STYLE,
+};
 
 /** The host names that an MX record may have. */
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
@@ -79,12 +101,22 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
   };
 }
 
+type RouteOption = 'batchEvents' | 'format' | 'raw' | 'password';
+
 /** The record of a route. */
 export function toRouteRecord(
-  row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & { readonly batchEvents?: number | undefined },
+  row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {
-  const { id, pattern, url, batchEvents = 1 } = row;
-  return { id, pattern, url, batch_events: batchEvents };
+  const { id, pattern, url, batchEvents = 1, raw = true, password } = row;
+  return {
+    id,
+    pattern,
+    url,
+    batch_events: batchEvents,
+    format: toFormat(row.format),
+    raw,
+    has_password: Boolean(password),
+  };
 }
 
 /** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
@@ -237,22 +269,32 @@ const addRoute = operation({
     'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route. ' +
     'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
     'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
-  params: { domain: knownDomain, pattern, url: endpointUrl, batch_events: batchEvents },
+  params: { domain: knownDomain, pattern, url: endpointUrl, batch_events: batchEvents, format, raw, password },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
     params: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
-    answer: { id: '1.2', pattern: 'support', url: 'https://app.example.com/hooks/support', batch_events: 1 },
+    answer: {
+      id: '1.2',
+      pattern: 'support',
+      url: 'https://app.example.com/hooks/support',
+      batch_events: 1,
+      ...ROUTE_STYLE,
+    },
   },
-  async handle({ domain, pattern, url, batch_events = 1 }, call) {
+  async handle({ domain, pattern, url, batch_events = 1, raw = true, password = '', ...given }, call) {
     const domainId = nameOf(await findDomain(domain, call));
-    await verifyUrl(url, call);
+    const { format = call.settings.defaultFormat } = given;
+    await verifyUrl(url, call, format);
     const row = {
       id: await call.inbound.newRouteId(),
       domain: domainId,
       pattern,
       url,
       batchEvents: batch_events,
+      format,
+      raw,
+      password: password === '' ? null : password,
       createdAt: call.now(),
     };
     const note = await call.actions.begin();
@@ -270,20 +312,31 @@ const addRoute = operation({
 
 const updateRoute = operation({
   path: '/inbound/update-route',
-  summary: 'Changes the pattern, the URL or the batch size of a route; null fields remain unchanged.',
+  summary: 'Changes a route; null fields remain unchanged.',
   notes:
-    'With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
-  params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl), batch_events: batchEvents },
+    'A new format applies to mail that is still queued, too. With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
+  params: {
+    id: routeId,
+    pattern: optional(pattern),
+    url: optional(endpointUrl),
+    batch_events: batchEvents,
+    format,
+    raw,
+    password,
+  },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
-  async handle({ id, pattern, url, batch_events }, call) {
+  async handle({ id, pattern, url, batch_events, format, raw, password }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
-    if (url !== undefined) await verifyUrl(url, call);
+    if (url !== undefined) await verifyUrl(url, call, format ?? toFormat(before.format));
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
-    const row = await call.store.inboundRoutes.change({ id }, { pattern, url, batchEvents: batch_events });
+    const row = await call.store.inboundRoutes.change(
+      { id },
+      { pattern, url, batchEvents: batch_events, format, raw, password: password === '' ? null : password },
+    );
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);
     // After `routingChanged`, so that no mail can be accepted for the old URL after this step.

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
+import { FORMAT_NAMES, toFormat } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/routing.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
-import { emailAddress, knownDomain } from './fields.ts';
+import { emailAddress, knownDomain, shownUrl } from './fields.ts';
 import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound.ts';
 
 // Tools to set up and debug routes.
@@ -35,11 +36,13 @@ const routeKey = operation({
       signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
     },
   },
-  async handle({ id, rotate = false }, { store, signingKeys, refuse }) {
+  async handle({ id, rotate = false }, { store, signingKeys, actions, refuse }) {
     const route = await store.inboundRoutes.one({ id });
     if (!route) throw refuse('Unknown_InboundRoute', id);
+    const note = rotate ? await actions.begin() : undefined;
     const key = rotate ? await signingKeys.rotate(route.url) : await signingKeys.of(route.url);
     if (key === undefined) throw refuse('ServiceUnavailable');
+    note?.('signing key changed', 1, shownUrl(route.url));
     return { id, url: route.url, auth_key: key, signing_secret: toSigningSecret(key) };
   },
 });
@@ -55,6 +58,9 @@ const testRoute = operation({
     address: optional(emailAddress).meta({ description: 'the address to try' }),
     domain: optional(knownDomain),
     mailbox: optional(text(64)).meta({ description: 'the part before the @' }),
+    format: optional(z.enum(FORMAT_NAMES)).meta({
+      description: 'shows the post in this format; in that of the route if omitted',
+    }),
   },
   returns: z.object({
     email: z.string().meta({ description: 'the address that was tried' }),
@@ -71,9 +77,11 @@ const testRoute = operation({
         }),
       )
       .meta({ description: 'every route of the domain, oldest first' }),
-    payload: z
-      .unknown()
-      .meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
+    payload: z.unknown().meta({
+      description:
+        'what would be posted for a sample message: the value of mandrill_events, the JSON of another format, or the body as text; null if no route matches',
+    }),
+    content_type: z.string().nullable().meta({ description: 'Content-Type of that post; null if no route matches' }),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: {
@@ -83,32 +91,30 @@ const testRoute = operation({
       route: ROUTE,
       routes: [{ ...ROUTE, result: 'hit' }],
       payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
+      content_type: 'application/x-www-form-urlencoded',
     },
   },
-  async handle({ address, domain, mailbox }, { store, inbound, refuse, invalid }) {
+  async handle({ address, domain, mailbox, format }, { store, inbound, refuse, invalid }) {
     const tried =
       address ??
       (domain && mailbox !== undefined
         ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` }
         : undefined);
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
-    const row = await inbound.find(tried.domain);
-    if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
+    if (!(await inbound.find(tried.domain))) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
     const found = inbound.lookup(tried.mailbox, tried.domain);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
     const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
     const hit = found.kind === 'matched' ? found.match : undefined;
+    const row = rows.find(({ id }) => id === hit?.routeId);
+    const style = { format: format ?? toFormat(row?.format), raw: row?.raw ?? true };
+    const sample = hit && (await inbound.sample(tried.text, hit, style));
     return {
       email: tried.text,
-      route: hit
-        ? toRouteRecord({
-            ...hit,
-            id: hit.routeId,
-            batchEvents: rows.find(({ id }) => id === hit.routeId)?.batchEvents,
-          })
-        : null,
-      routes: rows.map((route) => ({ ...toRouteRecord(route), result: verdict(route, tried.mailbox, hit?.routeId) })),
-      payload: hit ? await inbound.sample(tried.text, hit) : null,
+      route: hit ? toRouteRecord({ ...row, ...hit, id: hit.routeId }) : null,
+      routes: rows.map((one) => ({ ...toRouteRecord(one), result: verdict(one, tried.mailbox, hit?.routeId) })),
+      payload: sample?.payload ?? null,
+      content_type: sample?.type ?? null,
     };
   },
 });

@@ -17,7 +17,7 @@ const STYLE = `
 *{box-sizing:border-box}body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
 main{max-width:36rem;margin:12vh auto 0;padding:2rem;border:1px solid var(--line);border-radius:.5rem;overflow-wrap:anywhere}
 h1{margin:0 0 .8rem;font-size:1.4rem}.soft{color:var(--soft)}
-button{font:inherit;font-weight:600;color:var(--on);background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
+input{font:inherit;padding:.4rem .6rem;width:100%;max-width:16rem}button{font:inherit;font-weight:600;color:var(--on);background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
 button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
 @media(max-width:40rem){main{margin:0;border:0}}
 `;

@@ -6,6 +6,7 @@ import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
+import { createScanKeeping, type ScanKeeping } from './scans.ts';
 import {
   detailKey,
   detailKeys,
@@ -32,6 +33,8 @@ export interface MessageRow {
   readonly crc: number | null;
   readonly blob: string | null;
   readonly sha256: string | null;
+  /** Null if it was not scanned yet. */
+  readonly scan: string | null;
 }
 
 /** Whether a message was written: not if its id exists already. The bytes are returned to the caller. */
@@ -41,7 +44,7 @@ export interface Accepted {
 }
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
-export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
+export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
    * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
@@ -67,6 +70,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
   return frozen({
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
+    ...createScanKeeping(db),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {
@@ -95,6 +99,7 @@ function createAccepting(
     created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
+  const { keepScan } = createScanKeeping(db);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
@@ -113,6 +118,7 @@ function createAccepting(
       sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
     );
     if (changes === 0) return { written: false, bytes: row.bytes };
+    if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
       const endpoint = endpoints.keyOf(one);
@@ -339,6 +345,7 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
   const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
     AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);
   const removeVerdicts = db.prepare('DELETE FROM verdicts WHERE message = ?');
+  const removeScan = db.prepare('DELETE FROM scans WHERE message = ?');
   const removeMessage = db.prepare('DELETE FROM messages WHERE key = ?');
   const removeBatch = db.prepare('DELETE FROM batches WHERE message = ?');
   const removeEvents = db.prepare('DELETE FROM events WHERE batch = ?');
@@ -358,6 +365,7 @@ function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
       const row = bare.get(message);
       if (!row) return [];
       removeVerdicts.run(message);
+      removeScan.run(message);
       removeMessage.run(message);
       if (removeBatch.run(message).changes !== 0) removeEvents.run(message);
       return textOrNull(row, 'blob') === null ? [] : [text(row, 'blob')];

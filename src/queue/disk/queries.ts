@@ -15,6 +15,7 @@ import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault } from './bodies.ts';
 import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
+import { createScanQueries, type ScanQueries, toScan } from './scans.ts';
 import {
   DELIVERY,
   detailKey,
@@ -40,7 +41,7 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ReportQueries, EndpointQueries {
+export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
@@ -73,6 +74,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
     ...createFigures(db),
     ...createLookups(db),
     ...createMessageQueries(db, blobs),
+    ...createScanQueries(db),
     ...createScans(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
@@ -240,7 +242,8 @@ const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' 
 /** Creates the queries about messages. `blobs` is the folder of large bodies. */
 function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
-    'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
+    `SELECT m.*, v.verdicts, v.sum AS verdicts_sum, s.scan, s.sum AS scan_sum FROM messages m
+    LEFT JOIN verdicts v ON v.message = m.key LEFT JOIN scans s ON s.message = m.key WHERE m.id = ?`,
   );
   const envelopes = db.prepare(
     'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
@@ -294,12 +297,14 @@ function isWhole(row: SqlRow): boolean {
 function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   const size = number(row, 'size');
   const name = textOrNull(row, 'blob');
+  const scan = toScan(row);
+  const message = { ...toMessage(row), ...(scan && { scan }) };
   if (name === null) {
     const bytes = row['bytes'];
     if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
       return { kind: 'damaged', reason: 'its bytes were damaged on disk' };
     }
-    return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
+    return { kind: 'whole', message, body: { kind: 'inline', bytes } };
   }
   const path = `${blobs}/${name}`;
   const sha256 = text(row, 'sha256');
@@ -307,7 +312,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   if (reason !== null) return { kind: 'damaged', reason };
   if (sound.size > 10_000) sound.clear();
   sound.add(name);
-  return { kind: 'whole', message: toMessage(row), body: { kind: 'blob', path, size, sha256 } };
+  return { kind: 'whole', message, body: { kind: 'blob', path, size, sha256 } };
 }
 
 /** A condition on `deliveries d` with the values of its parameters. */

@@ -114,10 +114,15 @@ const DETAILS = `
 CREATE TABLE details (key INTEGER PRIMARY KEY, n INTEGER NOT NULL, detail TEXT NOT NULL) STRICT;
 `;
 
+/** What scanners said of messages, as JSON. */
+const SCANS = `
+CREATE TABLE scans (message INTEGER PRIMARY KEY, scan TEXT NOT NULL, sum INTEGER NOT NULL) STRICT;
+`;
+
 /**
  * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
  */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -130,6 +135,7 @@ export const TABLE_KEYS = [
   ['endpoints', 'key'],
   ['messages', 'key'],
   ['verdicts', 'message'],
+  ['scans', 'message'],
   ['deliveries', 'key'],
   ['attempts', 'delivery'],
   ['details', 'key'],

@@ -232,6 +232,12 @@ export interface InboundRouteRow extends OwnedRow {
   readonly url: string;
   /** The most messages that share a POST; absent: one. */
   readonly batchEvents?: number;
+  /** The form of its posts; absent: Mandrill's. */
+  readonly format?: string;
+  /** false: the raw message is left out; absent: it is in the post. */
+  readonly raw?: boolean;
+  /** For Basic authentication; null or absent: none. */
+  readonly password?: string | null;
   readonly createdAt: Date;
 }
 

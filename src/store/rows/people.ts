@@ -19,6 +19,14 @@ export interface PersonRow extends Row {
   readonly account: string | null;
   /** A hash (api/console/passwords.ts); null: comes in by link only. */
   readonly password: string | null;
+  /** The secret of the second factor (api/console/second-factor.ts), in base32; null or absent: there is none. */
+  readonly factor?: string | null;
+  /** The last step of it whose code was used. */
+  readonly factorStep?: number | null;
+  /** A secret that was offered and not turned on yet. */
+  readonly nextFactor?: string | null;
+  /** Hashes of the recovery codes that are left, with a space between them. */
+  readonly recoveryCodes?: string | null;
   readonly createdAt: Date;
 }
 
@@ -56,6 +64,8 @@ export interface ConsoleSessionRow extends Row {
   readonly createdAt: Date;
   /** The last call, to the minute. */
   readonly seenAt: Date;
+  /** When the password was entered last, after it began; null or absent: not again. */
+  readonly provedAt?: Date | null;
   readonly until: Date;
 }
 
@@ -63,7 +73,7 @@ export const consoleSessions = collection<ConsoleSessionRow>()({
   name: 'console_sessions',
   access: 'none',
   indexes: [['person'], ['until']],
-  dates: ['createdAt', 'seenAt', 'until'],
+  dates: ['createdAt', 'seenAt', 'provedAt', 'until'],
   upkeep: true,
 });
 
@@ -123,6 +133,21 @@ export async function createEnterLink(
   const token = newToken(ids);
   await enterLinks.insert({ id: tokenHash(token), person, until: new Date(clock.now() + LINK_MS) });
   return token;
+}
+
+/** Whom a link would let in; undefined if it does not exist any more, or is too old. */
+export async function findEnterLink(
+  { enterLinks }: Pick<Store, 'enterLinks'>,
+  token: string,
+  { clock }: Pick<Parts, 'clock'>,
+): Promise<{ readonly person: string | null } | undefined> {
+  const row = await enterLinks.one({ id: tokenHash(token) });
+  return row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
+}
+
+/** Takes the second factor from a person whose app is lost. */
+export async function resetFactor({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
+  await people.change({ id }, { factor: null, factorStep: null, nextFactor: null, recoveryCodes: null });
 }
 
 /** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */

@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { free } from '../../base/room.ts';
+import type { FormatName } from '../../inbound/formats.ts';
 import type { AttemptError, AttemptResult } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { PostBody, Poster } from '../types.ts';
@@ -258,10 +259,16 @@ interface UrlCheckDeps {
  * Checks that a webhook can be at a URL: HEAD is answered 200, or else a POST without events is answered 2xx. Returns
  * undefined if so, else the reason in words for the user. If HEAD cannot connect, no POST follows.
  */
-export function createUrlCheck({ poster, guard, log }: UrlCheckDeps): (url: string) => Promise<string | undefined> {
-  return async (url) => {
-    const result = await lastWord(poster, url);
+export function createUrlCheck({
+  poster,
+  guard,
+  log,
+}: UrlCheckDeps): (url: string, format?: FormatName) => Promise<string | undefined> {
+  return async (url, format = 'mandrill') => {
+    const result = await (format === 'mandrill' ? lastWord(poster, url) : poster.head(url));
     if (result === undefined || isSuccess(result)) return undefined;
+    // Only Mandrill's consumers know a post without events: others say by any answer that they are there.
+    if (format !== 'mandrill' && result.kind === 'answered') return undefined;
     log.info('endpoint.unverified', {
       host: URL.parse(url)?.host,
       ...(result.kind === 'answered' ? { status: result.status } : { error: result.error }),

@@ -4,7 +4,7 @@ import { frozen } from '../../base/frozen.ts';
 import { giveBack } from '../../base/room.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
 import type { PostBody } from '../types.ts';
-import type { Piece } from './payload.ts';
+import type { Piece, Plain } from './pieces.ts';
 
 /** The input of a POST's signatures. */
 interface Signing {
@@ -39,8 +39,14 @@ export interface FormEncoder {
     signing: Signing,
     place: Place,
   ): Promise<{ readonly body: PostBody; readonly headers: FormHeaders }>;
-  /** As `toBody`, but the JSON text itself, unsigned. */
-  toJson(pieces: Iterable<Piece>, place: Place): Promise<PostBody>;
+  /** As `toBody`, but what the pieces are themselves, unsigned. */
+  toJson(pieces: Iterable<Piece | Plain>, place: Place): Promise<PostBody>;
+  /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
+  toPost(
+    post: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
+    signing: Signing,
+    place: Place,
+  ): Promise<{ readonly body: PostBody; readonly headers: FormHeaders }>;
 }
 
 /** The file for a body of more than `most` bytes. */
@@ -54,7 +60,7 @@ export function createFormEncoder(): FormEncoder {
 
   /** `keep` returns what of each piece is the body. */
   async function writeBody(
-    pieces: Iterable<Piece>,
+    pieces: Iterable<Piece | Plain>,
     { path, most }: Place,
     keep: (value: Uint8Array, form: Uint8Array) => Uint8Array,
   ): Promise<PostBody> {
@@ -63,7 +69,15 @@ export function createFormEncoder(): FormEncoder {
     try {
       encoding.begin(take);
       for (const piece of pieces) {
-        encoding.add(piece);
+        if (typeof piece !== 'string' && 'bytes' in piece) {
+          encoding.end();
+          for (let at = 0; at < piece.bytes.length; at += MUCH_AT_ONCE) {
+            const bytes = piece.bytes.subarray(at, at + MUCH_AT_ONCE);
+            take(bytes, bytes);
+            if (store.isFull()) await store.flush();
+          }
+          encoding.resume(take);
+        } else encoding.add(piece);
         if (!store.isFull()) continue;
         // The encoder is shared: other forms use it while this one waits for the disk.
         encoding.end();
@@ -99,6 +113,15 @@ export function createFormEncoder(): FormEncoder {
       return { body, headers: signatures.headers() };
     },
     toJson: (pieces, place) => writeBody(pieces, place, (value) => value),
+    async toPost({ type, pieces }, { keys, id, at }, place) {
+      const timestamp = Math.floor(at / 1000);
+      const signature = runningStandardSignature(keys, id, timestamp);
+      const body = await writeBody(pieces, place, (value) => {
+        signature.update(value);
+        return value;
+      });
+      return { body, headers: { 'Content-Type': type, ...standardHeaders(id, timestamp, signature.digest()) } };
+    },
   });
 }
 
@@ -177,11 +200,14 @@ function startSignatures({ keys, url, id, at }: Signing) {
     headers: (): FormHeaders => ({
       'Content-Type': 'application/x-www-form-urlencoded',
       'X-Mandrill-Signature': mandrill.digest(),
-      'webhook-id': id,
-      'webhook-timestamp': String(timestamp),
-      'webhook-signature': standard.digest(),
+      ...standardHeaders(id, timestamp, standard.digest()),
     }),
   };
+}
+
+/** The headers of Standard Webhooks. */
+function standardHeaders(id: string, timestamp: number, signature: string): FormHeaders {
+  return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': signature };
 }
 
 /** Receives text as UTF-8 and as form encoding. Both are valid only during the call. */
@@ -201,6 +227,8 @@ interface Encoding {
 /** Maximum output bytes per byte of text: `\u001f`, and `%5Cu001f`. */
 const MOST_VALUE = 6;
 const MOST_FORM = 8;
+/** Bytes that are copied at once; they must fit into the room of a form. */
+const MUCH_AT_ONCE = 128 * 1024;
 /** Input bytes per pass. */
 const SLICE = 16 * 1024;
 /** Room for one slice of maximum growth and several that do not grow. */

@@ -1,17 +1,19 @@
 import { isUtf8 } from 'node:buffer';
-import { type Author, authorOf, authorOfMessage } from '../../mail/author.ts';
+import type { Author } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
-import type { Content, FilePart, ParsedMessage, Text } from '../../mail/message.ts';
-import { replyOf } from '../../mail/reply-text.ts';
+import type { FilePart, ParsedMessage } from '../../mail/message.ts';
+import { replyOf, type ShownReply } from '../../mail/reply-text.ts';
+import type { Scan } from '../../mail/scan.ts';
 import type { Part } from '../../mail/structure.ts';
-import { senderAuthOf } from '../../mail/trust.ts';
+import type { SenderAuth } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
+import { contentPieces, inside, json, jsonOf, jsonText, type Piece, rawBase64, rawText } from './pieces.ts';
 
-/** Postern has no spam score. Consumers compare it with a threshold, and use both keys without checking for them. */
+/** Without a spam scanner. Consumers compare the score with a threshold, and use both keys without checking for them. */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** The input of the event for one delivery. */
@@ -24,6 +26,11 @@ export interface Inbound {
   /** The raw bytes, without our trace header fields. */
   readonly raw: Buffer;
   readonly verdicts: Verdicts;
+  /** The author that DMARC checked: both use mail/author.ts on the same bytes. */
+  readonly author: Author;
+  readonly senderAuth: SenderAuth;
+  /** Our host name. */
+  readonly hostname: string;
   /** The parts of `withHeader(raw)` (mail/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
   /** The parsed message, or why it was not parsed. */
@@ -31,10 +38,10 @@ export interface Inbound {
 }
 
 /** The inbound events of one POST as JSON text, in pieces. */
-export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
+export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable<Piece> {
   let lead = '[';
   for (const event of events) {
-    yield* eventPieces(event, lead);
+    yield* eventPieces(event, lead, raw);
     lead = ',';
   }
   yield ']';
@@ -43,49 +50,63 @@ export function* toEventPieces(events: readonly Inbound[]): Iterable<Piece> {
 /**
  * One event, with the fields, types and order that consumers of the format expect, and `_id`, which identifies the
  * event if it is sent again, alone or with others.
- * Every key is always present except `text`, `text_flowed` and `html`: their presence tells consumers which bodies a
- * message has (multi_mail makes an empty HTML part of an empty `html`). They use all others without checking for them.
+ * Every key is always present except `scan` (there is none without a scanner) and `text`, `text_flowed` and `html`:
+ * their presence tells consumers which bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
+ * They use all others without checking for them.
  */
-export function* eventPieces(inbound: Inbound, lead = ''): Iterable<Piece> {
+export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Iterable<Piece> {
   const { id, message, verdicts, content, raw, root } = inbound;
-  yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{"raw_msg":"`;
-  const utf8 = isUtf8(raw);
-  const whole = withHeader(raw);
-  yield* rawText(message.trace, utf8 ? [whole] : asUtf8(whole, root));
-  yield '"';
-  if (!utf8) {
-    yield ',"raw_msg_base64":"';
-    yield* rawBase64(message.trace, whole);
-    yield '"';
-  }
-  // The author that DMARC checked: both use mail/author.ts on the same bytes.
-  const { mailFrom } = message.envelope;
-  const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
-  if ('parsed' in content) yield* parsedPieces(inbound, content.parsed, author);
-  else yield* unparsedPieces(inbound, author);
+  yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{`;
+  if (withRaw) yield* rawPieces(message.trace, raw, root);
+  if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
+  else yield* unparsedPieces(inbound);
   const { dkim, spf, dmarc, arc } = verdicts;
-  yield `,"spam_report":${NOT_SCORED}`;
+  yield `,"spam_report":${spamReport(message.scan)}`;
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
-  yield* trustPieces(inbound, author);
+  yield `,"id":${json(message.id)},"envelope":${json(envelopeOf(inbound))}`;
+  yield `,"sender_auth":${json(inbound.senderAuth)}`;
   yield* replyPieces(content);
   const { replyData, captures } = message.envelope;
   yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
   yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
+  if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
   yield '}}';
 }
 
-/** What Mandrill's form lacks: the envelope, and whether the author may be believed. New keys come last. */
-function* trustPieces({ message, recipient, verdicts }: Inbound, author: Author): Iterable<Piece> {
-  const { mailFrom: from, client } = message.envelope;
-  const { address: ip, helo, tls } = client;
-  yield `,"id":${json(message.id)},"envelope":${json({ from, to: recipient, helo, ip, tls })}`;
-  yield `,"sender_auth":${json(senderAuthOf(verdicts, author))}`;
+/** As Mandrill's. */
+export function spamReport(scan: Scan | undefined): string {
+  if (!scan || scan.score === null) return NOT_SCORED;
+  return json({ score: scan.score, matched_rules: scan.rules });
 }
 
-function* parsedPieces({ message }: Inbound, parsed: ParsedMessage, author: Author): Iterable<Piece> {
-  yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
+export function scanJson({ spam, virus, name, by, reason }: Scan): string {
+  return json({ spam, virus, name, by, reason });
+}
+
+/** `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. */
+function* rawPieces(trace: string, raw: Buffer, root: Part | undefined): Iterable<Piece> {
+  const utf8 = isUtf8(raw);
+  const whole = withHeader(raw);
+  yield '"raw_msg":"';
+  yield* rawText(trace, utf8 ? [whole] : asUtf8(whole, root));
+  yield '",';
+  if (!utf8) {
+    yield '"raw_msg_base64":"';
+    yield* rawBase64(trace, whole);
+    yield '",';
+  }
+}
+
+/** The SMTP envelope of this delivery. */
+export function envelopeOf({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>) {
+  const { mailFrom, client } = message.envelope;
+  return { from: mailFrom, to: recipient, helo: client.helo, ip: client.address, tls: client.tls };
+}
+
+function* parsedPieces({ message, author }: Inbound, parsed: ParsedMessage): Iterable<Piece> {
+  yield `"headers":${headersJson(traceFields(message), parsed.fields)}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
     yield* jsonText(parsed.text);
@@ -104,8 +125,8 @@ function* parsedPieces({ message }: Inbound, parsed: ParsedMessage, author: Auth
 }
 
 /** The fields available without a parser: our trace, and the author, because the DMARC verdict is about the author. */
-function* unparsedPieces({ message }: Inbound, author: Author): Iterable<Piece> {
-  yield `,"headers":${headersJson(traceFields(message), [])}`;
+function* unparsedPieces({ message, author }: Inbound): Iterable<Piece> {
+  yield `"headers":${headersJson(traceFields(message), [])}`;
   yield ',"attachments":{},"images":{}';
   yield `${authorJson(author)},"to":[],"cc":[],"subject":""`;
 }
@@ -116,7 +137,7 @@ function* unparsedPieces({ message }: Inbound, author: Author): Iterable<Piece> 
  * leaves something out.
  */
 function* replyPieces(content: Inbound['content']): Iterable<Piece> {
-  const { reply, quoted, cut } = 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
+  const { reply, quoted, cut } = replyIn(content);
   const isFromHtml = 'parsed' in content && content.parsed.text === undefined;
   if (quoted === '' && (reply === '' || !isFromHtml)) return yield ',"reply_text":null,"quoted_text":null';
   yield ',"reply_text":"';
@@ -126,13 +147,18 @@ function* replyPieces(content: Inbound['content']): Iterable<Piece> {
   yield cut ? '","reply_text_cut":true' : '"';
 }
 
-const NO_REPLY = { reply: '', quoted: '', cut: false };
+const NO_REPLY: ShownReply = { reply: '', quoted: '', cut: false };
+
+/** The text in two parts (mail/reply-text.ts); both are empty if the message was not parsed. */
+export function replyIn(content: Inbound['content']): ShownReply {
+  return 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
+}
 
 function authorJson({ mailbox }: Author): string {
   return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;
 }
 
-function traceFields(message: Message): HeaderField[] {
+export function traceFields(message: Message): HeaderField[] {
   return parseHeaders(Buffer.from(message.trace, 'utf8'));
 }
 
@@ -162,7 +188,7 @@ function mailboxesJson(mailboxes: ParsedMessage['to']): string {
 }
 
 /** Whether a file is an image shown in the text, not an attachment. */
-function isImage({ type, disposition, contentId }: FilePart): boolean {
+export function isImage({ type, disposition, contentId }: FilePart): boolean {
   return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
 
@@ -195,121 +221,4 @@ function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
     separator = ',';
   }
   yield '}';
-}
-
-// Large enough to make the cost per piece negligible, small enough to have a dozen in memory.
-const PIECE = 48 * 1024;
-const LF = 0x0a;
-const CR = 0x0d;
-
-/** JSON text, or a part of it that is encoded when written. */
-export type Piece = string | Unescaped | Lines;
-
-/** The content of a JSON string, as text or UTF-8, escaped when written. With `toLf`, CRLF becomes LF. */
-interface Unescaped {
-  readonly text: string | Uint8Array;
-  readonly toLf: boolean;
-}
-
-/** ASCII lines that need no escapes. Their line ends are removed when written. */
-interface Lines {
-  readonly lines: Uint8Array;
-}
-
-/** A value as JSON text. */
-function json(value: unknown): string {
-  return JSON.stringify(value);
-}
-
-// No character that needs an escape, and no surrogate.
-const PLAIN = /^[^"\\\x00-\x1f\ud800-\udfff]*$/;
-
-/** A short text as a JSON string. Nearly all need only the quotes, and the check takes half the time of `json`. */
-function jsonOf(text: string): string {
-  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
-}
-
-/** A text as a JSON string, in pieces. */
-function* jsonText(text: Text): Iterable<Piece> {
-  yield '"';
-  if (typeof text === 'string') yield inside(text, false);
-  else for (const piece of text()) yield inside(piece, false);
-  yield '"';
-}
-
-/** An unpaired surrogate cannot be encoded in UTF-8, but can be escaped in JSON. */
-function inside(text: string, toLf: boolean): Piece {
-  return text.isWellFormed()
-    ? { text, toLf }
-    : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
-}
-
-/** Trace and message as the content of a JSON string, with LF line ends. No piece of `message` splits a character. */
-function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
-  yield inside(trace, true);
-  for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
-}
-
-/** Trace and message as base64, byte for byte. */
-function rawBase64(trace: string, raw: Buffer): Iterable<string> {
-  return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
-}
-
-/** A file's content as the content of a JSON string: text if it may be text and is valid UTF-8, else base64. */
-function contentPieces(
-  content: Content,
-  maybeText: boolean,
-): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
-  if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: linePieces(content.lines) };
-  const chunks =
-    content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
-  if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
-  const whole = chunks.length === 1 && chunks[0] !== undefined ? toBuffer(chunks[0]) : Buffer.concat(chunks);
-  if (!isUtf8(whole)) return { base64: true, pieces: base64Pieces([whole]) };
-  return { base64: false, pieces: textPieces(whole) };
-}
-
-/** Base64 of the concatenated chunks. */
-function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
-  let rest: Uint8Array = Buffer.alloc(0);
-  for (const chunk of chunks) {
-    let from = 0;
-    if (rest.length > 0) {
-      from = Math.min(3 - rest.length, chunk.length);
-      rest = Buffer.concat([rest, chunk.subarray(0, from)]);
-      if (rest.length < 3) continue;
-      yield toBuffer(rest).toString('base64');
-    }
-    const whole = chunk.length - ((chunk.length - from) % 3);
-    for (; from < whole; from += PIECE)
-      yield toBuffer(chunk.subarray(from, Math.min(from + PIECE, whole))).toString('base64');
-    rest = chunk.subarray(whole);
-  }
-  if (rest.length > 0) yield toBuffer(rest).toString('base64');
-}
-
-function* linePieces(lines: Uint8Array): Iterable<Piece> {
-  for (let at = 0; at < lines.length; at += PIECE) yield { lines: lines.subarray(at, at + PIECE) };
-}
-
-function* textPieces(bytes: Buffer): Iterable<Piece> {
-  for (const text of utf8Slices(bytes)) yield { text, toLf: false };
-}
-
-/** Slices that split neither a character nor a CRLF. */
-function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
-  let from = 0;
-  while (from < bytes.length) {
-    let to = Math.min(from + PIECE, bytes.length);
-    if (to < bytes.length) {
-      for (let back = 0; back < 3 && ((bytes[to] ?? 0) & 0xc0) === 0x80; back++) to -= 1;
-      if (bytes[to] === LF && bytes[to - 1] === CR) to += 1;
-    }
-    yield bytes.subarray(from, to);
-    from = to;
-  }
-}
-
-function toBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -1,17 +1,23 @@
+import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../../base/clock.ts';
 import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
+import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
+import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
-import { eventPieces, type Inbound, type Piece, toEventPieces } from './payload.ts';
+import { WRITERS } from './formats/index.ts';
+import { toMail, type Written } from './formats/mail.ts';
+import { eventPieces, type Inbound, toEventPieces } from './payload.ts';
+import { inside, type Piece, type Plain } from './pieces.ts';
 import type { Progress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -23,6 +29,8 @@ interface Deps {
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
   readonly withRaw: WithRaw;
+  /** Our host name. */
+  readonly hostname: string;
 }
 
 type Content = Inbound['content'];
@@ -57,6 +65,7 @@ export function createRenderTask({
   parseSeconds,
   clock,
   withRaw,
+  hostname,
 }: Deps): Task<RenderInput, RenderedShared> {
   const encoder = createFormEncoder();
 
@@ -104,7 +113,11 @@ export function createRenderTask({
   ): Promise<Inbound> {
     const scanned = await scan(message, parseError, guarded, raw);
     const content = await parse(message, guarded, raw, scanned);
-    return { id: delivery.id, message, recipient: delivery.recipient, raw, root: scanned.root, verdicts, content };
+    const { mailFrom } = message.envelope;
+    const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
+    const senderAuth = senderAuthOf(verdicts, author);
+    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, content, hostname };
+    return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 
   async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
@@ -132,7 +145,12 @@ export function createRenderTask({
     const posted = events.filter((event) => event !== undefined);
     const [first, second] = posted;
     const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
-    const pieces = job.asJson && first ? eventPieces(first) : toEventPieces(posted);
+    const { format, raw } = job.style;
+    if (format !== 'mandrill' && first) {
+      const written = WRITERS[format](toMail(first, { withRaw: raw, key: job.keys[0] ?? '', at: job.at }));
+      return { ...(await encodePost(encoder, job, id, written)), parts: events.map(toFindings) };
+    }
+    const pieces = job.asJson && first ? eventPieces(first, '', raw) : toEventPieces(posted, raw);
     return { ...(await encode(encoder, job, id, pieces)), parts: events.map(toFindings) };
   }
 
@@ -212,23 +230,56 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
+function placeOf({ parts, formPlace }: RenderInput) {
+  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
+  if (!body || formPlace === null) return undefined;
+  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+  // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
+  return { path: formPlace.path, most: 2 * body.size > room ? 0 : room };
+}
+
+async function encodePost(
+  encoder: FormEncoder,
+  job: RenderInput,
+  id: string,
+  written: Written,
+): Promise<Omit<RenderedShared, 'parts'>> {
+  const { keys, url, at, asJson } = job;
+  const place = placeOf(job) ?? IN_MEMORY;
+  if (!asJson) return { id, ...(await encoder.toPost(written, { keys, url, id, at }, place)) };
+  const isJson = written.type === 'application/json';
+  const pieces = isJson ? written.pieces : quotedPost(written);
+  return { id, body: await encoder.toJson(pieces, place), headers: {} };
+}
+
+/** A post that is not JSON, as JSON, for people. */
+function* quotedPost({ type, pieces }: Written): Iterable<Piece> {
+  yield `{"content_type":${JSON.stringify(type)},"body":"`;
+  for (const piece of pieces) yield* quotedPiece(piece);
+  yield '"}';
+}
+
+function* quotedPiece(piece: Piece | Plain): Iterable<Piece> {
+  if (typeof piece === 'string') yield inside(piece, false);
+  else if (!('bytes' in piece)) yield piece;
+  else if (isUtf8(piece.bytes)) yield { text: piece.bytes, toLf: false };
+  else yield inside(Buffer.from(piece.bytes).toString('latin1'), false);
+}
+
 async function encode(
   encoder: FormEncoder,
-  { keys, url, parts, at, formPlace, asJson }: RenderInput,
+  job: RenderInput,
   id: string,
   pieces: Iterable<Piece>,
 ): Promise<Omit<RenderedShared, 'parts'>> {
+  const { keys, url, at, asJson } = job;
   const signing = { keys, url, id, at };
-  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
-  if (!body || formPlace === null) {
+  const place = placeOf(job);
+  if (!place) {
     if (asJson) return { id, body: await encoder.toJson(pieces, IN_MEMORY), headers: {} };
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { id, body: { kind: 'bytes', bytes }, headers };
   }
-  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
-  // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
-  const most = 2 * body.size > room ? 0 : room;
-  const place = { path: formPlace.path, most };
   if (asJson) return { id, body: await encoder.toJson(pieces, place), headers: {} };
   return { id, ...(await encoder.toBody(pieces, signing, place)) };
 }

@@ -6,6 +6,7 @@ import type { Log } from '../../base/log.ts';
 import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
+import { MANDRILL, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
 import type {
@@ -29,6 +30,7 @@ export interface RenderInput extends SharedRenderJob {
   readonly asJson: boolean;
   /** If set, do not parse the message: deliver it raw, for this reason. */
   readonly parseError: string | null;
+  readonly style: PostStyle;
 }
 
 /** The file for the form of a large message, and the limit that decides whether it is used. */
@@ -103,8 +105,8 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
 
   return frozen({
     render: (job) => renderOne(job, false),
-    async renderJson({ delivery: { id, recipient }, ...part }) {
-      const unsigned = { keys: [], at: 0, delivery: { id, recipient, url: '' } };
+    async renderJson({ delivery: { id, recipient }, ...part }, style) {
+      const unsigned = { keys: [], at: 0, style, delivery: { id, recipient, url: '' } };
       return (await renderOne({ ...part, ...unsigned }, true)).body;
     },
     async renderShared(job) {
@@ -145,12 +147,16 @@ function pack(job: RenderJob, place: FormPlace, asJson: boolean, parseError: str
   const { part, transfer } = packPart(job);
   const formPlace = body.kind === 'blob' ? place : null;
   const isBatch = delivery.batch !== undefined;
-  return { value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, asJson, parseError }, transfer };
+  const style = job.style ?? MANDRILL;
+  return {
+    value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, asJson, parseError, style },
+    transfer,
+  };
 }
 
-function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
+function packShared({ url, parts, keys, at, style = MANDRILL }: SharedRenderJob): Packed<RenderInput> {
   const packed = parts.map(packPart);
-  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null };
+  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null, style };
   return {
     value: { ...rest, parts: packed.map(({ part }) => part) },
     transfer: packed.flatMap(({ transfer }) => transfer),
@@ -178,6 +184,14 @@ async function sweep(tmpDir: string): Promise<void> {
 interface SampleRequest {
   readonly address: string;
   readonly match: Match;
+  readonly style: PostStyle;
+}
+
+/** A post for a sample message. */
+export interface Sample {
+  readonly type: string;
+  /** Mandrill's events or another JSON as it is; other bodies as text. */
+  readonly payload: unknown;
 }
 
 /** Makes a small sample message to an address, as a route that matched it would get it. */
@@ -207,25 +221,27 @@ export function createSamplePart({
   };
 }
 
-/** Renders a small sample message for a route, and returns the events that its endpoint would receive. */
+/** Renders a small sample message for a route, and returns what its endpoint would receive. */
 export function createSample(deps: {
   renderer: Pick<Renderer, 'render'>;
   samplePart: SamplePart;
-}): (request: SampleRequest) => Promise<unknown> {
+}): (request: SampleRequest) => Promise<Sample> {
   const { renderer, samplePart } = deps;
-  return async ({ address, match }) => {
+  return async ({ address, match, style }) => {
     const part = samplePart(address, match);
     const rendered = await renderer.render({
       ...part,
       delivery: { ...part.delivery, url: match.url },
       keys: ['sample'],
       at: part.message.receivedAt,
+      style,
     });
     if (rendered.body.kind === 'file') throw new Error('the sample must be in memory');
-    const events: unknown = JSON.parse(
-      new URLSearchParams(Buffer.from(rendered.body.bytes).toString()).get('mandrill_events') ?? '[]',
-    );
-    return events;
+    const type = rendered.headers['Content-Type'] ?? '';
+    const text = Buffer.from(rendered.body.bytes).toString();
+    if (style.format === 'mandrill')
+      return { type, payload: JSON.parse(new URLSearchParams(text).get('mandrill_events') ?? '[]') };
+    return { type, payload: type === 'application/json' ? JSON.parse(text) : text };
   };
 }
 

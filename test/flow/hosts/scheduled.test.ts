@@ -13,8 +13,15 @@ if (mongoDriver)
     });
     after(() => hosts?.stop());
 
-    const arrives = (subject: string, ms?: number) =>
-      until(`${subject} to arrive`, () => hosts.arrived().includes(subject), ms);
+    const arrives = async (subject: string, ms?: number) => {
+      try {
+        await until(`${subject} to arrive`, () => hosts.arrived().includes(subject), ms);
+      } catch (error) {
+        // A message that does not come waits somewhere, and its record says since when and for what.
+        const waiting = JSON.stringify({ a: await hosts.a.queue(), b: await hosts.b.queue() });
+        throw new Error(`${error instanceof Error ? error.message : error}; the queues: ${waiting}`);
+      }
+    };
     /** What was given a second before this is due: what A was given later, for a second too, has left. */
     const passed = async (what: string) => {
       await send(hosts.a, `${what} is over`, { send_at: inSeconds(1) });

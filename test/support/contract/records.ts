@@ -211,5 +211,10 @@ export const inboundDomain: Struct = {
 
 export const inboundRoute: Struct = {
   struct: { id: 'string', pattern: 'string', url: 'string' },
-  beyond: { batch_events: 'how many messages may share a POST' },
+  beyond: {
+    batch_events: 'how many messages may share a POST',
+    format: 'the form of its posts',
+    raw: 'whether the raw message is in them',
+    has_password: 'whether they carry a password',
+  },
 };

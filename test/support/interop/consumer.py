@@ -1,6 +1,6 @@
-"""A Django project in one file: django-anymail's Mandrill view behind wsgiref, as an independent consumer of our posts.
+"""A Django project in one file: django-anymail's views behind wsgiref, as an independent consumer of our posts.
 
-Usage: consumer.py PORT KEY   (port 0: one is chosen)
+Usage: consumer.py PORT KEY [USER:PASSWORD]   (port 0: one is chosen)
 
 Prints {"listening": PORT} once it takes requests, then one JSON line for every message that anymail understood and
 {"refused": STATUS} for every post that it did not take. Ends when standard input ends.
@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import warnings
+from email.header import decode_header, make_header
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -20,11 +21,16 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import include, path
 
 PORT, KEY = int(sys.argv[1]), sys.argv[2]
+LOGIN = {"WEBHOOK_SECRET": sys.argv[3]} if len(sys.argv) > 3 else {}
+
+
+SAYING = threading.Lock()
 
 
 def say(value):
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+    with SAYING:
+        sys.stdout.write(json.dumps(value) + "\n")
+        sys.stdout.flush()
 
 
 class Server(ThreadingMixIn, WSGIServer):
@@ -53,7 +59,7 @@ settings.configure(
     SECRET_KEY="only for this test",
     ROOT_URLCONF=__name__,
     INSTALLED_APPS=["anymail"],
-    ANYMAIL={"MANDRILL_WEBHOOK_KEY": KEY, "MANDRILL_WEBHOOK_URL": url},
+    ANYMAIL={"MANDRILL_WEBHOOK_KEY": KEY, "MANDRILL_WEBHOOK_URL": url, "MAILGUN_WEBHOOK_SIGNING_KEY": KEY, **LOGIN},
     # Django refuses forms above 2.5 MB; anymail's documentation asks for more room too.
     DATA_UPLOAD_MAX_MEMORY_SIZE=64 * 1024 * 1024,
     LOGGING_CONFIG=None,
@@ -71,16 +77,26 @@ def part_of(part):
     }
 
 
+def addresses_of(message, name):
+    # Of an empty list this version of anymail makes an empty field, which it cannot read.
+    return [address.addr_spec for address in message.get_address_header(name)] if message[name] else []
+
+
 def received(sender, event, esp_name, **kwargs):
-    message, raw = event.message, event.esp_event["msg"]
+    message = event.message
+    raw = event.esp_event["msg"] if esp_name == "Mandrill" else {}
     say({
         "esp": esp_name,
-        "ts": int(event.timestamp.timestamp()),
+        "ts": int(event.timestamp.timestamp()) if event.timestamp else None,
+        "envelope_sender": message.envelope_sender,
+        "stripped_text": message.stripped_text,
+        "spam_detected": message.spam_detected,
         "envelope_recipient": message.envelope_recipient,
-        "from_name": message.from_email.display_name,
+        # Of a message that it puts together itself, this version of anymail leaves the name encoded.
+        "from_name": str(make_header(decode_header(message.from_email.display_name))),
         "from_email": message.from_email.addr_spec,
-        "to": [address.addr_spec for address in message.to],
-        "cc": [address.addr_spec for address in message.cc],
+        "to": addresses_of(message, "To"),
+        "cc": addresses_of(message, "Cc"),
         "subject": message.subject,
         "text": message.text,
         "html": message.html,
@@ -90,7 +106,7 @@ def received(sender, event, esp_name, **kwargs):
         "raw": {key: raw.get(key) for key in
                 ("email", "from_email", "from_name", "to", "subject", "text", "html", "spf", "dkim", "spam_report",
                  "attachments", "images", "tags", "sender", "template")},
-        "raw_msg_start": raw["raw_msg"][:9],
+        "raw_msg_start": raw.get("raw_msg", "")[:9],
     })
 
 

@@ -35,7 +35,15 @@ describe('mandrill-api', () => {
       valid_mx: false,
     });
     const route = await call(inbound, 'addRoute', { domain: 'new.example.com', pattern: 'box', url: HOOK });
-    expect(route).to.deep.equal({ id: '1.2', pattern: 'box', url: HOOK, batch_events: 1 });
+    expect(route).to.deep.equal({
+      id: '1.2',
+      pattern: 'box',
+      url: HOOK,
+      batch_events: 1,
+      format: 'mandrill',
+      raw: true,
+      has_password: false,
+    });
     expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([
       { email: 'box@new.example.com', pattern: 'box', url: HOOK },
     ]);
@@ -106,7 +114,15 @@ describe('@mailchimp/mailchimp_transactional', () => {
       url: HOOK,
       outputFormat: 'json',
     });
-    expect(route).to.deep.equal({ id: '1.2', pattern: 'box', url: HOOK, batch_events: 1 });
+    expect(route).to.deep.equal({
+      id: '1.2',
+      pattern: 'box',
+      url: HOOK,
+      batch_events: 1,
+      format: 'mandrill',
+      raw: true,
+      has_password: false,
+    });
     expect(await inbound.sendRaw({ raw_message: RAW })).to.deep.equal([
       { email: 'box@new.example.com', pattern: 'box', url: HOOK },
     ]);

@@ -65,12 +65,16 @@ describe('beyond the documented interface', () => {
       email: 'nobody@inbound.example.com',
       route: null,
       payload: null,
+      content_type: null,
       routes: [
         {
           id: '1.1',
           pattern: 'mailbox-*',
           url: 'https://app.example.com/hooks/mail',
           batch_events: 1,
+          format: 'mandrill',
+          raw: true,
+          has_password: false,
           result: 'no match',
         },
       ],

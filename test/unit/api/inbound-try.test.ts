@@ -249,6 +249,25 @@ describe('a sample for a route', () => {
     expect(eventOf(1)).to.deep.include({ captures: { ticket: '7' }, reply_data: 'ticket 4711' });
   });
 
+  it('is not posted for a reply address that is forged or has expired: mail to it is refused', async () => {
+    const made = { domain: 'inbound.example.com', mailbox: 'mailbox-7', data: 'ticket 4711' };
+    const addressOf = async (more = {}) =>
+      (await world.call('/inbound/reply-address', { ...made, ...more })).body.email as string;
+    const until = new Date(world.clock.now() + 60_000).toISOString().slice(0, 19).replace('T', ' ');
+    const expiring = await addressOf({ expires_at: until });
+    const good = await addressOf();
+    expect((await trySample({ id: '1.1', address: expiring })).status).to.equal(200);
+    await world.clock.advance(120_000);
+    const last = good.indexOf('@') - 1;
+    const forged = `${good.slice(0, last)}${good[last] === 'a' ? 'b' : 'a'}${good.slice(last + 1)}`;
+    const messages: string[] = [];
+    for (const address of [forged, expiring]) messages.push((await trySample({ id: '1.1', address })).body.message);
+    expect(messages[0]).to.contain('would be refused with 550 5.1.1');
+    expect(messages[1]).to.contain('would be refused with 550 5.7.1, because this reply address has expired');
+    expect(world.tried).to.have.length(1);
+    expect((await trySample({ id: '1.1', address: good })).status).to.equal(200);
+  });
+
   it('is not posted for another account, nor more often than trials are', async () => {
     expect((await trySample({ id: '1.1', key: OTHER_KEY })).body.name).to.equal('Unknown_InboundRoute');
     for (let n = 0; n < 10; n++) expect((await trySample({ id: '1.1' })).status).to.equal(200);

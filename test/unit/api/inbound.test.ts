@@ -27,7 +27,15 @@ const record = (domain: string, created_at: string, valid_mx = false, name = dom
 });
 const DOMAIN = record('inbound.example.com', '2026-01-05 11:00:00');
 const CHECKED = { ...DOMAIN, valid_mx: true, tested_at: NOW };
-const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', batch_events: 1 };
+const ROUTE = {
+  id: '1.1',
+  pattern: 'mailbox-*',
+  url: 'https://app.example.com/hooks/mail',
+  batch_events: 1,
+  format: 'mandrill',
+  raw: true,
+  has_password: false,
+};
 
 const fault = (code: number, name: string, message: string) => ({ status: 'error', code, name, message });
 const invalid = (faults: object) => fault(-2, 'ValidationError', `Validation error: ${JSON.stringify(faults)}`);
@@ -79,13 +87,29 @@ describe('the Inbound group', () => {
       'add-route',
       { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/x?y=1' },
       200,
-      { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1', batch_events: 1 },
+      {
+        id: '1.2',
+        pattern: '*',
+        url: 'http://a.example/x?y=1',
+        batch_events: 1,
+        format: 'mandrill',
+        raw: true,
+        has_password: false,
+      },
     ],
     [
       'add-route',
       { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/', batch_events: 100 },
       200,
-      { id: '1.2', pattern: '*', url: 'http://a.example/', batch_events: 100 },
+      {
+        id: '1.2',
+        pattern: '*',
+        url: 'http://a.example/',
+        batch_events: 100,
+        format: 'mandrill',
+        raw: true,
+        has_password: false,
+      },
     ],
     [
       'add-route',

@@ -1,5 +1,6 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { withStore } from '../../../src/cli/open.ts';
@@ -12,18 +13,21 @@ import { clockCheck, disk, nameServers, secrets } from '../../../src/examination
 import {
   hostName,
   inboundDomains,
+  mailOrigin,
   postmaster,
   publicUrl,
   reservedDomains,
   senderDomains,
   sending,
 } from '../../../src/examination/names.ts';
+import { scanners } from '../../../src/examination/scanners.ts';
 import { newSenderDomain } from '../../../src/store/rows/domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { MX_CERT, MX_KEY } from '../../support/carrier-tls.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+import { nobodyConnected, startClamd, startMilter, startRspamd, startSpamd } from '../../support/scanners.ts';
 import { TEST_KEYS, TEST_TXT } from '../../support/senders.ts';
 import { diskDir } from '../../support/temp.ts';
 import { KEY as OTHER_KEY } from '../../support/webhook-tls.ts';
@@ -90,6 +94,38 @@ describe('postern doctor', () => {
       'inbound domains': 'skipped',
       'outbound port 25': 'skipped',
     });
+  });
+
+  it('shows each scanner mail that it must find', async () => {
+    const [rspamd, spamd, clamd, milter] = [
+      await startRspamd(),
+      await startSpamd(),
+      await startClamd(),
+      await startMilter(),
+    ];
+    try {
+      spamd.behave('nonsense');
+      const found = await look(scanners, {
+        env: {
+          POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
+          POSTERN_SCAN__SPAMD: spamd.place,
+          POSTERN_SCAN__CLAMD: clamd.place,
+          // It does not decode base64.
+          POSTERN_SCAN__MILTERS: `virus=${milter.place}`,
+        },
+      });
+      expect(verdicts(found)).to.deep.equal({
+        'scanner rspamd': 'ok',
+        'scanner spamd': 'fault',
+        'scanner clamd': 'ok',
+        'scanner milter-1': 'warning',
+      });
+      expect(found[0]?.seen).to.contain('GTUBE');
+      expect(found[3]?.seen).to.contain('did not find');
+      await Promise.all([rspamd, spamd, clamd, milter].map(nobodyConnected));
+    } finally {
+      await Promise.all([rspamd, spamd, clamd, milter].map((scanner) => scanner.stop()));
+    }
   });
 
   it('speaks to a listener that expects a PROXY header as a proxy does', async () => {
@@ -314,6 +350,22 @@ describe('postern doctor', () => {
         await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25', POSTERN_SMTP__POSTMASTER: 'ops@example.org' }),
       ).to.equal('ok');
       expect(await verdict({ POSTERN_SMTP__LISTEN: '127.0.0.1:2525' })).to.equal('skipped');
+    });
+
+    it('leads to this host where mail is shown for the console, through a proxy that passes the name on', async () => {
+      let status = 421;
+      const proxy = createHttpServer((_, response) => response.writeHead(status).end());
+      await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+      const origin = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+      const verdict = async (env: Record<string, string>) => (await look(mailOrigin, { env }))[0]?.verdict;
+      const set = { POSTERN_PUBLIC_URL: 'http://mx.example.com', POSTERN_CONSOLE__MAIL_ORIGIN: origin };
+      expect(await verdict({})).to.equal('skipped');
+      expect(await verdict(set)).to.equal('ok');
+      status = 200;
+      expect(await verdict(set)).to.equal('fault');
+      proxy.closeAllConnections();
+      await new Promise((resolve) => proxy.close(resolve));
+      expect(await verdict(set)).to.equal('warning');
     });
 
     it('stands in a public URL that is https and leads somewhere', async () => {

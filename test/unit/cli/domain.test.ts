@@ -40,6 +40,11 @@ describe('domains and routes on the command line, beside a running daemon', () =
     const batched = ['route', 'add', 'shop.test', 'bulk-*', hook.url, '--batch-events'];
     expect((await postern([...batched, '20', '--json'], env)).json()[0]).to.include({ batch_events: 20 });
     expect(await postern([...batched, 'many'], env)).to.include({ code: 64 });
+    const formed = ['route', 'add', 'shop.test', 'form', hook.url, '--format'];
+    const [form] = (await postern([...formed, 'postmark', '--json'], env)).json();
+    expect(form.format).to.equal('postmark');
+    expect((await postern([...formed, 'fax'], env)).err).to.contain('--format must be one of mandrill, raw, json,');
+    expect(await postern(['route', 'remove', form.id], env)).to.include({ code: 0 });
     const routes = (await postern(['route', 'list', '--json'], env)).json();
     expect(routes.map((row: { batch_events: number }) => row.batch_events)).to.deep.equal([1, 20]);
     expect((await postern(['domain', 'list', '--json'], env)).json()).to.have.nested.property(

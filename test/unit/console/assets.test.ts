@@ -31,7 +31,7 @@ describe('the page of the console', () => {
   let page: string;
   let version: string;
   before(async () => {
-    const assets = createAssets(await makeWeb());
+    const assets = createAssets('', await makeWeb());
     const app = new Koa();
     app.use(async (ctx) => {
       if (!ctx.path.startsWith('/console/assets/')) return assets.page(ctx);

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { ACCOUNT, OTHER_ACCOUNT } from '../../support/api.ts';
-import { addTestPerson, startConsole } from '../../support/console.ts';
+import { addTestPerson, send, startConsole } from '../../support/console.ts';
 import { putSubmitted } from '../../support/messages.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 import { put } from '../../support/spool.ts';
@@ -9,7 +9,7 @@ type World = Awaited<ReturnType<typeof startConsole>>;
 type Role = 'owner' | 'helper' | 'reader' | 'operator';
 
 const MINUTE_MS = 60_000;
-const MAIL = multipart(
+const MAIL_BYTES = multipart(
   'mixed',
   ['From: a@example.com', 'Subject: x'],
   ['Content-Type: text/html', '', '<p>Hello</p><a href="http://x.test/a">Link</a><script>alert(1)</script>'],
@@ -29,7 +29,7 @@ describe('the content of a mail in the console', function () {
     world = await startConsole();
     const { delivery } = await put(world.spool, world.clock, {
       account: ACCOUNT,
-      body: { kind: 'inline', bytes: MAIL },
+      body: { kind: 'inline', bytes: MAIL_BYTES },
     });
     id = delivery.id;
   });
@@ -86,7 +86,7 @@ describe('the content of a mail in the console', function () {
     const raw = await browser.read(`${url}/raw`);
     expect(raw.headers['content-type']).to.equal('application/octet-stream');
     expect(raw.headers['content-disposition']).to.equal(`attachment; filename*=UTF-8''${id}.eml`);
-    expect(raw.text).to.equal(MAIL.toString());
+    expect(raw.text).to.equal(MAIL_BYTES.toString());
   });
 
   it('says so if there is no such part, or no HTML', async () => {
@@ -156,7 +156,10 @@ describe('the content of a mail in the console', function () {
       { operatorReadsMail: true },
       { deps: { notes: { note: (entry) => void notes.push(entry) } } },
     );
-    const { delivery } = await put(open.spool, open.clock, { account: ACCOUNT, body: { kind: 'inline', bytes: MAIL } });
+    const { delivery } = await put(open.spool, open.clock, {
+      account: ACCOUNT,
+      body: { kind: 'inline', bytes: MAIL_BYTES },
+    });
     const browser = open.browser();
     await browser.press(await open.link());
     notes.splice(0);
@@ -166,6 +169,148 @@ describe('the content of a mail in the console', function () {
       ['operator', 'looked', `/console/mail ${delivery.id}`],
     ]);
     await open.stop();
+  });
+
+  it('is refused once the person may not read it any more, within the five minutes', async () => {
+    const browser = await enter('owner');
+    const url = await open(browser);
+    const [person] = await world.store.people.many({ name: 'owner' });
+    await world.store.people.change({ id: person?.id ?? '' }, { role: 'helper' });
+    for (const what of ['html', 'links', 'raw', 'part/2'])
+      expect((await browser.read(`${url}/${what}`)).body.name, what).to.equal('Not_Allowed');
+    await world.store.people.change({ id: person?.id ?? '' }, { role: 'owner', account: OTHER_ACCOUNT });
+    expect((await browser.read(`${url}/raw`)).body.name).to.equal('Not_Allowed');
+  });
+
+  describe('at an origin of its own', () => {
+    const CONSOLE = 'https://console.example.com';
+    const MAIL = 'https://mail-view.example.net';
+    const HOST = new URL(MAIL).host;
+    beforeEach(async () => {
+      await world.stop();
+      world = await startConsole({ url: CONSOLE, mailOrigin: MAIL });
+      const { delivery } = await put(world.spool, world.clock, {
+        account: ACCOUNT,
+        body: { kind: 'inline', bytes: MAIL_BYTES },
+      });
+      id = delivery.id;
+    });
+
+    /** Signs an owner in at the console's origin, and opens the mail. */
+    async function opened(origin = CONSOLE) {
+      if ((await world.store.people.many({ name: 'owner' })).length === 0)
+        await addTestPerson(world.store, 'owner', 'owner');
+      const browser = world.browser({ origin });
+      await browser.enter('owner');
+      const { body } = await browser.write('/console/mail', { id });
+      return { browser, url: String(body.url), frame: String(body.frame), path: String(body.frame).slice(MAIL.length) };
+    }
+    const ask = (path: string, headers = {}, method = 'GET') =>
+      send(world.port, method, path, { Host: HOST, 'Sec-Fetch-Site': 'cross-site', ...headers });
+
+    it('is shown there without a cookie, to a frame of the console only', async () => {
+      const { frame, path, url } = await opened();
+      expect(frame).to.equal(`${MAIL}${url}/html`);
+      const { status, headers, text } = await ask(path);
+      expect(status).to.equal(200);
+      expect(text).to.contain('<p>Hello</p>');
+      expect(headers['content-security-policy']).to.equal(
+        `sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors ${CONSOLE}`,
+      );
+      expect(headers).to.include({
+        'cache-control': 'no-store',
+        'cross-origin-resource-policy': 'same-origin',
+        'origin-agent-cluster': '?1',
+        'referrer-policy': 'no-referrer',
+        'x-content-type-options': 'nosniff',
+      });
+      expect(headers).to.not.have.any.keys('set-cookie', 'access-control-allow-origin');
+      for (const host of [HOST.toUpperCase(), `${HOST}.`, `${HOST}:443`])
+        expect((await ask(path, { Host: host })).status, host).to.equal(200);
+    });
+
+    it('may be framed by the origin at which it was opened, such as one on loopback over SSH', async () => {
+      const origin = `http://127.0.0.1:${world.port}`;
+      const { path } = await opened(origin);
+      const policy = String((await ask(path)).headers['content-security-policy']);
+      expect(policy.endsWith(`frame-ancestors ${origin}`), policy).to.equal(true);
+    });
+
+    it('is in the policy of the page, and the only origin of its frames', async () => {
+      const { headers } = await world.browser({ origin: CONSOLE }).ask('GET', '/console/');
+      expect(headers['content-security-policy']).to.contain(`; frame-src ${MAIL}; `);
+    });
+
+    it('is not shown at the origin of the console, which has its links and its bytes', async () => {
+      const { browser, url } = await opened();
+      const { status, body } = await browser.read(`${url}/html`);
+      expect([status, body.message]).to.deep.equal([404, `HTML of mail is shown at ${MAIL} only.`]);
+      expect((await browser.read(`${url}/links`)).body.links).to.have.length(1);
+      expect((await browser.read(`${url}/raw`)).text).to.equal(MAIL_BYTES.toString());
+    });
+
+    it('is over with the session: ended, idle for too long, or its person gone; and after five minutes', async () => {
+      const gone = async (path: string) => (await ask(path)).body.name;
+      const first = await opened();
+      await first.browser.write('/console/session', {}, {}, 'DELETE');
+      expect(await gone(first.path)).to.equal('Link_Spent');
+      const second = await opened();
+      await world.clock.advance(5 * MINUTE_MS);
+      expect(await gone(second.path)).to.equal('Link_Spent');
+      await world.clock.advance(56 * MINUTE_MS);
+      expect((await second.browser.read('/console/me')).body.name).to.equal('Signed_Out');
+      const third = await opened();
+      await world.store.people.remove({ name: 'owner' });
+      expect(await gone(third.path)).to.equal('Link_Spent');
+      const fourth = await opened();
+      await world.store.people.change({ name: 'owner' }, { role: 'reader' });
+      expect(await gone(fourth.path)).to.equal('Not_Allowed');
+    });
+
+    it('cannot be had with a claim that was changed, or that another process made', async () => {
+      const { path } = await opened();
+      const [, claim = '', signature = ''] = /mail\/([\w-]+)\.([\w-]+)\/html$/.exec(path) ?? [];
+      const fields = JSON.parse(Buffer.from(claim, 'base64url').toString());
+      const seal = (one: unknown) => Buffer.from(JSON.stringify(one)).toString('base64url');
+      const forged = [
+        [seal([...fields.slice(0, 3), fields[3] + MINUTE_MS, ...fields.slice(4)]), signature],
+        [seal([OTHER_ACCOUNT, ...fields.slice(1)]), signature],
+        [claim, signature.slice(1)],
+        [claim, `${signature.startsWith('x') ? 'y' : 'x'}${signature.slice(1)}`],
+        ['e30', signature],
+      ];
+      for (const [one, two] of forged)
+        expect((await ask(`/console/mail/${one}.${two}/html`)).body.name).to.equal('Link_Spent');
+    });
+
+    it('is all that is answered there: no console, no API, no links, no page', async () => {
+      const { browser, url, path } = await opened();
+      const paths = [
+        ['GET', '/'],
+        ['GET', '/docs'],
+        ['GET', '/healthz'],
+        ['GET', '/metrics'],
+        ['GET', '/track/open/x'],
+        ['GET', '/console'],
+        ['GET', '/console/'],
+        ['GET', '/console/me'],
+        ['GET', '/console/enter/x'],
+        ['POST', '/console/session'],
+        ['POST', '/console/mail'],
+        ['POST', '/console/call/users/ping'],
+        ['POST', '/api/1.0/users/ping.json'],
+        ['OPTIONS', '/api/1.0/users/ping.json'],
+        ['POST', path],
+        ['HEAD', path],
+        ...['links', 'raw', 'part/1'].map((what) => ['GET', `${url}/${what}`] as const),
+      ] as const;
+      const headers = { Cookie: browser.cookie(), 'Sec-Fetch-Site': 'same-origin', Origin: MAIL };
+      for (const [method, one] of paths) {
+        const { status, headers: answered } = await ask(one, headers, method);
+        expect(status, `${method} ${one}`).to.equal(421);
+        expect(answered, one).to.not.have.property('access-control-allow-origin');
+      }
+    });
   });
 
   it('is not opened for helpers and readers, nor for operators who may not read mail', async () => {

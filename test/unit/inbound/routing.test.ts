@@ -121,7 +121,13 @@ describe('the table of routes', () => {
     const routing = create();
     await routing.start();
     await routing.stop();
-    expect(routing.routeOf(old, 'IN.test')).to.deep.equal({ url: 'https://hook.test/' + old.slice(2), batchEvents: 1 });
+    expect(routing.routeOf(old, 'IN.test')).to.deep.equal({
+      url: 'https://hook.test/' + old.slice(2),
+      batchEvents: 1,
+      format: 'mandrill',
+      raw: true,
+      password: null,
+    });
     expect(routing.routeOf(fresh, 'in.test')?.batchEvents).to.equal(10);
     expect(routing.routeOf('1.999', 'in.test')).to.equal(undefined);
   });

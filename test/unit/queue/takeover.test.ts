@@ -11,6 +11,7 @@ import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
@@ -61,6 +62,9 @@ const FORMAT_6 = 'test/fixtures/queue-format-6.db.gz';
 
 /** The same queue, taken over by the version with format 7, which tried that delivery again in a shared POST. */
 const FORMAT_7 = 'test/fixtures/queue-format-7.db.gz';
+
+/** The same queue, taken over by the version with format 8, which tried that delivery once more and kept the detail. */
+const FORMAT_8 = 'test/fixtures/queue-format-8.db.gz';
 
 async function oldQueue(fixture = FIXTURE): Promise<string> {
   const dir = await tempDir();
@@ -157,7 +161,7 @@ describe('a queue whose kinds stood in URLs', () => {
           discard: () => undefined,
         },
         poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },
-        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1, target: () => PLAIN_TARGET },
         signingKeys: { keysFor: async () => ['key'] },
       },
       {
@@ -295,11 +299,13 @@ const ATTEMPTS = [
   [503, 'answer', undefined],
   [502, 'Bad Gateway', undefined],
   [500, 'of a shared POST', 'batch-2-fixture'],
+  [503, 'busy', undefined],
 ];
 
 for (const [format, fixture, attempts] of [
   [6, FORMAT_6, ATTEMPTS.slice(0, 2)],
-  [7, FORMAT_7, ATTEMPTS],
+  [7, FORMAT_7, ATTEMPTS.slice(0, 3)],
+  [8, FORMAT_8, ATTEMPTS],
 ] as const) {
   describe(`a queue of format ${format}`, () => {
     it('is taken over with every delivery and attempt', async () => {
@@ -308,7 +314,8 @@ for (const [format, fixture, attempts] of [
       const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
       const made = await spool.attempts(retried?.id ?? '');
       expect(made.map(({ status, answer, batch }) => [status, answer, batch])).to.deep.equal(attempts);
-      expect(made.filter(({ detail }) => detail !== undefined)).to.deep.equal([]);
+      // Format 8 brought the details.
+      expect(made.filter(({ detail }) => detail !== undefined)).to.deep.equal(made.slice(3));
     });
 
     it('notes from then on which POST an attempt shared, and its detail', async () => {

@@ -7,6 +7,7 @@ import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../../src/queue/dispatcher.ts';
 import { openSpool } from '../../../src/queue/spool.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import type { Poster, Renderer } from '../../../src/webhooks/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openPoster } from '../../support/delivery.ts';
@@ -46,7 +47,7 @@ describe('deliveries from the spool to receivers', () => {
         clock,
         ids: createIds(clock),
         log: createTestLog(),
-        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1, target: () => PLAIN_TARGET },
         time: createRunningTime(clock),
         signingKeys: { keysFor: async () => ['k'] },
       },

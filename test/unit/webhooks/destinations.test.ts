@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { createDestinations } from '../../../src/webhooks/road.ts';
+import { createDestinations, PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openTestStore } from '../../support/store.ts';
 
@@ -33,7 +33,7 @@ describe('where a delivery goes now', () => {
     createDestinations({
       store: { ...store, ...other },
       clock,
-      routing: { routeOf: () => (table === undefined ? undefined : { url: table, batchEvents: 1 }) },
+      routing: { routeOf: () => (table === undefined ? undefined : { ...PLAIN_TARGET, url: table, batchEvents: 1 }) },
     });
   const batch = { url: OLD, routeId: '', recipient: '', batch: { webhook: '4', events: 1 } };
   const mail = { url: OLD, routeId: '1.1', recipient: 'jo@in.test' };

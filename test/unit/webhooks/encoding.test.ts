@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createEncoding } from '../../../src/webhooks/render/form.ts';
-import type { Piece } from '../../../src/webhooks/render/payload.ts';
+import type { Piece } from '../../../src/webhooks/render/pieces.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
 const PIECES = [

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { createMessageViews } from '../../../src/webhooks/message-views.ts';
 import { createRenderer } from '../../../src/webhooks/render/renderer.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { crlf, renderJob } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
 import { openThreads } from '../../support/renderer.ts';
@@ -18,7 +19,13 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   const { pool, log } = openThreads(change);
   const dir = await tempDir();
   const renderer = createRenderer({ tmpDir: dir }, { run: pool.task('render'), log });
-  const views = createMessageViews({ renderer, run: pool.task('content'), show: pool.task('shown'), log });
+  const views = createMessageViews({
+    renderer,
+    run: pool.task('content'),
+    show: pool.task('shown'),
+    destinations: { target: () => PLAIN_TARGET },
+    log,
+  });
   return {
     log,
     stop: pool.stop,

@@ -1,5 +1,7 @@
 import { expect } from 'chai';
+import { authorOfMessage } from '../../../src/mail/author.ts';
 import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { senderAuthOf } from '../../../src/mail/trust.ts';
 import { createFormEncoder } from '../../../src/webhooks/render/form.ts';
 import { toEventPieces } from '../../../src/webhooks/render/payload.ts';
 import { formValue, type InboundEvent, spooled, VERDICTS } from '../../support/mime.ts';
@@ -70,6 +72,7 @@ describe('mutants of ordinary messages', () => {
           scanned.breach === undefined
             ? { parsed: await parseMessage(raw, scanned.root) }
             : { parseError: scanned.breach };
+        const author = authorOfMessage(raw, '');
         const event = {
           id: 'm1-abc',
           message: spooled({ trace: '' }),
@@ -77,6 +80,9 @@ describe('mutants of ordinary messages', () => {
           raw,
           root: scanned.root,
           verdicts: VERDICTS,
+          author,
+          senderAuth: senderAuthOf(VERDICTS, author),
+          hostname: 'mx.example.net',
           content,
         };
         const pieces = toEventPieces([event]);

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { openPoster } from '../../support/delivery.ts';
 import { eventsOf } from '../../support/events.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -50,7 +51,7 @@ describe('a message that breaks the parser among others of its route', function 
         clock: systemClock,
         ids,
         log,
-        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 10 },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 10, target: () => PLAIN_TARGET },
         time: createRunningTime(systemClock),
         signingKeys: { keysFor: async () => ['k'] },
       },

@@ -9,6 +9,7 @@ import {
   personName,
   ROLES,
   removePerson,
+  resetFactor,
 } from '../../../store/rows/people.ts';
 import { toTime } from '../../operations/fields.ts';
 import { isOver } from '../sessions.ts';
@@ -43,6 +44,7 @@ const people = hostOperation({
         role,
         account: account.nullable(),
         has_password: z.boolean(),
+        has_factor: z.boolean(),
         created_at: z.string(),
         sessions: z.int(),
       }),
@@ -53,11 +55,12 @@ const people = hostOperation({
     const sessions = await openSessions(call);
     const nameOf = await call.names(rows.flatMap((one) => one.account ?? []));
     return {
-      people: rows.map(({ id, name, role, account, password, createdAt }) => ({
+      people: rows.map(({ id, name, role, account, password, factor, createdAt }) => ({
         name,
         role,
         account: account === null ? null : nameOf(account),
         has_password: password !== null,
+        has_factor: Boolean(factor),
         created_at: toTime(createdAt.getTime()),
         sessions: sessions.filter(({ person }) => person === id).length,
       })),
@@ -127,6 +130,19 @@ const remove = hostOperation({
     if (own?.person === id) throw call.invalid('name', 'You cannot remove yourself; another operator can');
     await removePerson(call.store, id);
     noteAction(call, 'person removed', 1, `${name} (${role})`, account ?? HOST);
+    return { name };
+  },
+});
+
+const reset = hostOperation({
+  path: '/host/reset-factor',
+  summary: 'Takes the second factor from a person whose authenticator app is lost.',
+  params: { name: text(255) },
+  returns: z.object({ name: z.string() }),
+  async handle({ name: given }, call) {
+    const { id, name, account } = await thePerson(given, call);
+    await resetFactor(call.store, id);
+    noteAction(call, 'second factor reset', 1, name, account ?? HOST);
     return { name };
   },
 });
@@ -213,4 +229,4 @@ const end = hostOperation({
 });
 
 /** People and their sessions. */
-export const peopleOperations = [people, add, invite, remove, sessions, end];
+export const peopleOperations = [people, add, invite, remove, reset, sessions, end];

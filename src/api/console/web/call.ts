@@ -27,8 +27,45 @@ export function call<T>(operation: string, params: object = {}, stop?: AbortSign
   return ask<T>('POST', `/console/call/${operation}`, params, stop);
 }
 
-/** Asks the server. Throws `Failed`. */
+/** A call that waits until the visitor has entered the password again. */
+interface Confirming {
+  /** What the server said. */
+  readonly text: string;
+  goOn(): void;
+  giveUp(): void;
+}
+
+export const confirming = signal<Confirming | undefined>(undefined);
+let waiting: Promise<void> | undefined;
+
+/** Waits for the password. Several calls wait for the same one. */
+function confirmed(error: Failed): Promise<void> {
+  waiting ??= new Promise<void>((resolve, reject) => {
+    confirming.value = { text: error.message, goOn: resolve, giveUp: () => reject(error) };
+  }).finally(() => {
+    confirming.value = undefined;
+    waiting = undefined;
+  });
+  return waiting;
+}
+
+/** Asks the server, and for the password if the server wants it again. Throws `Failed`. */
 export async function ask<T>(
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  body?: object,
+  stop?: AbortSignal,
+): Promise<T> {
+  try {
+    return await askOnce<T>(method, path, body, stop);
+  } catch (error) {
+    if (!(error instanceof Failed) || error.kind !== 'Confirm_Password') throw error;
+    await confirmed(error);
+    return askOnce<T>(method, path, body, stop);
+  }
+}
+
+async function askOnce<T>(
   method: 'GET' | 'POST' | 'DELETE',
   path: string,
   body?: object,

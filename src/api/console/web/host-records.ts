@@ -37,6 +37,7 @@ export interface HostPerson {
   readonly role: Role;
   readonly account: AccountName | null;
   readonly has_password: boolean;
+  readonly has_factor: boolean;
   readonly created_at: string;
   readonly sessions: number;
 }

@@ -44,7 +44,22 @@ export interface TimelineEntry {
 export interface MailStory extends Mail {
   readonly timeline: readonly TimelineEntry[];
   /** What the queue has of it; empty if it has deleted it. */
-  readonly deliveries: readonly { readonly next_attempt_at: string | null; readonly attempts: readonly Attempt[] }[];
+  readonly deliveries: readonly {
+    readonly next_attempt_at: string | null;
+    readonly attempts: readonly Attempt[];
+    /** Null if it was not scanned, or not yet. */
+    readonly scan: Scan | null;
+  }[];
+}
+
+/** What scanners said of a message. */
+export interface Scan {
+  readonly spam: 'ham' | 'spam' | 'unknown';
+  readonly virus: 'clean' | 'infected' | 'unknown';
+  readonly name: string | null;
+  readonly score: number | null;
+  readonly by: readonly string[];
+  readonly reason: string | null;
 }
 
 export interface Attempt {
@@ -209,6 +224,8 @@ export interface InboundRoute {
   readonly pattern: string;
   readonly url: string;
   readonly batch_events: number;
+  readonly format: string;
+  readonly has_password: boolean;
 }
 
 /** /inbound/test-route. */
@@ -217,6 +234,7 @@ export interface RouteTest {
   readonly route: InboundRoute | null;
   readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
   readonly payload: unknown;
+  readonly content_type: string | null;
 }
 
 /** /rejects/list. */

@@ -16,6 +16,10 @@ export interface Person {
   readonly account: Account | null;
   readonly accounts: readonly Account[];
   readonly has_password: boolean;
+  /** Whether signing in needs a code. */
+  readonly has_factor: boolean;
+  /** How many recovery codes are left. */
+  readonly recovery_codes: number;
   readonly can_set_password: boolean;
   readonly hostname: string;
   readonly version: string;
@@ -65,8 +69,10 @@ export async function readSession(): Promise<void> {
   }
 }
 
-export async function signIn(name: string, password: string): Promise<void> {
-  session.value = { state: 'in', person: await ask<Person>('POST', '/console/session', { name, password }) };
+/** `code`: that of the second factor. */
+export async function signIn(name: string, password: string, code?: string): Promise<void> {
+  const given = { name, password, ...(code !== undefined && { code }) };
+  session.value = { state: 'in', person: await ask<Person>('POST', '/console/session', given) };
 }
 
 export async function signOut(): Promise<void> {

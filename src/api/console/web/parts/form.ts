@@ -6,7 +6,8 @@ import { Button, Dialog, Field, type FieldProps } from './elements.ts';
 
 // Forms that call an operation, and questions before something is lost.
 
-export interface FormField extends Pick<FieldProps, 'label' | 'type' | 'help' | 'required' | 'options'> {
+export interface FormField
+  extends Pick<FieldProps, 'label' | 'type' | 'autocomplete' | 'help' | 'required' | 'options'> {
   /** The parameter of the operation, whose errors stand beside the field. */
   readonly name: string;
   readonly value?: string;

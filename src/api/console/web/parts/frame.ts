@@ -1,10 +1,13 @@
+import type { Signal } from '@preact/signals';
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { awaySince } from '../call.ts';
 import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
+import { ConfirmPassword } from './confirm-password.ts';
 import { Button, Choice, Dialog } from './elements.ts';
+import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon, type IconName } from './icons.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
@@ -66,7 +69,9 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
     h(Rail, null),
     h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(PasswordNotice, null), children),
     passwordOpen.value && h(PasswordDialog, null),
+    factorOpen.value && h(FactorDialog, null),
     helpOpen.value && h(Help, null),
+    h(ConfirmPassword, null),
   );
 }
 
@@ -194,6 +199,12 @@ function LiveMark(): ComponentChildren {
   );
 }
 
+/** Opens a dialog, and closes the menu that it was chosen from. */
+const opens = (dialog: Signal<boolean>) => (event: MouseEvent) => {
+  dialog.value = true;
+  (event.currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
+};
+
 function PersonMenu(): ComponentChildren {
   const [failed, setFailed] = useState<string>();
   const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
@@ -206,13 +217,10 @@ function PersonMenu(): ComponentChildren {
       'div',
       { class: 'sheet' },
       h('p', null, h('strong', null, name), h('br', null), h('span', { class: 'faint' }, role)),
-      h('button', { type: 'button', class: 'button quiet', onClick: () => (helpOpen.value = true) }, 'Keys'),
+      h('button', { type: 'button', class: 'button quiet', onClick: opens(helpOpen) }, 'Keys'),
       (has || can) &&
-        h(
-          'button',
-          { type: 'button', class: 'button quiet', onClick: () => (passwordOpen.value = true) },
-          'Password\u2026',
-        ),
+        h('button', { type: 'button', class: 'button quiet', onClick: opens(passwordOpen) }, 'Password\u2026'),
+      has && h('button', { type: 'button', class: 'button quiet', onClick: opens(factorOpen) }, 'Second factor\u2026'),
       h('a', { class: 'button quiet', href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button', { type: 'button', class: 'button quiet', onClick: leave }, 'Sign out'),
       failed !== undefined && h('p', { class: 'wrong', role: 'alert' }, failed),

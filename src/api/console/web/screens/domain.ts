@@ -175,7 +175,7 @@ function Routes({
 }
 
 function RouteRow({
-  route: { id, pattern, url, batch_events: batch },
+  route: { id, pattern, url, batch_events: batch, format, has_password: hasPassword },
   onEdit,
   onRemove,
 }: {
@@ -193,6 +193,8 @@ function RouteRow({
       { class: 'target' },
       h('span', { 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
       h('a', { href: linkTo('/endpoint', { url }) }, shortUrl(url)),
+      format !== MANDRILL && h('span', { class: 'faint' }, `, as ${format}`),
+      hasPassword && h('span', { class: 'faint' }, ', with a password'),
       batch > 1 && h('span', { class: 'faint' }, `, up to ${batch} mails in a POST`),
     ),
     h(
@@ -206,6 +208,21 @@ function RouteRow({
     ),
   );
 }
+
+const MANDRILL = 'mandrill';
+
+/** The forms of posts, by the applications that read them (inbound/formats.ts). */
+const FORMATS: readonly (readonly [string, string])[] = [
+  [MANDRILL, 'Mandrill: a form with mandrill_events'],
+  ['raw', 'the message itself: Rails (relay), MIME libraries'],
+  ['json', "Postern's own JSON"],
+  ['postmark', 'Postmark'],
+  ['mailgun', 'Mailgun, parsed'],
+  ['mailgun-mime', 'Mailgun, raw (URLs that end in mime)'],
+  ['sendgrid', 'SendGrid, parsed'],
+  ['sendgrid-raw', 'SendGrid, raw'],
+  ['cloudmailin', 'CloudMailin'],
+];
 
 const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   {
@@ -222,7 +239,21 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'Mail is posted there. It is asked now whether it answers.',
   },
   {
+    name: 'format',
+    label: 'Format',
+    value: route.format ?? '',
+    options: route.format === undefined ? [['', 'Default of this host (inbound.default_format)'], ...FORMATS] : FORMATS,
+    help: 'The service whose posts the application reads.',
+  },
+  {
+    name: 'password',
+    label: 'Password',
+    type: 'password',
+    help: `Sent as Basic authentication with the user actionmailbox${route.has_password ? '; there is one, which stays if you leave this empty' : ''}.`,
+  },
+  {
     name: 'batch_events',
+    when: ({ format }) => format === MANDRILL || format === '',
     label: 'Mails in a POST, at most',
     type: 'number',
     value: String(route.batch_events ?? 1),
@@ -230,9 +261,11 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   },
 ];
 
-const paramsOf = ({ pattern, url, batch_events: batch = '' }: Values) => ({
+const paramsOf = ({ pattern, url, format = '', password = '', batch_events: batch = '' }: Values) => ({
   pattern,
   url,
+  ...(format !== '' && { format }),
+  ...(password !== '' && { password }),
   ...(batch.trim() !== '' && { batch_events: Number(batch) }),
 });
 

@@ -1,12 +1,15 @@
 import { type ComponentChildren, h } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
+import { Failed } from '../call.ts';
+import { CODE_FIELD } from '../parts/confirm-password.ts';
 import { Field } from '../parts/elements.ts';
 import { messageOf, signIn } from '../session.ts';
 
-/** The way in, for people who have a password. */
+/** The way in, for people who have a password; those with a second factor are asked for a code then. */
 export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren {
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');
+  const [code, setCode] = useState<string>();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   useLayoutEffect(() => {
@@ -18,10 +21,13 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
     setBusy(true);
     setError(undefined);
     try {
-      await signIn(name.trim(), password);
+      await signIn(name.trim(), password, code);
     } catch (thrown) {
-      setError(messageOf(thrown));
-      setPassword('');
+      const kind = thrown instanceof Failed ? thrown.kind : '';
+      const wantsCode = kind === 'Code_Needed' || kind === 'Wrong_Code';
+      if (kind !== 'Code_Needed') setError(messageOf(thrown));
+      if (!wantsCode) setPassword('');
+      setCode(wantsCode ? '' : undefined);
       setBusy(false);
     }
   };
@@ -43,6 +49,7 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
         required: true,
         onValue: setPassword,
       }),
+      code !== undefined && h(CodeField, { code, onCode: setCode }),
       error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
       h('button', { type: 'submit', class: 'button main', disabled: busy }, 'Enter'),
     ),
@@ -54,4 +61,11 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
       ' prints a link that opens this page once.',
     ),
   );
+}
+
+/** Takes the cursor when it appears. */
+function CodeField({ code, onCode }: { readonly code: string; onCode(code: string): void }): ComponentChildren {
+  useLayoutEffect(() => document.querySelector<HTMLInputElement>('[autocomplete="one-time-code"]')?.focus(), []);
+  const { name: _, ...field } = CODE_FIELD;
+  return h(Field, { ...field, value: code, onValue: onCode });
 }

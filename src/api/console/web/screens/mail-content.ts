@@ -8,8 +8,9 @@ import { account } from '../session.ts';
 // Content of a mail that does not go through an operation: its HTML in a frame, its bytes, its files.
 
 interface Opened {
-  /** Where the content is, for five minutes. */
+  /** Where the content is, and its HTML for a frame, for five minutes. */
   readonly url: string;
+  readonly frame: string;
 }
 
 /** A mail that came in, or the message out that is meant. */
@@ -34,13 +35,13 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
   const { data, error, failedAt, again } = useLoad(
     `html ${account.value?.id} ${Object.values(wanted).join()} ${Math.floor(Date.now() / 240_000)}`,
     async (stop) => {
-      const { url } = await open(wanted, stop);
-      return { url, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
+      const { url, frame } = await open(wanted, stop);
+      return { frame, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
     },
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 6 });
-  const { url, links, left_out: leftOut, truncated } = data;
+  const { frame, links, left_out: leftOut, truncated } = data;
   return h(
     'div',
     null,
@@ -52,7 +53,7 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
       truncated &&
         ('id' in wanted ? ' The end is cut off; download the mail to see all of it.' : ' The end is cut off.'),
     ),
-    h('iframe', { class: 'mail-frame', sandbox: '', src: `${url}/html`, title: 'HTML of the mail' }),
+    h('iframe', { class: 'mail-frame', sandbox: '', src: frame, title: 'HTML of the mail' }),
     links.length > 0 &&
       h(
         'details',

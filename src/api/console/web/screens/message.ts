@@ -11,7 +11,7 @@ import { ReplayDialog } from '../parts/replay.ts';
 import { MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
 import { type Trial, TrialAnswer } from '../parts/trial.ts';
-import type { Content, Mail, MailStory, TimelineEntry } from '../records.ts';
+import type { Content, Mail, MailStory, Scan, TimelineEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
@@ -140,7 +140,19 @@ function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }):
   );
 }
 
-function About({ mail }: { readonly mail: Mail }): ComponentChildren {
+/** What scanners said: `ham (score -0.4), clean, by rspamd and clamd`. */
+function scanText({ spam, virus, name, score, by, reason }: Scan): string {
+  const found = [
+    spam !== 'unknown' && (score === null ? spam : `${spam} (score ${score})`),
+    virus !== 'unknown' && (name === null ? virus : `${virus}: ${plain(name)}`),
+    by.length > 0 && `by ${by.join(' and ')}`,
+    reason !== null && plain(reason),
+  ];
+  return found.filter(Boolean).join(', ');
+}
+
+function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
+  const scan = mail.deliveries[0]?.scan;
   const verdicts = (
     [
       ['SPF', mail.spf],
@@ -161,6 +173,7 @@ function About({ mail }: { readonly mail: Mail }): ComponentChildren {
           : `${plain(mail.client)}${mail.helo ? `, HELO ${plain(mail.helo)}` : ''}, ${mail.tls ?? 'no TLS'}`,
       ],
       ['Checks', verdicts || 'not made yet'],
+      ...(scan ? ([['Scanned', scanText(scan)]] as const) : []),
       [
         'Route',
         h(
@@ -343,9 +356,9 @@ function Payload({ id }: { readonly id: string }): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'An element of ',
+      'Rendered anew, in the format of the route (for Mandrill, an element of ',
       h('code', null, 'mandrill_events'),
-      ', rendered anew, as your webhook gets it.',
+      '), as your webhook gets it.',
     ),
     h(Json, { value: data }),
   );

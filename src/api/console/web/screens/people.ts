@@ -17,6 +17,7 @@ export function People(): ComponentChildren {
   const [inviting, setInviting] = useState(false);
   const [link, setLink] = useState<EnterLink>();
   const [removing, setRemoving] = useState<string>();
+  const [resetting, setResetting] = useState<string>();
   return h(
     'div',
     { class: 'pane' },
@@ -45,6 +46,7 @@ export function People(): ComponentChildren {
                 one,
                 onInvite: async () => setLink(await call<EnterLink>('host/invite-person', { name: one.name })),
                 onRemove: () => setRemoving(one.name),
+                onReset: () => setResetting(one.name),
               }),
             ),
           ),
@@ -72,6 +74,20 @@ export function People(): ComponentChildren {
         },
         h('p', null, 'Their sessions and links end at once. What they did stays among the actions.'),
       ),
+    resetting !== undefined &&
+      h(
+        Confirm,
+        {
+          title: `Reset the second factor of ${plain(resetting)}?`,
+          label: 'Reset it',
+          onConfirm: async () => {
+            await call('host/reset-factor', { name: resetting });
+            again();
+          },
+          onClose: () => setResetting(undefined),
+        },
+        h('p', null, 'For somebody whose device is lost. They sign in with their password alone then.'),
+      ),
   );
 }
 
@@ -85,12 +101,14 @@ function PersonRow({
   one,
   onInvite,
   onRemove,
+  onReset,
 }: {
   readonly one: HostPerson;
   onInvite(): Promise<void>;
   onRemove(): void;
+  onReset(): void;
 }): ComponentChildren {
-  const { name, role, account: whose, has_password: has, created_at: createdAt, sessions } = one;
+  const { name, role, account: whose, has_password: has, has_factor: hasFactor, created_at: createdAt, sessions } = one;
   return h(
     'li',
     null,
@@ -99,7 +117,7 @@ function PersonRow({
     h(
       'span',
       { class: 'faint' },
-      has ? 'has a password' : 'no password yet',
+      has ? `has a password${hasFactor ? ' and a second factor' : ''}` : 'no password yet',
       ', added ',
       h(Time, { at: createdAt }),
       ', ',
@@ -112,6 +130,10 @@ function PersonRow({
       { class: 'buttons' },
       may('host/invite-person') &&
         h(Button, { label: 'New link', kind: 'quiet', title: plain(name), onPress: onInvite }),
+      may('host/reset-factor') &&
+        hasFactor &&
+        !isSelf(one) &&
+        h(Button, { label: 'Reset factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
       may('host/remove-person') &&
         !isSelf(one) &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),

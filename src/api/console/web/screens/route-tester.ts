@@ -52,7 +52,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 3 });
-  const { route, payload } = data;
+  const { route, payload, content_type: type } = data;
   const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
   return h(
     'div',
@@ -97,7 +97,15 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       may('inbound/try-route') &&
       h(PostSample, { key: `${route.id} ${data.email}`, route: route.id, address: data.email, label: 'Post a sample' }),
     payload !== null &&
-      h('details', null, h('summary', null, 'What is posted, for a sample'), h(Json, { value: payload })),
+      h(
+        'details',
+        null,
+        h('summary', null, 'What is posted, for a sample'),
+        type !== null && h('p', { class: 'faint' }, type),
+        typeof payload === 'string'
+          ? h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, payload)
+          : h(Json, { value: payload }),
+      ),
   );
 }
 

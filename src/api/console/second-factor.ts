@@ -1,0 +1,122 @@
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { PersonRow } from '../../store/rows/people.ts';
+import type { Store } from '../../store/store.ts';
+
+// The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app is
+// lost. SHA-1, six digits and 30 seconds are what every app can do.
+
+/** Codes that a person enters after the password. Each is right once. */
+export interface SecondFactor {
+  /** Uses up a code of the app, or a recovery code. Returns whether it was right. */
+  use(person: PersonRow, code: string): Promise<boolean>;
+  /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
+  offer(person: PersonRow): Promise<string>;
+  /** Returns the recovery codes, which are shown this once; undefined if the code is not one of the offered secret. */
+  turnOn(person: PersonRow, code: string): Promise<readonly string[] | undefined>;
+}
+
+const STEP_MS = 30_000;
+const DIGITS = 6;
+const CODE = /^\d{6}$/;
+/** 160 bits, as RFC 4226 recommends (section 4). */
+const SECRET_BYTES = 20;
+/** 50 bits each: out of reach at 20 tries in 15 minutes. */
+const RECOVERY = { codes: 10, letters: 10 } as const;
+
+export function createSecondFactor(deps: {
+  readonly store: Pick<Store, 'people'>;
+  readonly clock: Clock;
+}): SecondFactor {
+  const { clock } = deps;
+  const { people } = deps.store;
+
+  /** The step whose code it is: now, or one before or after, for clocks that differ. */
+  function stepOf(secret: string, code: string): number | undefined {
+    const now = Math.floor(clock.now() / STEP_MS);
+    return [now, now - 1, now + 1].find((step) => isSame(totp(secret, step), code));
+  }
+
+  /** A code that somebody saw being typed must not open a second session: a step that was used is over. */
+  async function useStep({ id, factor }: PersonRow, code: string): Promise<boolean> {
+    const step = factor ? stepOf(factor, code) : undefined;
+    if (step === undefined || !factor) return false;
+    const unused = { id, factor, factorStep: { range: { lt: step } } };
+    return (await people.change(unused, { factorStep: step })) !== undefined;
+  }
+
+  async function useRecovery({ id, recoveryCodes }: PersonRow, code: string): Promise<boolean> {
+    if (!recoveryCodes) return false;
+    const left = recoveryCodes.split(' ');
+    const used = hashOf(code);
+    if (!left.includes(used)) return false;
+    const others = left.filter((one) => one !== used).join(' ');
+    return (await people.change({ id, recoveryCodes }, { recoveryCodes: others })) !== undefined;
+  }
+
+  return frozen({
+    async use(person, given) {
+      const code = given.replaceAll(/[\s-]/g, '').toLowerCase();
+      return CODE.test(code) ? useStep(person, code) : useRecovery(person, code);
+    },
+    async offer({ id }) {
+      const secret = toBase32(randomBytes(SECRET_BYTES));
+      await people.change({ id }, { nextFactor: secret });
+      return secret;
+    },
+    async turnOn({ id, nextFactor }, given) {
+      const code = given.replaceAll(/\s/g, '');
+      const step = nextFactor && CODE.test(code) ? stepOf(nextFactor, code) : undefined;
+      if (!nextFactor || step === undefined) return undefined;
+      const codes = Array.from({ length: RECOVERY.codes }, newRecoveryCode);
+      const row = await people.change(
+        { id, nextFactor },
+        { factor: nextFactor, factorStep: step, nextFactor: null, recoveryCodes: codes.map(hashOf).join(' ') },
+      );
+      return row && codes.map((one) => `${one.slice(0, RECOVERY.letters / 2)}-${one.slice(RECOVERY.letters / 2)}`);
+    },
+  });
+}
+
+/** How many recovery codes the person has left. */
+export function recoveryCodesLeft({ recoveryCodes }: PersonRow): number {
+  return recoveryCodes ? recoveryCodes.split(' ').length : 0;
+}
+
+/** The address that makes an authenticator app ask whether to add the secret (the Key URI format of its vendors). */
+export function secretUrl(secret: string, name: string, hostname: string): string {
+  const issuer = `Postern ${hostname}`;
+  const label = `${encodeURIComponent(issuer)}:${encodeURIComponent(name)}`;
+  return `otpauth://totp/${label}?secret=${secret}&issuer=${encodeURIComponent(issuer)}`;
+}
+
+/** The code of a base32 secret for the step since 1970 (RFC 4226 section 5.3). */
+export function totp(secret: string, step: number): string {
+  const counter = Buffer.alloc(8);
+  counter.writeBigUInt64BE(BigInt(step));
+  const mac = createHmac('sha1', fromBase32(secret)).update(counter).digest();
+  const offset = (mac.at(-1) ?? 0) & 0xf;
+  const number = mac.readUInt32BE(offset) & 0x7fffffff;
+  return String(number % 10 ** DIGITS).padStart(DIGITS, '0');
+}
+
+const isSame = (one: string, other: string): boolean =>
+  one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
+
+const hashOf = (code: string): string => createHash('sha256').update(code).digest('hex');
+
+const newRecoveryCode = (): string => toBase32(randomBytes(RECOVERY.letters)).slice(0, RECOVERY.letters).toLowerCase();
+
+const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
+
+/** RFC 4648 section 6, without padding. */
+function toBase32(bytes: Uint8Array): string {
+  const bits = [...bytes].map((byte) => byte.toString(2).padStart(8, '0')).join('');
+  return (bits.match(/.{1,5}/g) ?? []).map((five) => BASE32[Number.parseInt(five.padEnd(5, '0'), 2)]).join('');
+}
+
+function fromBase32(text: string): Buffer {
+  const bits = [...text].map((letter) => BASE32.indexOf(letter).toString(2).padStart(5, '0')).join('');
+  return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2)));
+}

@@ -1,0 +1,45 @@
+import { type ComponentChildren, h } from 'preact';
+import { ask, confirming } from '../call.ts';
+import { person } from '../session.ts';
+import { Button, Dialog } from './elements.ts';
+import { Form } from './form.ts';
+
+/** Asks for the password again, and then lets the call that waits for it go on. */
+export function ConfirmPassword(): ComponentChildren {
+  const waiting = confirming.value;
+  if (!waiting) return null;
+  const { has_password: hasPassword = false, has_factor: hasFactor = false } = person.value ?? {};
+  return h(
+    Dialog,
+    { title: 'Confirm your password', onClose: waiting.giveUp },
+    h('p', null, waiting.text),
+    hasPassword
+      ? h(Form, {
+          fields: [
+            {
+              name: 'password',
+              label: 'Password',
+              type: 'password',
+              autocomplete: 'current-password',
+              required: true,
+            },
+            ...(hasFactor ? [CODE_FIELD] : []),
+          ],
+          label: 'Confirm',
+          onSubmit: async (values) => {
+            await ask('POST', '/console/confirm', values);
+            waiting.goOn();
+          },
+        })
+      : h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: waiting.giveUp })),
+  );
+}
+
+/** The field for a code of the second factor. */
+export const CODE_FIELD = {
+  name: 'code',
+  label: 'Code',
+  help: 'Six digits of your authenticator app, or a recovery code.',
+  autocomplete: 'one-time-code',
+  required: true,
+} as const;

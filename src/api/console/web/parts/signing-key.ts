@@ -1,0 +1,61 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { Button, Dialog } from './elements.ts';
+import { Confirm, Copy } from './form.ts';
+
+/** /inbound/route-key. */
+interface Key {
+  readonly auth_key: string;
+  readonly signing_secret: string;
+}
+
+/** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
+export function SigningKey({ route }: { readonly route: string }): ComponentChildren {
+  const [key, setKey] = useState<Key>();
+  const [rotating, setRotating] = useState(false);
+  const load = async (params: object) => setKey(await call<Key>('inbound/route-key', { id: route, ...params }));
+  return h(
+    'span',
+    null,
+    h(Button, { label: 'Signing key\u2026', onPress: () => load({}) }),
+    key &&
+      h(
+        Dialog,
+        { title: 'Signing key', onClose: () => setKey(undefined) },
+        h('p', null, 'It signs the posts to this URL. Anyone who has it can forge them.'),
+        h(OneForm, { title: 'For X-Mandrill-Signature, and as the signing key of Mailgun', text: key.auth_key }),
+        h(OneForm, { title: 'For webhook-signature, in Standard Webhooks libraries', text: key.signing_secret }),
+        h(
+          'p',
+          { class: 'buttons' },
+          h(Button, { label: 'Make a new one\u2026', onPress: () => setRotating(true) }),
+          h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
+        ),
+        rotating &&
+          h(
+            Confirm,
+            {
+              title: 'Make a new signing key?',
+              label: 'Make it',
+              onConfirm: () => load({ rotate: true }),
+              onClose: () => setRotating(false),
+            },
+            h(
+              'p',
+              null,
+              'For a day webhook-signature has the signatures of both keys, and X-Mandrill-Signature of each in turn. Then the old one is void.',
+            ),
+          ),
+      ),
+  );
+}
+
+function OneForm({ title, text }: { readonly title: string; readonly text: string }): ComponentChildren {
+  return h(
+    'div',
+    null,
+    h('p', { class: 'faint' }, title),
+    h('p', { class: 'copied' }, h('code', { class: 'secret' }, text), h(Copy, { text, label: 'Copy' })),
+  );
+}

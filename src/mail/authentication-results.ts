@@ -1,0 +1,109 @@
+import { toAsciiDomain } from './address.ts';
+import type { Verdicts } from './envelope.ts';
+
+// Authentication-Results (RFC 8601): the field that we write, and the ones from outside that claim to be ours.
+
+const NAME = 'authentication-results';
+const LF = 0x0a;
+const SPACE = 0x20;
+const TAB = 0x09;
+const COLON = 0x3a;
+
+/** The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. */
+function withoutComments(value: string): string {
+  let kept = '';
+  let depth = 0;
+  let quoted = false;
+  for (let at = 0; at < value.length; at++) {
+    const c = value.charAt(at);
+    const escaped = c === '\\' && (quoted || depth > 0);
+    if (escaped) {
+      if (depth === 0) kept += value.slice(at, at + 2);
+      at++;
+    } else if (depth === 0 && c === '"') {
+      quoted = !quoted;
+      kept += c;
+    } else if (!quoted && c === '(') depth++;
+    else if (!quoted && c === ')' && depth > 0) {
+      depth--;
+      kept += ' ';
+    } else if (depth === 0) kept += c;
+  }
+  return kept;
+}
+
+/** The name of the server that a field claims to come from; '' if there is none. */
+export function serverOf(value: string): string {
+  const text = withoutComments(value.replace(/[\r\n]+/g, '')).trim();
+  const quoted = /^"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
+  const name = quoted?.replace(/\\(.)/g, '$1') ?? /^[^\s;]*/.exec(text)?.[0] ?? '';
+  const bare = name.trim().replace(/\.$/, '').toLowerCase();
+  return toAsciiDomain(bare) ?? bare;
+}
+
+/** Whether a field from outside claims to be ours: it is taken off (RFC 8601 section 5). */
+export function isForged(name: string, value: string, hostname: string): boolean {
+  return name.toLowerCase() === NAME && serverOf(value) === hostname.toLowerCase();
+}
+
+/** The message without forged fields, in pieces of the same bytes. */
+export function* withoutForged(message: Buffer, hostname: string): Iterable<Buffer> {
+  let kept = 0;
+  for (let at = 0; at < message.length; ) {
+    const line = lineEnd(message, at);
+    if (isEmptyLine(message, at, line)) break;
+    let end = line;
+    while (end < message.length && (message[end] === SPACE || message[end] === TAB)) end = lineEnd(message, end);
+    const value = valueIn(message, at, end);
+    if (value !== undefined && serverOf(value) === hostname.toLowerCase()) {
+      if (at > kept) yield message.subarray(kept, at);
+      kept = end;
+    }
+    at = end;
+  }
+  yield message.subarray(kept);
+}
+
+function lineEnd(bytes: Buffer, at: number): number {
+  return bytes.indexOf(LF, at) + 1 || bytes.length;
+}
+
+function isEmptyLine(bytes: Buffer, at: number, end: number): boolean {
+  return end - at <= 2 && bytes.toString('latin1', at, end).trim() === '';
+}
+
+/** The value of the field if it has our name; the colon may be apart from it, even on the next line. */
+function valueIn(bytes: Buffer, start: number, end: number): string | undefined {
+  if (bytes.toString('latin1', start, start + NAME.length).toLowerCase() !== NAME) return undefined;
+  const colon = bytes.indexOf(COLON, start + NAME.length);
+  if (colon === -1 || colon >= end) return undefined;
+  if (bytes.toString('latin1', start + NAME.length, colon).trim() !== '') return undefined;
+  return bytes.toString('utf8', colon + 1, end);
+}
+
+// Values that need no quotes and cannot end a line.
+const PLAIN_VALUE = /^[\p{L}\p{N}._=+@-]{1,255}$/u;
+
+/** Our field, folded, CRLF included. */
+export function authenticationResults(
+  hostname: string,
+  { mailFrom }: { readonly mailFrom: string },
+  { spf, dkim, dmarc, arc, evidence }: Verdicts,
+  /** The domain of the author; null if it is not certain. */
+  author: string | null,
+): string {
+  const property = (name: string, value: string | null | undefined) =>
+    value && PLAIN_VALUE.test(value) ? ` ${name}=${value}` : '';
+  const keys = evidence?.dkim ?? [];
+  const results = [
+    `spf=${spf.result}${property(mailFrom === '' ? 'smtp.helo' : 'smtp.mailfrom', evidence?.spf)}`,
+    ...(keys.length === 0
+      ? [`dkim=${dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none'}`]
+      : keys.map(
+          (key) => `dkim=${key.result}${property('header.d', key.domain)}${property('header.s', key.selector)}`,
+        )),
+    `dmarc=${dmarc.result}${property('header.from', author)}`,
+    `arc=${arc.result}`,
+  ];
+  return `Authentication-Results: ${hostname};\r\n${results.map((result) => `\t${result}`).join(';\r\n')}\r\n`;
+}

@@ -1,0 +1,123 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import { createBreaker } from './breaker.ts';
+import type { Answer } from './result.ts';
+import { type Finding, type Scanner, ScannerFault, type Specimen } from './scanner.ts';
+
+interface AskingDeps {
+  readonly scanners: readonly Scanner[];
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
+
+/** An answer, and whether the scanner should be asked about this message again. */
+interface Asked extends Answer {
+  readonly again: boolean;
+}
+
+/** Asks all scanners about a message, each under its deadline and behind its breaker. */
+interface Asking {
+  /** Milliseconds until every scanner may be asked; 0: now. */
+  delay(): number;
+  /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
+  ask(specimen: Specimen): Promise<readonly Asked[] | undefined>;
+  /** Ends all questions, and closes connections that are kept open. */
+  stop(): Promise<void>;
+}
+
+export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps: AskingDeps): Asking {
+  const { clock, metrics } = deps;
+  const stopping = new AbortController();
+  const asked = deps.scanners.map((scanner) => createAskingOne(scanner, timeoutMs, stopping.signal, deps));
+  metrics.gauge('postern_scanner_away', () =>
+    asked.map(({ scanner: { name: scanner }, breaker }) => [{ scanner }, Number(breaker.isAway())]),
+  );
+  return frozen({
+    delay() {
+      const now = clock.monotonic();
+      return Math.max(0, ...asked.map(({ breaker }) => Math.ceil(breaker.nextAsk(now) - now)));
+    },
+    async ask(specimen) {
+      const answers = await Promise.all(asked.map(({ ask }) => ask(specimen)));
+      return stopping.signal.aborted ? undefined : answers;
+    },
+    async stop() {
+      stopping.abort(new ScannerFault('Postern is stopping'));
+      await Promise.all(deps.scanners.map((scanner) => scanner.stop()));
+    },
+  });
+}
+
+function createAskingOne(
+  scanner: Scanner,
+  timeoutMs: number,
+  stopping: AbortSignal,
+  { clock, log, metrics }: AskingDeps,
+) {
+  const { name } = scanner;
+  const breaker = createBreaker();
+  const seconds = metrics.histogram('postern_scan_seconds', { scanner: name });
+  const count = (result: string) => metrics.counter('postern_scans_total', { scanner: name, result }).add();
+
+  /** Runs one scan under the deadline. */
+  async function inTime(specimen: Specimen): Promise<Finding> {
+    const deadline = new AbortController();
+    const cancel = clock.after(timeoutMs, () =>
+      deadline.abort(new ScannerFault(`it did not answer within ${timeoutMs} ms`)),
+    );
+    try {
+      return await scanner.scan(specimen, AbortSignal.any([deadline.signal, stopping]));
+    } finally {
+      cancel();
+    }
+  }
+
+  function failed(specimen: Specimen, error: unknown, hasGone: boolean): Asked {
+    const reason = error instanceof Error ? error.message || error.name : String(error);
+    count('error');
+    log.warn('scan.failed', { scanner: name, message: specimen.id, reason });
+    if (hasGone) log.error('scanner.down', { scanner: name, reason });
+    return { scanner, finding: undefined, reason: `${name} did not answer`, again: true };
+  }
+
+  async function ask(specimen: Specimen): Promise<Asked> {
+    const began = clock.monotonic();
+    if (breaker.nextAsk(began) > began)
+      return { scanner, finding: undefined, reason: `${name} did not answer`, again: true };
+    const question = breaker.begin();
+    try {
+      const finding = await inTime(specimen);
+      if (question.passed()) log.info('scanner.up', { scanner: name });
+      seconds.observe((clock.monotonic() - began) / 1000);
+      count(resultOf(finding));
+      return toAsked(scanner, finding);
+    } catch (error) {
+      // Our own stop says nothing about the scanner.
+      if (stopping.aborted) {
+        question.passed();
+        return { scanner, finding: undefined, reason: undefined, again: true };
+      }
+      return failed(specimen, error, question.failed(clock.monotonic()));
+    }
+  }
+
+  return { scanner, breaker, ask };
+}
+
+function toAsked(scanner: Scanner, finding: Finding): Asked {
+  const { skipped, defers, spam, virus } = finding;
+  const saysNothing = spam === undefined && virus === undefined;
+  if (skipped !== undefined)
+    return { scanner, finding, reason: `${scanner.name} did not look: ${skipped}`, again: false };
+  if (defers && saysNothing) return { scanner, finding, reason: `${scanner.name} asked for more time`, again: true };
+  return { scanner, finding, reason: undefined, again: false };
+}
+
+function resultOf({ skipped, defers, virus, spam }: Finding): string {
+  if (skipped !== undefined) return 'skipped';
+  if (virus === 'infected') return 'infected';
+  return spam ?? virus ?? (defers ? 'deferred' : 'skipped');
+}

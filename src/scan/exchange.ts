@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { MOST_ANSWER, type ScannerAddress, ScannerFault } from './scanner.ts';
+
+/** A connection to a scanner. Reading is bounded; the deadline of `withTalk` ends everything. */
+export interface Talk {
+  /** Resolves once there is room for more. */
+  write(bytes: Uint8Array): Promise<void>;
+  /** Returns exactly `length` bytes. */
+  read(length: number): Promise<Buffer>;
+  /** Returns everything until the scanner closes the connection. */
+  readAll(): Promise<Buffer>;
+  /** Whether the scanner has begun to answer, or has closed the connection. */
+  answered(): boolean;
+}
+
+/** Opens a connection, and closes it whatever happens. The error is that of the deadline if it has passed. */
+export async function withTalk<T>(
+  address: ScannerAddress,
+  signal: AbortSignal,
+  work: (talk: Talk) => Promise<T>,
+): Promise<T> {
+  signal.throwIfAborted();
+  const socket = connect(address);
+  const abort = () => socket.destroy(toError(signal.reason));
+  signal.addEventListener('abort', abort, { once: true });
+  const talk = createTalk(socket);
+  try {
+    await once(socket, 'connect');
+    return await work(talk);
+  } catch (error) {
+    throw signal.aborted ? toError(signal.reason) : error;
+  } finally {
+    signal.removeEventListener('abort', abort);
+    socket.destroy();
+  }
+}
+
+const toError = (reason: unknown): Error => (reason instanceof Error ? reason : new ScannerFault(String(reason)));
+
+function createTalk(socket: Socket): Talk {
+  let held: Buffer[] = [];
+  let length = 0;
+  let total = 0;
+  let ended = false;
+  let fault: Error | undefined;
+  let wake = (): void => {};
+  const close = () => {
+    ended = true;
+    wake();
+  };
+  socket.on('data', (chunk: Buffer) => {
+    total += chunk.length;
+    if (total > MOST_ANSWER) {
+      socket.destroy(new ScannerFault(`it answered more than ${MOST_ANSWER} bytes`));
+      return;
+    }
+    held.push(chunk);
+    length += chunk.length;
+    wake();
+  });
+  socket.on('end', close);
+  socket.on('close', close);
+  socket.on('drain', () => wake());
+  socket.on('error', (error) => {
+    fault = error;
+    wake();
+  });
+  const isOver = () => ended || fault !== undefined;
+  /** Waits for the next event on the connection. */
+  const next = () =>
+    new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+  const taken = (size: number): Buffer => {
+    const all = Buffer.concat(held);
+    held = size < all.length ? [all.subarray(size)] : [];
+    length -= size;
+    return all.subarray(0, size);
+  };
+
+  return {
+    async write(bytes) {
+      if (fault) throw fault;
+      if (socket.write(bytes)) return;
+      while (socket.writableNeedDrain && !isOver()) await next();
+      if (fault) throw fault;
+    },
+    async read(size) {
+      while (length < size && !isOver()) await next();
+      if (length >= size) return taken(size);
+      throw fault ?? new ScannerFault('it closed the connection in the middle');
+    },
+    async readAll() {
+      while (!isOver()) await next();
+      // A scanner that answers early and closes the connection resets it: what it said counts.
+      if (fault && (length === 0 || fault instanceof ScannerFault)) throw fault;
+      return taken(length);
+    },
+    answered: () => length > 0 || isOver(),
+  };
+}
+
+/**
+ * Sends a request and returns the whole answer, for protocols in which the scanner closes the connection after it. A
+ * scanner that answers before it has read everything gets no more.
+ */
+export function exchange(
+  address: ScannerAddress,
+  signal: AbortSignal,
+  request: AsyncIterable<Uint8Array>,
+): Promise<Buffer> {
+  return withTalk(address, signal, async (talk) => {
+    try {
+      for await (const bytes of request) {
+        if (talk.answered()) break;
+        await talk.write(bytes);
+      }
+    } catch (error) {
+      // It may have answered before it closed the connection.
+      if (!talk.answered()) throw error;
+    }
+    return talk.readAll();
+  });
+}

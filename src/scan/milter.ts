@@ -1,0 +1,301 @@
+import { frozen } from '../base/frozen.ts';
+import { type Talk, withTalk } from './exchange.ts';
+import {
+  bytesOf,
+  type Concern,
+  type Finding,
+  MOST_ANSWER,
+  type Scanner,
+  type ScannerAddress,
+  ScannerFault,
+  type Specimen,
+  toHeaderText,
+  toVirusName,
+} from './scanner.ts';
+
+interface MilterSettings {
+  readonly name: string;
+  readonly address: ScannerAddress;
+  /** What it looks for: the protocol does not say why a message is refused. */
+  readonly finds: Concern;
+  readonly hostname: string;
+}
+
+/**
+ * A filter that speaks Sendmail's milter protocol, version 6 (libmilter's mfdef.h). It is told the client, the envelope
+ * and the message. Changes that it asks for are not made: only its word on the message counts.
+ */
+export function createMilter({ name, address, finds, hostname }: MilterSettings): Scanner {
+  return frozen({
+    name,
+    finds,
+    scan: (specimen, signal) =>
+      withTalk(address, signal, async (talk) => {
+        const filter = await negotiate(talk);
+        const word = await tell(filter, specimen, hostname);
+        await talk.write(packet('Q'));
+        return toFinding(word, finds);
+      }),
+    async stop() {},
+  });
+}
+
+const VERSION = 6;
+/** Every action that a filter may ask for, up to SMFIF_SETSYMLIST. */
+const ACTIONS = 0x1ff;
+/** Every step that a filter may leave out or not answer, SMFIP_SKIP and SMFIP_HDR_LEADSPC among them. */
+const STEPS = 0x1fffff;
+
+/** SMFIP_NO…: steps that the filter does not want. SMFIP_NR_…: steps that it does not answer. */
+const UNWANTED = { C: 0x1, H: 0x2, M: 0x4, R: 0x8, B: 0x10, L: 0x20, N: 0x40, T: 0x200, E: 0 } as const;
+const UNANSWERED = {
+  L: 0x80,
+  C: 0x1000,
+  H: 0x2000,
+  M: 0x4000,
+  R: 0x8000,
+  T: 0x10000,
+  N: 0x40000,
+  B: 0x80000,
+  E: 0,
+} as const;
+const LEADING_SPACE = 0x100000;
+
+type Step = keyof typeof UNWANTED;
+
+/** A filter that has agreed on the protocol. */
+interface Filter {
+  readonly talk: Talk;
+  /** The flags of the steps that it chose. */
+  readonly steps: number;
+}
+
+/** What the filter said of the message, and the header fields that it asks to add. */
+interface Word {
+  verdict: 'accept' | 'reject' | 'tempfail' | 'discard';
+  text: string;
+  quarantined: boolean;
+  /** It accepted the mail by its client or envelope, without having read it. */
+  unread: boolean;
+  readonly added: { readonly name: string; readonly value: string }[];
+}
+
+function packet(command: string, data: Uint8Array = Buffer.alloc(0)): Buffer {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(data.length + 1);
+  head.write(command, 4, 'latin1');
+  return Buffer.concat([head, data]);
+}
+
+/** Strings as the protocol has them, each with a NUL behind it. */
+const strings = (...texts: readonly string[]): Buffer =>
+  Buffer.from(texts.map((text) => `${text.replaceAll('\0', '')}\0`).join(''), 'latin1');
+
+function numbers(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  for (const [i, value] of values.entries()) bytes.writeUInt32BE(value, 4 * i);
+  return bytes;
+}
+
+async function readPacket(talk: Talk): Promise<{ readonly command: string; readonly data: Buffer }> {
+  const length = (await talk.read(4)).readUInt32BE();
+  if (length < 1 || length > MOST_ANSWER) throw new ScannerFault(`it sent a packet of ${length} bytes`);
+  const bytes = await talk.read(length);
+  return { command: bytes.toString('latin1', 0, 1), data: bytes.subarray(1) };
+}
+
+async function negotiate(talk: Talk): Promise<Filter> {
+  await talk.write(packet('O', numbers(VERSION, ACTIONS, STEPS)));
+  const { command, data } = await readPacket(talk);
+  if (command !== 'O' || data.length < 12) throw new ScannerFault('it does not speak the milter protocol');
+  const [version, steps] = [data.readUInt32BE(0), data.readUInt32BE(8)];
+  if (version < 2 || version > VERSION) throw new ScannerFault(`it speaks version ${version} of the milter protocol`);
+  // DATA came with version 4.
+  return { talk, steps: version < 4 ? steps | UNWANTED.T : steps };
+}
+
+/** Tells the filter everything, until it has decided. */
+async function tell(filter: Filter, specimen: Specimen, hostname: string): Promise<Word> {
+  const word: Word = { verdict: 'accept', text: '', quarantined: false, unread: false, added: [] };
+  const { envelope, recipients, id } = specimen;
+  const { helo, tls } = envelope.client;
+  const say = (step: Step, data: Uint8Array, macros: Readonly<Record<string, string>> = {}) =>
+    saying(filter, word, step, data, macros);
+  const isOver = async (...said: Parameters<Say>) => (await say(...said)) === 'over';
+  const mailFrom = toHeaderText(envelope.mailFrom);
+
+  const host = { j: toHeaderText(hostname), '{daemon_name}': toHeaderText(hostname), v: 'Postern' };
+  if (await isOver('C', client(envelope.client.address), host)) return word;
+  const greeting = strings(toHeaderText(helo ?? 'unknown'));
+  if (await isOver('H', greeting, tls === null ? {} : { '{tls_version}': tls })) return word;
+  if (await isOver('M', strings(`<${mailFrom}>`), { i: id, '{mail_addr}': mailFrom })) return word;
+  for (const recipient of recipients.map(toHeaderText))
+    if (await isOver('R', strings(`<${recipient}>`), { '{rcpt_addr}': recipient })) return word;
+  if (await isOver('T', NOTHING, { i: id })) return word;
+  const chunks = bytesOf(specimen.body);
+  try {
+    await tellMessage(filter, specimen.id, chunks, say);
+  } finally {
+    await chunks.return(undefined);
+  }
+  return word;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+type Say = (step: Step, data: Uint8Array, macros?: Readonly<Record<string, string>>) => Promise<Next>;
+
+async function tellMessage({ steps }: Filter, i: string, chunks: AsyncIterator<Buffer>, say: Say): Promise<void> {
+  const { fields, rest } = await readHeader(chunks);
+  for (const { name, value } of fields) {
+    const given = steps & LEADING_SPACE ? value : value.replace(/^[ \t]/, '');
+    if ((await say('L', strings(name, given))) === 'over') return;
+  }
+  if ((await say('N', NOTHING, { i })) === 'over') return;
+  const next = await tellBody(rest, chunks, say);
+  if (next !== 'over') await say('E', NOTHING, { i });
+}
+
+async function tellBody(rest: Buffer, chunks: AsyncIterator<Buffer>, say: Say): Promise<Next> {
+  for (let piece: Buffer | undefined = rest; piece; piece = (await chunks.next()).value ?? undefined) {
+    for (let at = 0; at < piece.length; at += CHUNK) {
+      const next = await say('B', piece.subarray(at, at + CHUNK));
+      if (next !== 'go on') return next;
+    }
+  }
+  return 'go on';
+}
+
+/** MILTER_CHUNK_SIZE. */
+const CHUNK = 65_535;
+/** A header section is not read beyond this size: what follows is sent as body. */
+const MOST_HEADER = 256 * 1024;
+const END_OF_HEADER = '\r\n\r\n';
+
+interface Field {
+  readonly name: string;
+  /** As it was sent, folded lines ended by LF. */
+  readonly value: string;
+}
+
+/** Reads the header section. What cannot be a field ends it. */
+async function readHeader(chunks: AsyncIterator<Buffer>): Promise<{ readonly fields: Field[]; readonly rest: Buffer }> {
+  let bytes: Buffer = Buffer.alloc(0);
+  while (bytes.length < MOST_HEADER && !bytes.includes(END_OF_HEADER)) {
+    const { done, value } = await chunks.next();
+    if (done) break;
+    bytes = Buffer.concat([bytes, value]);
+  }
+  const fields: { name: string; value: string }[] = [];
+  let at = 0;
+  for (;;) {
+    const end = bytes.indexOf('\r\n', at);
+    const line = bytes.toString('latin1', at, end < 0 ? bytes.length : end);
+    const last = fields.at(-1);
+    const field = /^([!-9;-~]+)[ \t]*:(.*)$/s.exec(line);
+    if (last && /^[ \t]/.test(line)) last.value += `\n${line}`;
+    else if (field) fields.push({ name: field[1] ?? '', value: field[2] ?? '' });
+    else return { fields, rest: bytes.subarray(line === '' && end >= 0 ? end + 2 : at) };
+    if (end < 0) return { fields, rest: NOTHING };
+    at = end + 2;
+  }
+}
+
+/** SMFIA_INET or SMFIA_INET6, or SMFIA_UNKNOWN for mail without a client. */
+function client(address: string | null): Buffer {
+  if (address === null) return Buffer.concat([strings('localhost'), Buffer.from('U')]);
+  const family = address.includes(':') ? '6' : '4';
+  const given = family === '6' ? `IPv6:${address}` : address;
+  return Buffer.concat([strings(`[${address}]`), Buffer.from(family), Buffer.from([0, 0]), strings(given)]);
+}
+
+/** What comes after a step: the next one, the end of the body because the filter has seen enough, or nothing more. */
+type Next = 'go on' | 'skip' | 'over';
+
+/** Says one step, with its macros in front. */
+async function saying(
+  { talk, steps }: Filter,
+  word: Word,
+  step: Step,
+  data: Uint8Array,
+  macros: Readonly<Record<string, string>>,
+): Promise<Next> {
+  if (steps & UNWANTED[step]) return 'go on';
+  const names = Object.entries(macros).flat();
+  if (names.length > 0) await talk.write(packet('D', Buffer.concat([Buffer.from(step), strings(...names)])));
+  await talk.write(packet(step, data));
+  if (steps & UNANSWERED[step]) return 'go on';
+  for (;;) {
+    const { command, data: given } = await readPacket(talk);
+    const next = take(word, step, command, given);
+    if (next) return next;
+  }
+}
+
+/** Takes one answer. Undefined: more follows. */
+function take(word: Word, step: Step, command: string, data: Buffer): Next | undefined {
+  const text = data.toString('latin1').replace(/\0$/, '');
+  const verdict = VERDICTS[command];
+  if (verdict) word.verdict = verdict;
+  if (command === 'a') word.unread = step !== 'B' && step !== 'E';
+  if (verdict || command === 'a') return 'over';
+  switch (command) {
+    case 'c':
+      return 'go on';
+    case 's':
+      return 'skip';
+    case 'y': // a reply code with its text
+      word.verdict = text.startsWith('5') ? 'reject' : 'tempfail';
+      word.text = text;
+      return 'over';
+    case 'q':
+      word.quarantined = true;
+      word.text = text;
+      return undefined;
+    case 'h':
+      note(word, text);
+      return undefined;
+    case 'i':
+    case 'm': // both begin with an index
+      note(word, text.slice(4));
+      return undefined;
+    default:
+      if (IGNORED.includes(command)) return undefined;
+      throw new ScannerFault(`it answered ${JSON.stringify(command)} to ${step}`);
+  }
+}
+
+const VERDICTS: Readonly<Record<string, Word['verdict']>> = { r: 'reject', t: 'tempfail', d: 'discard' };
+/** Progress, and changes of body, recipients and sender. */
+const IGNORED = 'pb+-2e';
+
+function note(word: Word, text: string): void {
+  const [name = '', value = ''] = text.split('\0');
+  word.added.push({ name: name.toLowerCase(), value: value.trim() });
+}
+
+const INFECTED = /\b(?:virus|infected|malware|eicar)/i;
+
+/**
+ * A filter speaks by what it does with the message, and by the fields that ClamAV's (X-Virus-Status) and most spam
+ * filters (X-Spam, X-Spam-Flag, X-Spam-Status) add.
+ */
+function toFinding({ verdict, text, quarantined, unread, added }: Word, finds: Concern): Finding {
+  if (unread) return { skipped: 'it accepted the message without reading it' };
+  if (verdict === 'tempfail') return { defers: true };
+  const valueOf = (...names: readonly string[]) => added.find(({ name }) => names.includes(name))?.value ?? '';
+  const rejects = verdict === 'reject';
+  const stopped = rejects || verdict === 'discard' || quarantined;
+  const status = valueOf('x-virus-status');
+  const infected = /^infected/i.test(status) || (stopped && (finds === 'virus' || INFECTED.test(text)));
+  const name = /^infected\s*\(?([^)]*)/i.exec(status)?.[1] || text;
+  const spam = /^yes/i.test(valueOf('x-spam', 'x-spam-flag', 'x-spam-status')) || (stopped && !infected);
+  const score = Number(/score=(-?[\d.]+)/.exec(valueOf('x-spam-status'))?.[1]);
+  return {
+    ...(finds === 'virus' && { virus: 'clean' as const }),
+    ...(infected && { virus: 'infected' as const, ...(name !== '' && { name: toVirusName(name) }) }),
+    ...(finds === 'spam' && { spam: spam ? ('spam' as const) : ('ham' as const) }),
+    ...(Number.isFinite(score) && { score }),
+    rejects: rejects || infected,
+  };
+}

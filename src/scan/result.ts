@@ -1,0 +1,47 @@
+import type { Scan } from '../mail/scan.ts';
+import type { Concern, Finding, Scanner } from './scanner.ts';
+
+/** What became of asking one scanner: its finding, or why there is none. */
+export interface Answer {
+  readonly scanner: Pick<Scanner, 'name' | 'finds'>;
+  readonly finding: Finding | undefined;
+  /** For people. Undefined if it looked at the message. */
+  readonly reason: string | undefined;
+}
+
+/**
+ * Sums up what all scanners said. A finding against the message counts whoever made it. A message is ham or clean only
+ * if every scanner that looks for spam or viruses has looked.
+ */
+export function toScan(answers: readonly Answer[]): Scan {
+  const findings = answers.flatMap(({ finding }) => (finding ? [finding] : []));
+  const scored = findings.find(({ score }) => score !== undefined);
+  const reasons = answers.flatMap(({ reason }) => (reason === undefined ? [] : [reason]));
+  return {
+    spam: findings.some(({ spam }) => spam === 'spam')
+      ? 'spam'
+      : allSay(answers, 'spam', ({ spam }) => spam === 'ham')
+        ? 'ham'
+        : 'unknown',
+    virus: findings.some(({ virus }) => virus === 'infected')
+      ? 'infected'
+      : allSay(answers, 'virus', ({ virus }) => virus === 'clean')
+        ? 'clean'
+        : 'unknown',
+    name: findings.find(({ name }) => name !== undefined)?.name ?? null,
+    score: scored?.score ?? null,
+    rules: scored?.rules ?? [],
+    by: answers.filter(({ reason }) => reason === undefined).map(({ scanner }) => scanner.name),
+    reason: reasons.length === 0 ? null : reasons.join('; '),
+  };
+}
+
+function allSay(answers: readonly Answer[], concern: Concern, says: (finding: Finding) => boolean): boolean {
+  const concerned = answers.filter(({ scanner }) => scanner.finds === concern);
+  return concerned.length > 0 && concerned.every(({ finding }) => finding !== undefined && says(finding));
+}
+
+/** A message that no scanner was asked about. */
+export function unscanned(reason: string): Scan {
+  return { spam: 'unknown', virus: 'unknown', name: null, score: null, rules: [], by: [], reason };
+}

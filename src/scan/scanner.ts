@@ -1,0 +1,88 @@
+import { createReadStream } from 'node:fs';
+import type { Envelope } from '../mail/envelope.ts';
+import type { ScanRule } from '../mail/scan.ts';
+import type { Body } from '../queue/delivery.ts';
+
+/** What a scanner looks for. */
+export type Concern = 'spam' | 'virus';
+
+/** A message to be scanned. */
+export interface Specimen {
+  readonly id: string;
+  readonly envelope: Envelope;
+  readonly recipients: readonly string[];
+  /** Our Received line, for scanners that learn the client from it. */
+  readonly trace: string;
+  readonly body: Body;
+}
+
+/** What one scanner said. What it did not mention it did not find out. */
+export interface Finding {
+  readonly spam?: 'ham' | 'spam';
+  readonly virus?: 'clean' | 'infected';
+  /** The name of the virus. */
+  readonly name?: string;
+  readonly score?: number;
+  readonly rules?: readonly ScanRule[];
+  /** It says that the message must be refused. */
+  readonly rejects?: boolean;
+  /** It asks for a temporary refusal, as greylisting does. */
+  readonly defers?: boolean;
+  /** Why it did not look at this message, and will not. */
+  readonly skipped?: string;
+}
+
+/** A client of one scanner. */
+export interface Scanner {
+  /** As consumers, metrics and the log see it. */
+  readonly name: string;
+  readonly finds: Concern;
+  /** Throws ScannerFault, or an error of the system, if it got no usable answer. `signal` ends it at the deadline. */
+  scan(specimen: Specimen, signal: AbortSignal): Promise<Finding>;
+  /** Closes connections that are kept open. */
+  stop(): Promise<void>;
+}
+
+/** Where a scanner listens. */
+export type ScannerAddress = { readonly host: string; readonly port: number } | { readonly path: string };
+
+/** The scanner did not answer, or not by its protocol. */
+export class ScannerFault extends Error {
+  override readonly name = 'ScannerFault';
+}
+
+/** The most bytes that are read of an answer. */
+export const MOST_ANSWER = 1024 * 1024;
+
+/** The bytes of a body. Those in memory are copied: their owner may free them while a connection is being closed. */
+export async function* bytesOf(body: Body): AsyncGenerator<Buffer> {
+  if (body.kind === 'inline') yield Buffer.from(body.bytes);
+  else for await (const chunk of createReadStream(body.path)) yield Buffer.from(chunk);
+}
+
+/** The size of a body in bytes. */
+export const sizeOf = (body: Body): number => (body.kind === 'inline' ? body.bytes.byteLength : body.size);
+
+const CONTROL = /[\x00-\x1f\x7f]/g;
+
+/** A text from the client without characters that could end a header line, as one character per byte of its UTF-8. */
+export function toHeaderText(text: string): string {
+  return Buffer.from(text.replace(CONTROL, '?')).toString('latin1');
+}
+
+/** Limits of what is kept of an answer. */
+const MOST_RULES = 100;
+const MOST_NAME = 100;
+const MOST_DESCRIPTION = 300;
+
+/** Rules, as many and as long as are kept with a message. */
+export function toRules(rules: Iterable<ScanRule>): readonly ScanRule[] {
+  return [...rules].slice(0, MOST_RULES).map(({ name, score, description }) => ({
+    name: name.slice(0, MOST_NAME),
+    score,
+    description: description.slice(0, MOST_DESCRIPTION),
+  }));
+}
+
+/** The name of a virus, as long as it is kept. */
+export const toVirusName = (name: string): string => name.trim().slice(0, MOST_NAME);

@@ -1,0 +1,219 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { createMemory } from '../base/memory.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { RunningTime } from '../base/running-time.ts';
+import type { Scan } from '../mail/scan.ts';
+import type { Delivery, Spool } from '../queue/delivery.ts';
+import { createAsking } from './asking.ts';
+import { toScan, unscanned } from './result.ts';
+import { type Scanner, type Specimen, sizeOf } from './scanner.ts';
+
+export interface ScanningSettings {
+  /** Milliseconds that one scanner has for one message. */
+  readonly timeoutMs: number;
+  /** Larger messages are not scanned. */
+  readonly maxBytes: number;
+  /** Milliseconds that a delivery waits for scanners that are away. */
+  readonly waitMs: number;
+  /** Messages that are scanned at one time. */
+  readonly concurrency: number;
+}
+
+interface ScanningDeps {
+  /** At least one. */
+  readonly scanners: readonly Scanner[];
+  readonly spool: Pick<Spool, 'scanOf' | 'keepScan'>;
+  readonly time: Pick<RunningTime, 'age'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
+
+/** The scan of a message, or when to come back for it (milliseconds since 1970). */
+export type Scanned =
+  | { readonly scan: Scan; readonly at?: undefined }
+  | { readonly scan?: undefined; readonly at: number };
+
+/**
+ * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner is
+ * away · unwanted: a scanner says so.
+ */
+export type AtTheDoor =
+  | { readonly scan: Scan; readonly refused?: undefined }
+  | { readonly scan?: undefined; readonly refused: 'unscanned' | 'unwanted' };
+
+/** Has each message scanned once, by all scanners at the same time. */
+export interface Scanning {
+  /**
+   * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
+   * message may be scanned now, or was. Reads no body.
+   */
+  turn(delivery: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined>;
+  /**
+   * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
+   * still read the body afterwards.
+   */
+  of(specimen: Specimen, from: number): Promise<Scanned>;
+  /** For a message that is not accepted yet. */
+  atTheDoor(specimen: Specimen): Promise<AtTheDoor>;
+  /** Ends all scans and closes connections. */
+  stop(): Promise<void>;
+}
+
+const TOO_LARGE = 'the message is larger than scan.max_bytes';
+const TOO_BUSY = 'the scanners had no time';
+/** Milliseconds until a message whose scan failed is scanned again: the first time, and at most. */
+const FIRST_RETRY = 1000;
+const LONGEST_RETRY = 5 * 60_000;
+/** Messages whose failed scans are counted. */
+const COUNTED = 10_000;
+/**
+ * Milliseconds for which a delivery keeps its place among those that are prepared while its message is scanned, and the most
+ * until it comes back: slow scanners must not look like a slow host, which delays the replies to new mail.
+ */
+const PATIENCE = 50;
+const LONGEST_LOOK = 2000;
+
+export function createScanning(settings: ScanningSettings, deps: ScanningDeps): Scanning {
+  const { spool, time, clock, log } = deps;
+  const asking = createAsking(settings, deps);
+  const places = createPlaces(settings.concurrency, clock);
+  const inFlight = new Map<string, Promise<Scanned>>();
+  const failures = createMemory<number>({ most: COUNTED });
+
+  const leftOf = (from: number): number => settings.waitMs - time.age(from);
+
+  /** Milliseconds until a delivery should come back; 0: its message may be scanned now, or can wait no longer. */
+  function waitOf(from: number): number {
+    const left = leftOf(from);
+    const away = asking.delay();
+    if (away > 0 && left > 0) return Math.min(away, left);
+    const leftForPlace = left + settings.timeoutMs;
+    return places.full() && leftForPlace > 0 ? Math.min(places.delay(), leftForPlace) : 0;
+  }
+
+  /** Long enough between two tries that a message that breaks a scanner does not keep it away from all others. */
+  function comeBack(id: string, left: number): Scanned {
+    const count = failures.get(id) ?? 0;
+    failures.set(id, count + 1);
+    return { at: clock.now() + Math.min(FIRST_RETRY * 2 ** count, LONGEST_RETRY, left) };
+  }
+
+  async function scan(specimen: Specimen, from: number): Promise<Scanned> {
+    if (sizeOf(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
+    const wait = waitOf(from);
+    if (wait > 0) return { at: clock.now() + wait };
+    if (places.full()) return keep(specimen, unscanned(TOO_BUSY));
+    const answers = await places.hold(() => asking.ask(specimen));
+    if (!answers) return { at: clock.now() };
+    if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(specimen.id, leftOf(from));
+    return keep(specimen, toScan(answers));
+  }
+
+  async function keep({ id }: Specimen, scan: Scan): Promise<Scanned> {
+    failures.delete(id);
+    if (scan.reason !== null) log.warn('scan.unknown', { message: id, reason: scan.reason });
+    return { scan: await spool.keepScan(id, scan) };
+  }
+
+  /** Begins a scan that goes on when its delivery no longer waits for it. */
+  function begin(specimen: Specimen, from: number): Promise<Scanned> {
+    const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
+    begun.catch(() => {}); // whoever comes back for it begins another one
+    inFlight.set(specimen.id, begun);
+    return begun;
+  }
+
+  /** When a delivery should come back for a scan that is under way. */
+  const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
+
+  return frozen({
+    async turn({ messageId }, from) {
+      if (inFlight.has(messageId)) return soon();
+      const wait = waitOf(from);
+      return wait === 0 || (await spool.scanOf(messageId)) ? undefined : clock.now() + wait;
+    },
+    async of(specimen, from) {
+      let cancel = (): void => {};
+      const patience = new Promise<Scanned>((resolve) => {
+        cancel = clock.after(PATIENCE, () => resolve({ at: soon() }));
+      });
+      try {
+        return await Promise.race([inFlight.get(specimen.id) ?? begin(specimen, from), patience]);
+      } finally {
+        cancel();
+      }
+    },
+    async atTheDoor(specimen) {
+      if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
+      if (!(await places.free(settings.timeoutMs)) || asking.delay() > 0) return { refused: 'unscanned' };
+      const answers = await places.hold(() => asking.ask(specimen));
+      if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
+      const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
+      return later ? { refused: 'unscanned' } : { scan: toScan(answers) };
+    },
+    async stop() {
+      await asking.stop();
+      await Promise.allSettled(inFlight.values());
+    },
+  });
+}
+
+/** Weight of the last scan in the average of their times. */
+const RECENT = 0.2;
+
+/** The places for messages that are being scanned. */
+function createPlaces(most: number, clock: Clock) {
+  const waiting = new Set<() => void>();
+  let taken = 0;
+  /** Average milliseconds that a place is taken. */
+  let average = 1;
+  let lastTurn = 0;
+  const full = () => taken >= most;
+  const wakeOne = () => {
+    const [wake] = waiting;
+    wake?.();
+  };
+
+  /** Waits for a place to become free, at most until `until`. */
+  const next = (until: number) =>
+    new Promise<void>((resolve) => {
+      const wake = () => {
+        cancel();
+        waiting.delete(wake);
+        resolve();
+      };
+      const cancel = clock.after(until - clock.monotonic(), wake);
+      waiting.add(wake);
+    });
+
+  return {
+    full,
+    average: () => average,
+    /** Milliseconds until there should be a place for who comes now: each is given a time of its own. */
+    delay(): number {
+      const now = clock.monotonic();
+      lastTurn = Math.max(lastTurn, now) + average / most;
+      return Math.max(1, Math.ceil(lastTurn - now));
+    },
+    /** Waits until there is a place, for at most so many milliseconds. Returns whether there is one. */
+    async free(ms: number): Promise<boolean> {
+      const until = clock.monotonic() + ms;
+      while (full() && clock.monotonic() < until) await next(until);
+      return !full();
+    },
+    async hold<T>(work: () => Promise<T>): Promise<T> {
+      const began = clock.monotonic();
+      taken++;
+      try {
+        return await work();
+      } finally {
+        taken--;
+        average += RECENT * (clock.monotonic() - began - average);
+        wakeOne();
+      }
+    },
+  };
+}

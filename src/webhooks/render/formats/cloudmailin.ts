@@ -1,0 +1,57 @@
+import { toFileName } from '../../../mail/filename.ts';
+import { replyIn } from '../payload.ts';
+import { contentPieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
+import type { Mail, Written } from './mail.ts';
+
+/** CloudMailin's "JSON (normalized)". */
+export function cloudmailin(mail: Mail): Written {
+  return { type: 'application/json', pieces: pieces(mail) };
+}
+
+function* pieces(mail: Mail): Iterable<Piece> {
+  const { inbound } = mail;
+  const { mailFrom, client } = inbound.message.envelope;
+  const { spf } = inbound.senderAuth;
+  const envelope = {
+    to: inbound.recipient,
+    recipients: [inbound.recipient],
+    from: mailFrom,
+    helo_domain: client.helo,
+    remote_ip: client.address,
+    tls: client.tls !== null,
+    tls_cipher: client.tls,
+    spf,
+  };
+  yield `{"headers":${headersJson(mail)},"envelope":${json(envelope)},"plain":`;
+  yield* mail.text === undefined ? ['""'] : jsonText(mail.text);
+  yield ',"html":';
+  yield* mail.html === undefined ? ['""'] : jsonText(mail.html);
+  yield ',"reply_plain":';
+  yield* jsonText(replyIn(inbound.content).reply);
+  yield ',"attachments":[';
+  let separator = '';
+  for (const file of mail.files) {
+    const facts = {
+      file_name: toFileName(file.name),
+      content_type: file.type,
+      size: sizeOfContent(file.content),
+      disposition: file.disposition ?? 'attachment',
+      content_id: file.contentId,
+    };
+    yield `${separator}${json(facts).slice(0, -1)},"content":"`;
+    yield* contentPieces(file.content, false).pieces;
+    yield '"}';
+    separator = ',';
+  }
+  yield `],"sender_auth":${json(inbound.senderAuth)}}`;
+}
+
+/** Values by name in lower case with underscores; several of one name are a list. */
+function headersJson({ fields }: Mail): string {
+  const byName = Map.groupBy(fields, ({ name }) => name.toLowerCase().replaceAll('-', '_'));
+  const members = [...byName].map(([name, all]) => {
+    const values = all.map(({ value }) => value);
+    return `${json(name)}:${json(values.length === 1 ? values[0] : values)}`;
+  });
+  return `{${members.join()}}`;
+}

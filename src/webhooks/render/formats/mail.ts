@@ -1,0 +1,116 @@
+import { isUtf8 } from 'node:buffer';
+import { parseAddressList } from '../../../mail/address-list.ts';
+import { authenticationResults, isForged, withoutForged } from '../../../mail/authentication-results.ts';
+import { withHeader } from '../../../mail/header-section.ts';
+import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/headers.ts';
+import type { FilePart, Mailbox, Text } from '../../../mail/message.ts';
+import { scanStructure } from '../../../mail/structure.ts';
+import { asUtf8 } from '../as-utf8.ts';
+import { type Inbound, traceFields } from '../payload.ts';
+import type { Piece, Plain } from '../pieces.ts';
+
+/** What every writer of a format gets: one message for one recipient, parsed as far as it can be. */
+export interface Mail {
+  readonly inbound: Inbound;
+  /** The fields in order, ours first; those that claim to be our results are left out. */
+  readonly fields: readonly HeaderField[];
+  readonly from: Mailbox | undefined;
+  readonly to: readonly Mailbox[];
+  readonly cc: readonly Mailbox[];
+  readonly bcc: readonly Mailbox[];
+  readonly subject: string;
+  readonly text: Text | undefined;
+  readonly html: Text | undefined;
+  readonly files: readonly FilePart[];
+  /** The fields that we put in front of a raw message. */
+  readonly head: string;
+  /** Whether the raw message goes along with a parsed one. */
+  readonly withRaw: boolean;
+  /** What a signature of the body itself is made with. */
+  readonly key: string;
+  /** Milliseconds since 1970 of this attempt. */
+  readonly at: number;
+}
+
+/** A post in one format: its media type and its bytes. */
+export interface Written {
+  readonly type: string;
+  readonly pieces: Iterable<Piece | Plain>;
+}
+
+export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'at'>): Mail {
+  const { message, content, hostname, author } = inbound;
+  const from = author.mailbox;
+  const trace = traceFields(message);
+  const head = parseHeaders(Buffer.from(headOf(inbound)));
+  if ('parseError' in content) {
+    const nothing = {
+      to: [],
+      cc: [],
+      bcc: [],
+      subject: '',
+      text: undefined,
+      html: undefined,
+
+      files: [],
+    };
+    return { inbound, ...rest, ...nothing, fields: head, from, head: headOf(inbound) };
+  }
+  const { parsed } = content;
+  const own = parsed.fields.filter(({ name, value }) => !isForged(name, value, hostname));
+  return {
+    inbound,
+    ...rest,
+    fields: [...head.slice(0, -trace.length || undefined), ...trace, ...own],
+    from,
+    to: parsed.to,
+    cc: parsed.cc ?? [],
+    bcc: allValues(parsed.fields, 'bcc').flatMap((value) => parseAddressList(value).mailboxes),
+    subject: parsed.subject,
+    text: parsed.text,
+    html: parsed.html,
+    files: parsed.files,
+    head: headOf(inbound),
+  };
+}
+
+/** The value of a field; '' if there is none. */
+export const fieldOf = (mail: Mail, name: string): string => firstValue(mail.fields, name) ?? '';
+
+function headOf({ message, recipient, hostname, verdicts, senderAuth }: Inbound): string {
+  const { envelope, trace } = message;
+  const own = `Return-Path: <${oneLine(envelope.mailFrom)}>\r\nX-Original-To: ${oneLine(recipient)}\r\n`;
+  return `${own}${authenticationResults(hostname, envelope, verdicts, senderAuth.domain)}${trace}`;
+}
+
+/** Replaces characters that could end or fold a line. */
+const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu, '?');
+
+/** The message as it came, behind our fields. */
+export function* rawBytes({ inbound, head }: Mail): Iterable<Plain> {
+  yield { bytes: Buffer.from(head) };
+  for (const bytes of withoutForged(withHeader(inbound.raw), inbound.hostname)) yield { bytes };
+}
+
+/** As `rawBytes`, as UTF-8: parts in other charsets are encoded for transfer. For fields that must be text. */
+export function* rawAsUtf8(mail: Mail): Iterable<Plain> {
+  const { inbound, head } = mail;
+  const whole = Buffer.concat([...withoutForged(withHeader(inbound.raw), inbound.hostname)]);
+  yield { bytes: Buffer.from(head) };
+  if (isUtf8(whole)) yield { bytes: whole };
+  // The places of parts moved if a field was taken off.
+  else for (const bytes of asUtf8(whole, inbound.root && rootOf(whole))) yield { bytes };
+}
+
+function rootOf(bytes: Buffer) {
+  const { root, breach } = scanStructure(bytes);
+  return breach === undefined ? root : undefined;
+}
+
+/** A mailbox as in a header: `Ann Example <ann@example.com>`. */
+export function toText({ name, address }: Mailbox): string {
+  if (name === null || name === '') return address;
+  return `${/^[\p{L}\p{N} ]+$/u.test(name) ? name : `"${name.replace(/["\\]/g, '\\$&')}"`} <${address}>`;
+}
+
+export const toTexts = (mailboxes: readonly Mailbox[]): string => mailboxes.map(toText).join(', ');

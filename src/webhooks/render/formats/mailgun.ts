@@ -1,0 +1,86 @@
+import { createHmac, randomBytes } from 'node:crypto';
+import { decodeWords, type HeaderField, toTitleCase } from '../../../mail/headers.ts';
+import type { Scan } from '../../../mail/scan.ts';
+import { replyIn } from '../payload.ts';
+import type { Mail, Written } from './mail.ts';
+import { rawAsUtf8, toTexts } from './mail.ts';
+import { type FormField, multipart, toFormFiles } from './multipart.ts';
+
+/** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
+const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
+/** Django and PHP take a thousand fields of a form. */
+const MOST_HEADER_FIELDS = 500;
+
+/** Mailgun's route that forwards a parsed message. */
+export function mailgun(mail: Mail): Written {
+  const { inbound, text, html } = mail;
+  const files = toFormFiles(mail.files, (n) => `attachment-${n}`);
+  const byId = files.flatMap(({ name, file }) =>
+    file.contentId === null ? [] : [[`<${file.contentId}>`, name] as const],
+  );
+  // A sender has no say in what our spam filter found.
+  const own = mail.fields.filter(({ name }) => !/^x-mailgun-/i.test(name)).map((field) => toUtf8(field, mail));
+  const fields = [...own, ...spamFields(inbound.message.scan)];
+  const headers = fields.filter(({ name }) => FIELD_NAME.test(name)).slice(0, MOST_HEADER_FIELDS);
+  return multipart(
+    [
+      ...addressing(mail),
+      ...headers.map(({ name, value }) => ({ name: toTitleCase(name), value })),
+      { name: 'X-Mailgun-Incoming', value: 'Yes' },
+      { name: 'body-plain', value: text ?? '' },
+      { name: 'stripped-text', value: replyIn(inbound.content).reply },
+      { name: 'stripped-signature', value: '' },
+      ...(html === undefined ? [] : ['body-html', 'stripped-html'].map((name) => ({ name, value: html }))),
+      { name: 'attachment-count', value: String(files.length) },
+      ...(byId.length === 0 ? [] : [{ name: 'content-id-map', value: JSON.stringify(Object.fromEntries(byId)) }]),
+      { name: 'message-headers', value: JSON.stringify(fields.map(({ name, value }) => [name, value])) },
+      { name: 'sender-auth', value: JSON.stringify(inbound.senderAuth) },
+      ...signed(mail),
+    ],
+    files,
+  );
+}
+
+/** A field in UTF-8: encoded words are decoded, mailboxes one by one, because a name may hold a comma. */
+function toUtf8({ name, value }: HeaderField, { from, to, cc }: Mail): HeaderField {
+  const mailboxes = new Map([
+    ['from', from ? [from] : []],
+    ['to', to],
+    ['cc', cc],
+  ]).get(name.toLowerCase());
+  const text = mailboxes && mailboxes.length > 0 ? toTexts(mailboxes) : decodeWords(value);
+  return { name, value: text.toWellFormed() };
+}
+
+/** As the spam filter of Mailgun adds them to the header. */
+function spamFields(scan: Scan | undefined): HeaderField[] {
+  if (!scan || scan.spam === 'unknown') return [];
+  return [
+    { name: 'X-Mailgun-Sflag', value: scan.spam === 'spam' ? 'Yes' : 'No' },
+    ...(scan.score === null ? [] : [{ name: 'X-Mailgun-Sscore', value: String(scan.score) }]),
+  ];
+}
+
+/** Mailgun's route to a URL that ends in `mime`. */
+export function mailgunMime(mail: Mail): Written {
+  return multipart([...addressing(mail), { name: 'body-mime', value: rawAsUtf8(mail) }, ...signed(mail)]);
+}
+
+function addressing({ inbound, from, subject }: Mail): FormField[] {
+  return [
+    { name: 'recipient', value: inbound.recipient },
+    { name: 'sender', value: inbound.message.envelope.mailFrom },
+    { name: 'from', value: toTexts(from ? [from] : []) },
+    { name: 'subject', value: subject },
+  ];
+}
+
+/** Proves the time and not the message, as Mailgun does; webhook-signature proves both. */
+function signed({ key, at }: Mail): FormField[] {
+  const timestamp = String(Math.floor(at / 1000));
+  const token = randomBytes(25).toString('hex');
+  const signature = createHmac('sha256', key)
+    .update(timestamp + token)
+    .digest('hex');
+  return Object.entries({ timestamp, token, signature }).map(([name, value]) => ({ name, value }));
+}

@@ -1,0 +1,59 @@
+import { randomBytes } from 'node:crypto';
+import { createNames, toFileName } from '../../../mail/filename.ts';
+import type { FilePart, Text } from '../../../mail/message.ts';
+import { decodedPieces, type Piece, type Plain } from '../pieces.ts';
+import type { Written } from './mail.ts';
+
+/** A field of a form. The value is text, or pieces of UTF-8. */
+export interface FormField {
+  readonly name: string;
+  readonly value: Text | Iterable<Plain>;
+}
+
+/** A file of a form. */
+export interface FormFile {
+  readonly name: string;
+  readonly fileName: string;
+  readonly file: FilePart;
+}
+
+/** Gives every file a name of its own, as consumers keep them in one folder. */
+export function toFormFiles(files: readonly FilePart[], nameOf: (number: number) => string): FormFile[] {
+  const names = createNames();
+  return files.map((file, i) => ({
+    name: nameOf(i + 1),
+    fileName: names.take(toFileName(file.name), file.type),
+    file,
+  }));
+}
+
+/** A form as multipart/form-data (RFC 7578). Nobody can foresee the boundary. */
+export function multipart(fields: readonly FormField[], files: readonly FormFile[] = []): Written {
+  const boundary = `postern-${randomBytes(20).toString('hex')}`;
+  return { type: `multipart/form-data; boundary=${boundary}`, pieces: pieces(boundary, fields, files) };
+}
+
+function* pieces(boundary: string, fields: readonly FormField[], files: readonly FormFile[]): Iterable<Piece | Plain> {
+  for (const { name, value } of fields) {
+    yield `--${boundary}\r\nContent-Disposition: form-data; name="${quoted(name)}"\r\n\r\n`;
+    if (typeof value === 'string') yield value.toWellFormed();
+    else if (typeof value === 'function') for (const text of value()) yield text.toWellFormed();
+    else yield* value;
+    yield '\r\n';
+  }
+  for (const { name, fileName, file } of files) {
+    const disposition = `form-data; name="${quoted(name)}"; filename="${quoted(fileName)}"`;
+    yield `--${boundary}\r\nContent-Disposition: ${disposition}\r\nContent-Type: ${typeOf(file)}\r\n\r\n`;
+    yield* decodedPieces(file.content);
+    yield '\r\n';
+  }
+  yield `--${boundary}--\r\n`;
+}
+
+/** As browsers write names (HTML, section 4.10.21.8). */
+const quoted = (name: string): string =>
+  name.toWellFormed().replace(/["\r\n]/g, (c) => (c === '"' ? '%22' : c === '\r' ? '%0D' : '%0A'));
+
+/** A declared type that is none could end the header. */
+const typeOf = ({ type }: FilePart): string =>
+  /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/.test(type) ? type : 'application/octet-stream';

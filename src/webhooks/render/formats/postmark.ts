@@ -1,0 +1,125 @@
+import { createHash } from 'node:crypto';
+import { toMailDate } from '../../../mail/envelope.ts';
+import { createNames, toFileName } from '../../../mail/filename.ts';
+import type { HeaderField } from '../../../mail/headers.ts';
+import type { Mailbox } from '../../../mail/message.ts';
+import type { Scan } from '../../../mail/scan.ts';
+import { type Inbound, replyIn } from '../payload.ts';
+import { contentPieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
+import { rawInJson } from './json.ts';
+import { fieldOf, type Mail, toTexts, type Written } from './mail.ts';
+
+/** Postmark's inbound webhook. Its MessageID is an id of the delivery, not of the header. */
+export function postmark(mail: Mail): Written {
+  return { type: 'application/json', pieces: pieces(mail) };
+}
+
+function* pieces(mail: Mail): Iterable<Piece> {
+  const { inbound, from } = mail;
+  const { recipient, message } = inbound;
+  const sender = from ?? { address: '', name: null };
+  yield json({
+    From: sender.address,
+    FromName: sender.name ?? '',
+    FromFull: full(sender),
+    To: toTexts(mail.to),
+    ToFull: mail.to.map(full),
+    Cc: toTexts(mail.cc),
+    CcFull: mail.cc.map(full),
+    Bcc: toTexts(mail.bcc),
+    BccFull: mail.bcc.map(full),
+    OriginalRecipient: recipient,
+    Subject: mail.subject,
+    MessageID: uuidOf(inbound.id),
+    MessageStream: 'inbound',
+    ReplyTo: fieldOf(mail, 'reply-to'),
+    MailboxHash: hashOf(recipient),
+    Date: fieldOf(mail, 'date') || toMailDate(message.receivedAt),
+  }).slice(0, -1);
+  yield ',"TextBody":';
+  yield* mail.text === undefined ? ['""'] : jsonText(mail.text);
+  yield ',"HtmlBody":';
+  yield* mail.html === undefined ? ['""'] : jsonText(mail.html);
+  yield ',"StrippedTextReply":';
+  yield* jsonText(replyIn(inbound.content).reply);
+  yield `,"Tag":"","Headers":${json(headersOf(mail))},"Attachments":[`;
+  const names = createNames();
+  let separator = '';
+  for (const file of mail.files) {
+    const Name = names.take(toFileName(file.name), file.type);
+    yield `${separator}{"Name":${json(Name)},"Content":"`;
+    yield* contentPieces(file.content, false).pieces;
+    yield `","ContentType":${json(file.type)},"ContentLength":${sizeOfContent(file.content)}`;
+    yield `,"ContentID":${json(file.contentId ?? '')}}`;
+    separator = ',';
+  }
+  yield ']';
+  if (mail.withRaw) {
+    yield ',"RawEmail":"';
+    yield* rawInJson(mail);
+    yield '"';
+  }
+  yield `,"SenderAuth":${json(inbound.senderAuth)}}`;
+}
+
+/**
+ * What the post has as keys of its own, as Postmark leaves it out: consumers would find two authors. And what a sender must
+ * not say in our place.
+ */
+const LEFT_OUT = /^(?:from|to|cc|bcc|subject|date|reply-to|x-spam-.*|received-spf)$/i;
+
+/** The first is Return-Path, where consumers look for MAIL FROM. */
+function headersOf({ fields, inbound }: Mail) {
+  const own = fields.filter(({ name }) => !LEFT_OUT.test(name));
+  return [...own, receivedSpf(inbound), ...spamFields(inbound.message.scan)].map(({ name, value }) => ({
+    Name: name,
+    Value: value,
+  }));
+}
+
+/** Where consumers look for SPF and MAIL FROM (RFC 7208 section 9.1). */
+function receivedSpf({ message, verdicts: { spf }, hostname }: Inbound): HeaderField {
+  const { mailFrom, client } = message.envelope;
+  const facts = [
+    ['receiver', hostname],
+    ['client-ip', client.address],
+    ['helo', client.helo],
+    ['envelope-from', mailFrom],
+  ].flatMap(([name, value]) => (value ? [`${name}=${quoted(value)}`] : []));
+  const result = `${spf.result.charAt(0).toUpperCase()}${spf.result.slice(1)}`;
+  return { name: 'Received-SPF', value: `${result}; ${facts.join('; ')}` };
+}
+
+/** A value as it is where it may be, else as a quoted string. */
+function quoted(value: string): string {
+  return /^[\w.@+-]+$/.test(value)
+    ? value
+    : `"${value.replace(/[\p{Cc}\u2028\u2029]/gu, '?').replace(/["\\]/g, '\\$&')}"`;
+}
+
+/** Where consumers look for what a spam filter said: a sender has no say in it. */
+function spamFields(scan: Scan | undefined): readonly HeaderField[] {
+  if (!scan || scan.spam === 'unknown') return [];
+  return [
+    { name: 'X-Spam-Status', value: scan.spam === 'spam' ? 'Yes' : 'No' },
+    ...(scan.score === null ? [] : [{ name: 'X-Spam-Score', value: String(scan.score) }]),
+    ...(scan.rules.length === 0 ? [] : [{ name: 'X-Spam-Tests', value: scan.rules.map(({ name }) => name).join(',') }]),
+  ];
+}
+
+function full({ address, name }: Mailbox) {
+  return { Email: address, Name: name ?? '', MailboxHash: hashOf(address) };
+}
+
+/** What stands behind a plus in the mailbox name. */
+function hashOf(address: string): string {
+  return /^[^+@]*\+(.*)@[^@]*$/.exec(address)?.[1] ?? '';
+}
+
+/** The same UUID for the same delivery, at every attempt. */
+function uuidOf(id: string): string {
+  const hex = createHash('sha256').update(id).digest('hex');
+  return [hex.slice(0, 8), hex.slice(8, 12), `4${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join(
+    '-',
+  );
+}

@@ -1,0 +1,292 @@
+import { createHmac } from 'node:crypto';
+import { expect } from 'chai';
+import { FORMAT_NAMES, type FormatName } from '../../../src/inbound/formats.ts';
+import type { Scan } from '../../../src/mail/scan.ts';
+import { standardSignature } from '../../../src/webhooks/signing.ts';
+import { bytesOf, crlf, KEY, multipart, renderJob, spooled, TRACE, VERDICTS } from '../../support/mime.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
+
+const PNG = 'iVBORw0KGgo=';
+const AUTH = {
+  authenticated: true,
+  domain: 'example.com',
+  by: 'dmarc',
+  dmarc: { result: 'pass', policy: 'none', domain: 'example.com', aligned: true },
+  spf: { result: 'pass', domain: 'bounce.example.com' },
+  dkim: [{ domain: 'example.com', selector: 's1', result: 'pass', aligned: true }],
+  arc: { result: 'none', sealers: [], trusted: false },
+};
+const EVIDENCE = { spf: 'bounce.example.com', dkim: AUTH.dkim, arc: { sealers: [], trusted: false } };
+const RESULTS =
+  'Authentication-Results: mx.example.net;\r\n\tspf=pass smtp.mailfrom=bounce.example.com;\r\n' +
+  '\tdkim=pass header.d=example.com header.s=s1;\r\n\tdmarc=pass header.from=example.com;\r\n\tarc=none\r\n';
+const HEAD = `Return-Path: <bounce@example.com>\r\nX-Original-To: in@example.net\r\n${RESULTS}${TRACE}`;
+const MAIL = multipart(
+  'mixed',
+  [
+    'From: "Doe, Jane" <jane@example.com>',
+    'To: A <a@example.net>, b+tag@example.net',
+    'Cc: c@example.net',
+    'Subject: Hi',
+  ],
+  ['', 'text ü'],
+  ['Content-Type: text/html', '', '<p>'],
+  ['Content-Type: image/png; name=dot.png', 'Content-ID: <dot>', 'Content-Transfer-Encoding: base64', '', PNG],
+  ['Content-Type: application/pdf; name="a\u0022b.pdf"', 'Content-Disposition: attachment', '', 'x\u0000y'],
+);
+
+describe('the formats of a post', () => {
+  let renderer: OpenRenderer;
+  before(async () => {
+    ({ renderer } = await openRenderer());
+  });
+  after(() => renderer.stop());
+
+  async function post(format: FormatName, raw: Buffer = MAIL, withRaw = true, scan?: Scan) {
+    const message = spooled({ verdicts: { ...VERDICTS, evidence: EVIDENCE }, ...(scan && { scan }) });
+    const { body, headers } = await renderer.render(renderJob(raw, { message, style: { format, raw: withRaw } }));
+    const bytes = await bytesOf(body);
+    const type = headers['Content-Type'] ?? '';
+    return { bytes, headers, type };
+  }
+  const jsonOf = async (format: FormatName, raw?: Buffer, withRaw?: boolean, scan?: Scan) =>
+    JSON.parse((await post(format, raw, withRaw, scan)).bytes.toString());
+  /** What a multipart parser of others reads: undici's. */
+  async function form(format: FormatName, raw?: Buffer, scan?: Scan): Promise<FormData> {
+    const { bytes, type } = await post(format, raw, true, scan);
+    return new Response(Uint8Array.from(bytes), { headers: { 'content-type': type } }).formData();
+  }
+  const fileOf = async (data: FormData, name: string) => {
+    const file = data.get(name);
+    if (!(file instanceof File)) throw new Error(`${name} is no file`);
+    return { name: file.name, type: file.type, bytes: Buffer.from(await file.arrayBuffer()) };
+  };
+
+  for (const format of FORMAT_NAMES) {
+    it(`${format} is signed as Standard Webhooks are, and only Mandrill's as Mandrill's`, async () => {
+      const { bytes, headers } = await post(format);
+      const at = Number(headers['webhook-timestamp']);
+      expect(headers['webhook-signature']).to.equal(standardSignature([KEY], 'm1-abc', at, bytes));
+      expect('X-Mandrill-Signature' in headers).to.equal(format === 'mandrill');
+    });
+  }
+
+  it('raw is the message behind its trace, its envelope and what was found out', async () => {
+    const latin1 = Buffer.concat([crlf('From: a@example.com', '', 'x'), Buffer.from([0xfc])]);
+    const { bytes, type } = await post('raw', latin1);
+    expect(type).to.equal('message/rfc822');
+    expect(bytes).to.deep.equal(Buffer.concat([Buffer.from(HEAD), latin1]));
+  });
+
+  for (const forged of [
+    ['Authentication-Results: mx.example.net; dmarc=pass'],
+    ['AUTHENTICATION-results:mx.EXAMPLE.net.;dmarc=pass'],
+    ['Authentication-Results :', ' (c (n\\) ested)) "mx.example.net"', '\t1; dmarc=pass'],
+    ['Authentication-Results', ' : mx.example.net; dmarc=pass'],
+    ['Authentication-Results:', '\tmx.example.net (c);', ' dmarc=pass'],
+  ]) {
+    it(`takes off results under our name that came from outside: ${JSON.stringify(forged)}`, async () => {
+      const rest = ['From: a@example.com', 'Authentication-Results: mx.example.net.evil.test; spf=pass', '', 'x'];
+      const { bytes } = await post('raw', crlf('X-First: 1', ...forged, ...rest));
+      expect(bytes.toString()).to.equal(HEAD + crlf('X-First: 1', ...rest).toString());
+      const data = await form('sendgrid-raw', crlf(...forged, ...rest));
+      expect(String(data.get('email')).match(/dmarc=pass/g)).to.have.length(1);
+      const { Headers } = await jsonOf('postmark', crlf(...forged, ...rest));
+      const ours = Headers.filter(({ Value }: { Value: string }) => /^mx\.example\.net;/i.test(Value));
+      expect(ours).to.have.length(1);
+    });
+  }
+
+  it('postmark has its fields, with MAIL FROM first among the headers', async () => {
+    const got = await jsonOf('postmark');
+    expect(got).to.deep.include({
+      From: 'jane@example.com',
+      FromName: 'Doe, Jane',
+      FromFull: { Email: 'jane@example.com', Name: 'Doe, Jane', MailboxHash: '' },
+      To: 'A <a@example.net>, b+tag@example.net',
+      CcFull: [{ Email: 'c@example.net', Name: '', MailboxHash: '' }],
+      BccFull: [],
+      OriginalRecipient: 'in@example.net',
+      Subject: 'Hi',
+      MessageStream: 'inbound',
+      TextBody: 'text ü\n',
+      HtmlBody: '<p>\n',
+      SenderAuth: AUTH,
+    });
+    expect(got.ToFull[1].MailboxHash).to.equal('tag');
+    expect(got.MessageID).to.match(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-8[\da-f]{3}-[\da-f]{12}$/);
+    expect(got.Headers[0]).to.deep.equal({ Name: 'Return-Path', Value: '<bounce@example.com>' });
+    expect(got.Attachments[0]).to.deep.equal({
+      Name: 'dot.png',
+      Content: PNG,
+      ContentType: 'image/png',
+      ContentLength: 8,
+      ContentID: 'dot',
+    });
+    expect(got.RawEmail).to.equal(HEAD + MAIL.toString());
+    expect(await jsonOf('postmark', MAIL, false)).not.to.have.property('RawEmail');
+  });
+
+  it('cloudmailin has its fields', async () => {
+    const got = await jsonOf('cloudmailin');
+    expect(got.envelope).to.deep.include({
+      to: 'in@example.net',
+      recipients: ['in@example.net'],
+      from: 'bounce@example.com',
+      helo_domain: 'mail.example.com',
+      remote_ip: '192.0.2.1',
+      tls: true,
+      spf: { result: 'pass', domain: 'bounce.example.com' },
+    });
+    expect(got.headers).to.deep.include({ subject: 'Hi', return_path: '<bounce@example.com>' });
+    expect(got).to.deep.include({ plain: 'text ü\n', html: '<p>\n', sender_auth: AUTH });
+    expect(got.attachments[0]).to.deep.include({
+      file_name: 'dot.png',
+      content_type: 'image/png',
+      size: 8,
+      content: PNG,
+    });
+  });
+
+  it('json is ours: every key is always there', async () => {
+    const [whole, empty] = [await jsonOf('json'), await jsonOf('json', crlf('', ''))];
+    expect(Object.keys(empty)).to.deep.equal(Object.keys(whole));
+    expect(whole).to.deep.include({
+      id: 'm1-abc',
+      message_id: 'm1',
+      subject: 'Hi',
+      sender_auth: AUTH,
+      parse_error: null,
+    });
+    expect(whole.envelope).to.deep.equal({
+      from: 'bounce@example.com',
+      to: 'in@example.net',
+      helo: 'mail.example.com',
+      ip: '192.0.2.1',
+      tls: 'TLSv1.3',
+    });
+    expect(empty).to.deep.include({ from: { address: 'bounce@example.com', name: null }, attachments: [] });
+  });
+
+  for (const format of ['mailgun', 'mailgun-mime'] as const) {
+    it(`${format} is signed with the key of the route`, async () => {
+      const data = await form(format);
+      const signature = createHmac('sha256', KEY)
+        .update(`${data.get('timestamp')}${data.get('token')}`)
+        .digest('hex');
+      expect(data.get('signature')).to.equal(signature);
+      expect(data.get('token')).to.have.length(50);
+      expect(Math.abs(Number(data.get('timestamp')) - Date.now() / 1000)).to.be.lessThan(60);
+      expect(data.get('recipient')).to.equal('in@example.net');
+      expect(data.get('sender')).to.equal('bounce@example.com');
+      expect(data.get('from')).to.equal('"Doe, Jane" <jane@example.com>');
+    });
+  }
+
+  it('mailgun has texts, files byte for byte, and each header field', async () => {
+    const data = await form('mailgun');
+    expect(data.get('body-plain')).to.equal('text ü\n');
+    expect(data.get('body-html')).to.equal('<p>\n');
+    expect(data.get('attachment-count')).to.equal('2');
+    expect(data.get('content-id-map')).to.equal('{"<dot>":"attachment-1"}');
+    expect(data.get('Cc')).to.equal('c@example.net');
+    expect(await fileOf(data, 'attachment-1')).to.deep.equal({
+      name: 'dot.png',
+      type: 'image/png',
+      bytes: Buffer.from(PNG, 'base64'),
+    });
+    expect(JSON.parse(String(data.get('message-headers')))[0]).to.deep.equal(['Return-Path', '<bounce@example.com>']);
+  });
+
+  it('mailgun gives a sender no field of ours: names of header fields cannot be taken for them', async () => {
+    const data = await form(
+      'mailgun',
+      crlf(
+        'constructor: x',
+        '__proto__: x',
+        'recipient: x',
+        '[token]: x',
+        'signature[]: x',
+        'From: a@example.com',
+        '',
+        'x',
+      ),
+    );
+    expect(data.getAll('recipient')).to.deep.equal(['in@example.net']);
+    expect([data.get('Constructor'), data.get('body-plain')]).to.deep.equal(['x', 'x\n']);
+    expect([...data.keys()].filter((name) => /[[\]]/.test(name))).to.deep.equal([]);
+  });
+
+  it('sendgrid has its fields and files', async () => {
+    const data = await form('sendgrid');
+    expect(JSON.parse(String(data.get('envelope')))).to.deep.equal({
+      to: ['in@example.net'],
+      from: 'bounce@example.com',
+    });
+    expect(data.get('dkim')).to.equal('{@example.com : pass}');
+    expect(data.get('SPF')).to.equal('pass');
+    expect(data.get('attachments')).to.equal('2');
+    expect(String(data.get('headers'))).to.match(/^Return-Path: <bounce@example\.com>\n/);
+    expect(JSON.parse(String(data.get('attachment-info'))).attachment1['content-id']).to.equal('dot');
+    expect((await fileOf(data, 'attachment1')).bytes).to.deep.equal(Buffer.from(PNG, 'base64'));
+  });
+
+  it('has the reply apart from what it quotes, where the format has a place for it', async () => {
+    const reply = crlf('From: a@example.com', 'Subject: Re: Hi', '', 'Yes.', '', '> Really?');
+    expect((await jsonOf('postmark', reply)).StrippedTextReply).to.equal('Yes.\n');
+    expect((await jsonOf('cloudmailin', reply)).reply_plain).to.equal('Yes.\n');
+    expect((await form('mailgun', reply)).get('stripped-text')).to.equal('Yes.\n');
+    expect(await jsonOf('json', reply)).to.deep.include({ reply_text: 'Yes.\n', quoted_text: '\n> Really?\n' });
+  });
+
+  it('has what scanners found, and no field by which a sender could say it', async () => {
+    const forged = crlf('X-Spam-Status: No', 'X-Mailgun-Sflag: No', 'From: a@example.com', '', 'x');
+    const scan: Scan = {
+      ...{ spam: 'spam', virus: 'unknown', name: null, score: 7.5, by: ['rspamd'], reason: null },
+      rules: [{ name: 'BAYES', score: 7.5, description: 'Looks like it' }],
+    };
+    const spam = (await jsonOf('postmark', forged, true, scan)).Headers.filter(({ Name }: any) => /^X-Spam/.test(Name));
+    expect(spam).to.deep.equal([
+      { Name: 'X-Spam-Status', Value: 'Yes' },
+      { Name: 'X-Spam-Score', Value: '7.5' },
+      { Name: 'X-Spam-Tests', Value: 'BAYES' },
+    ]);
+    expect((await form('mailgun', forged, scan)).getAll('X-Mailgun-Sflag')).to.deep.equal(['Yes']);
+    expect((await form('mailgun', forged)).getAll('X-Mailgun-Sflag')).to.deep.equal([]);
+    const data = await form('sendgrid', forged, scan);
+    expect([data.get('spam_score'), data.get('spam_report')]).to.deep.equal(['7.5', '7.5 BAYES Looks like it\n']);
+    expect((await jsonOf('json', forged, true, scan)).scan).to.include({ spam: 'spam', virus: 'unknown' });
+    expect((await jsonOf('json', forged)).scan).to.equal(null);
+  });
+
+  it('says in every field of text what parts in other charsets say, as UTF-8', async () => {
+    const latin1 = Buffer.concat([
+      crlf('From: a@example.com', 'Content-Type: text/plain; charset=iso-8859-1', ''),
+      Buffer.from('Grüße\r\n', 'latin1'),
+    ]);
+    const mimes = [
+      (await form('mailgun-mime', latin1)).get('body-mime'),
+      (await form('sendgrid-raw', latin1)).get('email'),
+    ];
+    for (const mime of [...mimes, (await jsonOf('postmark', latin1)).RawEmail])
+      expect(String(mime)).to.match(/Gr=FC=DFe|R3L832U/);
+    expect((await form('sendgrid', latin1)).get('text')).to.equal('Grüße\n');
+  });
+
+  it('decodes base64 of any length to the bytes that it holds', async () => {
+    for (const size of [0, 1, 2, 3, 49_151, 200_000]) {
+      const bytes = Buffer.from(Array.from({ length: size }, (_, i) => (i * 7919) % 256));
+      const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [''];
+      const raw = multipart(
+        'mixed',
+        ['From: a@example.com'],
+        ['', 'x'],
+        ['Content-Type: application/x-y; name=f', 'Content-Transfer-Encoding: base64', '', ...lines],
+      );
+      expect((await fileOf(await form('sendgrid', raw), 'attachment1')).bytes.equals(bytes)).to.equal(true);
+      const [file] = (await jsonOf('postmark', raw)).Attachments;
+      expect(file.ContentLength).to.equal(size);
+      expect(Buffer.from(file.Content, 'base64').equals(bytes)).to.equal(true);
+    }
+  });
+});
