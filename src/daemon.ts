@@ -132,10 +132,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     log,
   });
   const delivery = createDelivery(settings, deps, {
-    spool,
+    ...storage,
     notes: journal,
-    store,
-    time,
     loopbackOnly,
     ...inbound,
     ...events,

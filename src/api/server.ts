@@ -30,7 +30,9 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   readonly console: ConsoleSettings | undefined;
 }
 
-export interface ApiDeps extends Omit<OperationDeps, 'limits' | 'jobs'>, Pick<PageDeps, 'health' | 'tracking'> {
+export interface ApiDeps
+  extends Omit<OperationDeps, 'limits' | 'jobs'>,
+    Pick<PageDeps, 'health' | 'tracking' | 'linkedFiles'> {
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
   readonly feed: ConsoleDeps['feed'];

@@ -50,6 +50,7 @@ export const EVENTS = [
   'delivery.delivered',
   'delivery.deferred',
   'delivery.failed',
+  'delivery.too_large',
   'delivery.replayed',
   'delivery.fault',
   'endpoint.down',
@@ -78,6 +79,8 @@ export const EVENTS = [
   'notice.deferred',
   'notice.failed',
   // exports
+  'attachment.fetched',
+  'attachment.removed_early',
   'export.progress',
   'export.complete',
   'export.failed',

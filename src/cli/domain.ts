@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
-import { FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
+import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../mail/address.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
@@ -192,6 +192,12 @@ export const routeAdd: Command = {
       value: 'FORMAT',
       help: `form of the posts: ${FORMAT_NAMES.join(', ')} (default: inbound.default_format)`,
     },
+    attachments: {
+      type: 'string',
+      value: 'MODE',
+      values: ATTACHMENT_MODES,
+      help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
+    },
   },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
@@ -209,10 +215,12 @@ export const routeAdd: Command = {
     const given = call.text('format');
     const format = FORMAT_NAMES.find((name) => name === given);
     if (given !== undefined && !format) throw new UsageError(`--format must be one of ${FORMAT_NAMES.join(', ')}`);
+    const attachments = call.text('attachments');
     const params = {
       ...{ domain, pattern, url },
       ...(batch !== undefined && { batch_events: toCount(batch) }),
       ...(format !== undefined && { format }),
+      ...(attachments !== undefined && { attachments }),
     };
     const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);

@@ -37,8 +37,10 @@ import { createMailer, createNotices } from '../sending/notices.ts';
 import { createOutboundRoad, type MailParts } from '../sending/road.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
+import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
+import { createLinkedFiles } from '../webhooks/linked-files.ts';
 import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
@@ -51,6 +53,7 @@ import { createTrials } from '../webhooks/trials.ts';
 import {
   type DaemonDeps,
   dnsSettings,
+  linkSettings,
   ownNames,
   pacingSettings,
   posterSettings,
@@ -206,6 +209,7 @@ interface DeliveryParts {
   readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
+  readonly tokenSecret: TokenSecret;
 }
 
 /** Delivery of everything on the queue. */
@@ -224,7 +228,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     ownCarrier,
     loopbackOnly,
   } = parts;
-  const { time } = parts;
+  const { time, tokenSecret } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -232,7 +236,12 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
   const composer = createComposer(threads.task('compose'));
-  const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
+  const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, clock });
+  const renderer = createRenderer(rendererSettings(settings), {
+    run: threads.task('render'),
+    links: linkedFiles.place,
+    log,
+  });
   const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
@@ -252,6 +261,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     poster,
     threads,
     dispatcher,
+    linkedFiles,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, samplePart }),
     samplePart,

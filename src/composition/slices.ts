@@ -67,6 +67,11 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** Attachments behind links are files in `links` of the data folder. */
+export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound }: Settings) {
+  return { dir: join(resolve(dataDir), 'links'), publicUrl, keepMs: inbound.link_hours * HOUR };
+}
+
 /** The settings for who may use the shared domains that authenticate mail of all accounts as From. */
 export function ownDomainsSettings({ outbound }: Settings) {
   return {
@@ -222,6 +227,7 @@ export function taskSettings(settings: Settings, holder: string) {
     inbound: { mxHosts: [hostname, ...inbound.mx_hosts] },
     ips: { hostname, quarantineDays: ips.quarantine_days },
     exports: exportSettings(settings, holder),
+    links: { ...linkSettings(settings), mostBytes: inbound.link_bytes },
     rows: { keepDays: events.keep_days },
   };
 }
@@ -236,6 +242,7 @@ export function taskSchedules({ tasks }: Settings) {
     'tend-scheduled': tasks.tend_scheduled,
     'run-exports': tasks.run_exports,
     'expire-exports': tasks.expire_exports,
+    'expire-links': tasks.expire_links,
     'purge-rows': tasks.purge_rows,
     'apply-events': tasks.apply_events,
     'count-usage': tasks.count_usage,

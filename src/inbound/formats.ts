@@ -5,22 +5,32 @@ interface FormatFacts {
   readonly about: string;
   /** The status by which a receiver of this format ends a delivery; null: there is none. */
   readonly stop: number | null;
+  /** Whether its posts hold the message as it came: then no attachment can be left out of them. */
+  readonly whole?: true;
 }
 
 /** The forms in which a route posts its messages. */
 export const FORMATS = {
   mandrill: { about: 'a form with `mandrill_events`', stop: null },
-  raw: { about: 'the message itself, `message/rfc822`', stop: null },
+  raw: { about: 'the message itself, `message/rfc822`', stop: null, whole: true },
   json: { about: "Postern's own JSON", stop: null },
   postmark: { about: "Postmark's JSON", stop: 403 },
   mailgun: { about: "Mailgun's form of a parsed message", stop: 406 },
-  'mailgun-mime': { about: "Mailgun's form with the message in `body-mime`", stop: 406 },
+  'mailgun-mime': { about: "Mailgun's form with the message in `body-mime`", stop: 406, whole: true },
   sendgrid: { about: "SendGrid's form of a parsed message", stop: null },
-  'sendgrid-raw': { about: "SendGrid's form with the message in `email`", stop: null },
+  'sendgrid-raw': { about: "SendGrid's form with the message in `email`", stop: null, whole: true },
   cloudmailin: { about: "CloudMailin's normalized JSON", stop: null },
 } as const satisfies Readonly<Record<string, FormatFacts>>;
 
 export type FormatName = keyof typeof FORMATS;
+
+/**
+ * How attachments reach the receiver. auto: in the post, and by links once it has answered that the post is too large ·
+ * inline: in the post · link: by links · none: by name and size only.
+ */
+export const ATTACHMENT_MODES = ['auto', 'inline', 'link', 'none'] as const;
+
+export type AttachmentMode = (typeof ATTACHMENT_MODES)[number];
 
 export const FORMAT_NAMES = namesOf(FORMATS);
 
@@ -29,10 +39,28 @@ export interface PostStyle {
   readonly format: FormatName;
   /** Whether formats that hold the parsed message hold the raw message too. */
   readonly raw: boolean;
+  readonly attachments: AttachmentMode;
+  /** Files of at most so many bytes stay in a post whose attachments are links. */
+  readonly linkOver: number;
 }
 
 /** The form of Mandrill, with everything in it. */
-export const MANDRILL: PostStyle = { format: 'mandrill', raw: true };
+export const MANDRILL: PostStyle = { format: 'mandrill', raw: true, attachments: 'auto', linkOver: 0 };
+
+/** The facts of a format. */
+export const factsOf = (format: FormatName): FormatFacts => FORMATS[format];
+
+/** The style that a route's row asks for; what it does not name, or a later version wrote, is Mandrill's. */
+export function toStyle(row: {
+  readonly format?: string | undefined;
+  readonly raw?: boolean | undefined;
+  readonly attachments?: string | undefined;
+  readonly linkOver?: number | undefined;
+}): PostStyle {
+  const { raw = true, linkOver = 0 } = row;
+  const attachments = ATTACHMENT_MODES.find((mode) => mode === row.attachments) ?? 'auto';
+  return { format: toFormat(row.format), raw, attachments, linkOver };
+}
 
 /** The format of this name; a route without a name, or with one of a later version, has the form of Mandrill. */
 export function toFormat(name: string | undefined): FormatName {

@@ -7,7 +7,7 @@ import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { toFormat } from './formats.ts';
+import { toStyle } from './formats.ts';
 import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
@@ -127,8 +127,9 @@ function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, row
   return { account, replyKeys, exact, globs: createGlobs(globs), targets };
 }
 
-function toTarget({ url, batchEvents = 1, format, raw = true, password }: InboundRouteRow): RouteTarget {
-  return { url, batchEvents, format: toFormat(format), raw, password: password ?? null };
+function toTarget(row: InboundRouteRow): RouteTarget {
+  const { url, batchEvents = 1, password } = row;
+  return { ...toStyle(row), url, batchEvents, password: password ?? null };
 }
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */

@@ -53,6 +53,8 @@ export interface FilePart {
   readonly contentId: string | null;
   readonly disposition: string | null;
   readonly content: Content;
+  /** Where a receiver finds the content instead of in the post; null: nowhere, undefined: it is in the post. */
+  readonly link?: string | null;
 }
 
 /** The address fields and the subject. */

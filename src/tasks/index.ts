@@ -25,6 +25,7 @@ import type { Notices } from '../sending/types.ts';
 import type { Store } from '../store/store.ts';
 import { countUsageTask, type UsageMeter } from '../store/usage.ts';
 import { tendBatchesTask } from '../webhooks/batches.ts';
+import { type ExpireLinksSettings, expireLinksTask } from '../webhooks/linked-files.ts';
 import { sweepOutboxTask } from '../webhooks/outbox.ts';
 import { expireExportsTask } from './exports/folder.ts';
 import { type ExportSettings, runExportsTask } from './exports/run-exports.ts';
@@ -42,6 +43,7 @@ export function createTasks(settings: TaskSettings, deps: TaskDeps) {
     'tend-scheduled': tendScheduledTask(deps),
     'run-exports': runExportsTask(settings.exports, { ...deps, hasRoom: () => deps.spool.hasRoom() }),
     'expire-exports': expireExportsTask(settings.exports, deps),
+    'expire-links': expireLinksTask(settings.links, deps),
     'purge-rows': purgeRowsTask(settings.rows, deps),
     'apply-events': applyEventsTask(deps),
     'count-usage': countUsageTask(deps),
@@ -62,6 +64,7 @@ interface TaskSettings {
   readonly ips: ProvisioningSettings;
   readonly inbound: RetestInboundSettings;
   readonly exports: ExportSettings;
+  readonly links: ExpireLinksSettings;
   readonly rows: PurgeRowsSettings;
 }
 

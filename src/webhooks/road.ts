@@ -4,7 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import { FORMATS, MANDRILL, type PostStyle } from '../inbound/formats.ts';
+import { type AttachmentMode, FORMATS, factsOf, MANDRILL, type PostStyle } from '../inbound/formats.ts';
 import type { RouteTarget, Routing, SigningKeys } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
@@ -33,7 +33,7 @@ export interface WebhookRoadSettings
 }
 
 export interface WebhookRoadDeps {
-  readonly spool: Pick<Spool, 'message' | 'redirect'> & {
+  readonly spool: Pick<Spool, 'message' | 'redirect' | 'attempts'> & {
     readonly events: Pick<Spool['events'], 'forget' | 'redirect'>;
   };
   readonly renderer: Renderer;
@@ -133,6 +133,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     if (!keys) return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
     const rendered = await render(first, mail, inTurn(keys, first.waiting.attempts));
     if (!rendered) return new Map();
+    if (rendered === 'store away') return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
     for (const part of rendered.parts) {
       if (part.parseError !== null) unparsed.add();
       if (part.delivery.kind === 'inbound') noteParsed(part);
@@ -156,17 +157,36 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     first: Mail,
     mail: readonly Mail[],
     keys: readonly string[],
-  ): Promise<RenderedMail | undefined> {
+  ): Promise<RenderedMail | 'store away' | undefined> {
     const at = clock.now();
     const target = destinations.target(first.delivery);
-    if (mail.length === 1) {
-      const { body, headers, ...part } = await renderer.render({ ...first, keys, at, style: target });
-      return { body, headers, target, batch: undefined, parts: [{ ...first, ...part }] };
+    const style = { ...target, attachments: await attachmentsOf(first, target) };
+    try {
+      if (mail.length === 1) {
+        const { body, headers, ...part } = await renderer.render({ ...first, keys, at, style });
+        return { body, headers, target, batch: undefined, parts: [{ ...first, ...part }] };
+      }
+      const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at, style });
+      if (!shared) return undefined;
+      const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
+      return { ...shared, target, batch: parts.length > 1 ? shared.id : undefined, parts };
+    } catch (error) {
+      // The secret that signs links was never read.
+      if (error instanceof StoreAway) return 'store away';
+      throw error;
     }
-    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at, style: target });
-    if (!shared) return undefined;
-    const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
-    return { ...shared, target, batch: parts.length > 1 ? shared.id : undefined, parts };
+  }
+
+  /** How its attachments go this time: once the receiver has found a post too large, `auto` means links. */
+  async function attachmentsOf({ waiting, delivery, body }: Mail, target: PostTarget): Promise<AttachmentMode> {
+    const { attachments, format } = target;
+    if (attachments !== 'auto' || waiting.attempts === 0 || delivery.kind !== 'inbound') return attachments;
+    if (factsOf(format).whole) return attachments;
+    const statuses = (await spool.attempts(delivery.id)).map(({ status }) => status);
+    const bytes = body.kind === 'blob' ? body.size : body.bytes.length;
+    if (!wasTooLarge(statuses, bytes)) return attachments;
+    log.info('delivery.too_large', { delivery: delivery.id, message: delivery.messageId, bytes });
+    return 'link';
   }
 
   /** Applies a change made on another host to all queued deliveries of this webhook or route. */
@@ -261,6 +281,18 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       return { kind: 'gone' };
     },
   });
+}
+
+/** Below this no framework is known to refuse a form for its size, but for those that answer 413. */
+const LARGE_FORM = 1024 * 1024;
+
+/**
+ * Whether a receiver refused a message of `size` bytes for its size: by 413, or by the answers of frameworks that have no
+ * status for it (Django 400, Rack 500), given twice.
+ */
+export function wasTooLarge(statuses: readonly (number | null)[], size: number): boolean {
+  if (statuses.includes(413)) return true;
+  return size > LARGE_FORM && statuses.filter((status) => status === 400 || status === 500).length > 1;
 }
 
 /**

@@ -95,14 +95,16 @@ describe('Action Mailbox of Rails as the consumer', function () {
       async function arrivals(count: number, work: () => Promise<void>) {
         const [before, refused] = [rails.messages.length, rails.refusals.length];
         await work();
-        await until(
-          'the mailbox to have it',
-          () => {
-            expect(rails.refusals.slice(refused), rails.complaint()).to.deep.equal([]);
-            return rails.messages.length >= before + count;
-          },
-          30_000,
-        );
+        const arrived = () => {
+          expect(rails.refusals.slice(refused), rails.complaint()).to.deep.equal([]);
+          return rails.messages.length >= before + count;
+        };
+        try {
+          await until('the mailbox to have it', arrived, 60_000);
+        } catch (error) {
+          const deliveries = JSON.stringify(await postern.api('/inbound/deliveries', { route }));
+          throw new Error(`${error instanceof Error ? error.message : error}; ${rails.complaint()}; ${deliveries}`);
+        }
         return rails.messages.slice(before);
       }
       const send = async (message: SendMailOptions) => (await arrivals(1, () => submit(message)))[0];

@@ -9,7 +9,7 @@ import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
 import type { PostBody } from '../../src/webhooks/types.ts';
 import { afterFile } from './cleanup.ts';
-import { openThreads } from './renderer.ts';
+import { noLinks, openThreads } from './renderer.ts';
 import { tempDir } from './temp.ts';
 
 interface Shared {
@@ -25,7 +25,10 @@ afterFile(async () => {
 
 async function open(): Promise<Shared> {
   const { pool, log } = openThreads();
-  return { pool, renderer: createRenderer({ tmpDir: await tempDir() }, { run: pool.task('render'), log }) };
+  return {
+    pool,
+    renderer: createRenderer({ tmpDir: await tempDir() }, { run: pool.task('render'), links: noLinks, log }),
+  };
 }
 
 /** A POST that the outside got. */

@@ -5,6 +5,7 @@ import type { RenderThreadData } from '../../src/composition/render-thread.ts';
 import type { Body } from '../../src/queue/delivery.ts';
 import { createComposer } from '../../src/sending/compose/composer.ts';
 import type { Composer } from '../../src/sending/types.ts';
+import type { LinkPlace } from '../../src/webhooks/linked-files.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
 import type { Renderer } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
@@ -15,11 +16,15 @@ export interface OpenRenderer extends Renderer, Composer {
   stop(): Promise<void>;
 }
 
-type Change = Partial<Omit<PoolSettings<never>, 'data'>> & Partial<RenderThreadData> & { readonly tmpDir?: string };
+type Change = Partial<Omit<PoolSettings<never>, 'data'>> &
+  Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: () => Promise<LinkPlace> };
 
 function copied(body: Body): Body {
   return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
+
+/** For tests of posts without links. */
+export const noLinks = (): Promise<never> => Promise.reject(new Error('there are no links here'));
 
 /** The threads that render, with a log of their own. The test stops them. */
 export function openThreads({ dns, hostname, trustedSealers, ...change }: Change = {}) {
@@ -47,7 +52,10 @@ export async function openRenderer(change: Change = {}) {
   const tmpDir = change.tmpDir ?? (await tempDir());
   const { pool, log } = openThreads(change);
   const { compose } = createComposer(pool.task('compose'));
-  const { render, renderShared, discard } = createRenderer({ tmpDir }, { run: pool.task('render'), log });
+  const { render, renderShared, discard } = createRenderer(
+    { tmpDir },
+    { run: pool.task('render'), links: change.links ?? noLinks, log },
+  );
   const renderer: OpenRenderer = {
     // What is rendered is given away; a test keeps its own.
     render: ({ body, ...job }) => render({ ...job, body: copied(body) }),

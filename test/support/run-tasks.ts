@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Task } from '../../src/base/service.ts';
@@ -32,6 +33,7 @@ export async function runTasks({
       inbound: { mxHosts: ['mx.postern.test'] },
       ips: { hostname: 'mx.postern.test', quarantineDays: 30 },
       rows: { keepDays: 30 },
+      links: { dir: join(exportsDir, 'links'), keepMs: 1, mostBytes: 1 },
       exports: {
         dir: exportsDir,
         hostname: 'mx.postern.test',

@@ -79,6 +79,7 @@ export const deliveryRecord = z
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
     attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
+    hint: z.string().nullable().meta({ description: 'what to do about the answers so far, where we know; else null' }),
     scan: scanRecord.nullable().meta({ description: 'what scanners said of the message; null if it was not scanned' }),
   })
   .meta({ title: 'delivery record' });
@@ -98,9 +99,13 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
     attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
+    hint: attempts.some(({ status }) => status === 413) ? TOO_LARGE : null,
     scan: scan ? toScanRecord(scan) : null,
   };
 }
+
+const TOO_LARGE =
+  'The receiver answers 413: it takes no post of this size. Raise its limit, or have the route post attachments as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({
   spam,
@@ -173,6 +178,7 @@ export const EXAMPLE: z.input<typeof deliveryRecord> = {
   ended_at: '2026-01-05 11:45:00',
   last_status: 500,
   last_error: null,
+  hint: null,
   scan: { spam: 'ham', virus: 'clean', name: null, score: -0.4, by: ['rspamd', 'clamd'], reason: null },
   attempts: [
     {

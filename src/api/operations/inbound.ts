@@ -2,7 +2,15 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { checkMx } from '../../dns/checks.ts';
-import { FORMAT_NAMES, FORMATS, toFormat } from '../../inbound/formats.ts';
+import {
+  ATTACHMENT_MODES,
+  type AttachmentMode,
+  FORMAT_NAMES,
+  FORMATS,
+  type FormatName,
+  factsOf,
+  toStyle,
+} from '../../inbound/formats.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
@@ -39,6 +47,8 @@ export const inboundRouteRecord = z
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
     format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
+    attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
+    link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
     has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
   })
   .meta({ title: 'inbound route record' });
@@ -57,6 +67,19 @@ const raw = optional(z.boolean()).meta({
   description:
     'false leaves raw_msg, raw or RawEmail out of posts that hold the parsed message; true for a new route if omitted',
 });
+const attachments = optional(z.enum(ATTACHMENT_MODES)).meta({
+  description:
+    'auto (for a new route if omitted): in the post, and as links once the receiver has answered 413, or twice 400 or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size only. ' +
+    'A post that is the message itself (raw, mailgun-mime, sendgrid-raw) holds them always',
+});
+const linkOver = optional(
+  z
+    .int()
+    .min(0)
+    .max(1024 ** 3),
+).meta({
+  description: 'files of at most so many bytes stay in the post when others are links; 0 for a new route if omitted',
+});
 const password = optional(z.string().max(255)).meta({
   description:
     'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
@@ -73,7 +96,13 @@ const DOMAIN = {
   mx_error: null,
   tested_at: null,
 };
-const ROUTE_STYLE = { format: 'mandrill', raw: true, has_password: false } as const;
+const ROUTE_STYLE = {
+  format: 'mandrill',
+  raw: true,
+  attachments: 'auto',
+  link_over: 0,
+  has_password: false,
+} as const;
 export const ROUTE = {
   id: '1.1',
   pattern: 'mailbox-*',
@@ -101,20 +130,21 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
   };
 }
 
-type RouteOption = 'batchEvents' | 'format' | 'raw' | 'password';
+type RouteOption = 'batchEvents' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password';
 
 /** The record of a route. */
 export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {
-  const { id, pattern, url, batchEvents = 1, raw = true, password } = row;
+  const { id, pattern, url, batchEvents = 1, password } = row;
+  const { linkOver, ...style } = toStyle(row);
   return {
     id,
     pattern,
     url,
     batch_events: batchEvents,
-    format: toFormat(row.format),
-    raw,
+    ...style,
+    link_over: linkOver,
     has_password: Boolean(password),
   };
 }
@@ -269,7 +299,17 @@ const addRoute = operation({
     'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route. ' +
     'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
     'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
-  params: { domain: knownDomain, pattern, url: endpointUrl, batch_events: batchEvents, format, raw, password },
+  params: {
+    domain: knownDomain,
+    pattern,
+    url: endpointUrl,
+    batch_events: batchEvents,
+    format,
+    raw,
+    attachments,
+    link_over: linkOver,
+    password,
+  },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
@@ -284,7 +324,8 @@ const addRoute = operation({
   },
   async handle({ domain, pattern, url, batch_events = 1, raw = true, password = '', ...given }, call) {
     const domainId = nameOf(await findDomain(domain, call));
-    const { format = call.settings.defaultFormat } = given;
+    const { format = call.settings.defaultFormat, attachments: mode = 'auto', link_over: linkOver = 0 } = given;
+    checkAttachments(format, given.attachments, call);
     await verifyUrl(url, call, format);
     const row = {
       id: await call.inbound.newRouteId(),
@@ -294,6 +335,8 @@ const addRoute = operation({
       batchEvents: batch_events,
       format,
       raw,
+      attachments: mode,
+      linkOver,
       password: password === '' ? null : password,
       createdAt: call.now(),
     };
@@ -310,6 +353,12 @@ const addRoute = operation({
   },
 });
 
+/** A post that is the message itself cannot leave its attachments out. */
+function checkAttachments(format: FormatName, mode: AttachmentMode | undefined, { invalid }: Call<never>): void {
+  if ((mode === 'link' || mode === 'none') && factsOf(format).whole)
+    throw invalid('attachments', `The format ${format} holds the message as it came: please use auto or inline`);
+}
+
 const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes a route; null fields remain unchanged.',
@@ -322,20 +371,27 @@ const updateRoute = operation({
     batch_events: batchEvents,
     format,
     raw,
+    attachments,
+    link_over: linkOver,
     password,
   },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
-  async handle({ id, pattern, url, batch_events, format, raw, password }, call) {
+  async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, password }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
-    if (url !== undefined) await verifyUrl(url, call, format ?? toFormat(before.format));
+    const style = toStyle(before);
+    checkAttachments(format ?? style.format, mode ?? style.attachments, call);
+    if (url !== undefined) await verifyUrl(url, call, format ?? style.format);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change(
       { id },
-      { pattern, url, batchEvents: batch_events, format, raw, password: password === '' ? null : password },
+      {
+        ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
+        password: password === '' ? null : password,
+      },
     );
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.inbound.routingChanged(row.domain);

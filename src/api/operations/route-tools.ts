@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { FORMAT_NAMES, toFormat } from '../../inbound/formats.ts';
+import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/routing.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
@@ -107,7 +107,8 @@ const testRoute = operation({
     const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
     const hit = found.kind === 'matched' ? found.match : undefined;
     const row = rows.find(({ id }) => id === hit?.routeId);
-    const style = { format: format ?? toFormat(row?.format), raw: row?.raw ?? true };
+    const own = toStyle(row ?? {});
+    const style = { ...own, format: format ?? own.format };
     const sample = hit && (await inbound.sample(tried.text, hit, style));
     return {
       email: tried.text,

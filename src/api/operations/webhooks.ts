@@ -56,7 +56,15 @@ function latest(
   return tallies.filter((tally) => timeOf(tally) !== null).toSorted((a, b) => Number(timeOf(b)) - Number(timeOf(a)))[0];
 }
 
-const { message_id: _, route: __, pattern: ___, email: ____, scan: _____, ...shared } = deliveryRecord.shape;
+const {
+  message_id: _,
+  route: __,
+  pattern: ___,
+  email: ____,
+  scan: _____,
+  hint: ______,
+  ...shared
+} = deliveryRecord.shape;
 
 const batchRecord = z
   .object({
@@ -69,7 +77,7 @@ const batchRecord = z
 /** A batch with its attempts. */
 function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {
   const record = toDeliveryRecord(delivery, attempts, undefined);
-  const { message_id: _, route: __, pattern: ___, email: ____, scan: _____, ...rest } = record;
+  const { message_id: _, route: __, pattern: ___, email: ____, scan: _____, hint: ______, ...rest } = record;
   return { ...rest, webhook: Number(delivery.batch?.webhook), events: delivery.batch?.events ?? 0 };
 }
 

@@ -6,11 +6,13 @@ import { createAddressList } from '../../base/networks.ts';
 import type { Exposition } from '../../base/prometheus.ts';
 import type { SenderDomains } from '../../sending/domains/sender-domains.ts';
 import type { Store } from '../../store/store.ts';
+import type { LinkedFiles } from '../../webhooks/linked-files.ts';
 import { toOpenApi } from '../docs/openapi.ts';
 import { home, PAGE_HASHES, reference } from '../docs/page.ts';
 import { createClientAddress } from '../door.ts';
 import type { Operation } from '../operation.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
+import { createInboundFiles } from './inbound-files.ts';
 import { createTrackPages, type Tracking } from './tracking.ts';
 import { createVerifyPage } from './verification.ts';
 
@@ -39,6 +41,7 @@ export interface PageDeps {
   readonly store: Pick<Store, 'exportJobs'>;
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
+  readonly linkedFiles: Pick<LinkedFiles, 'open'>;
   readonly metrics: Exposition;
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly log: Log;
@@ -49,6 +52,7 @@ export interface PageDeps {
  */
 export function createPages(settings: PageSettings, deps: PageDeps): Middleware {
   const exportFiles = createExportFiles(settings, deps);
+  const inboundFiles = createInboundFiles(deps);
   const verifyPage = createVerifyPage(deps.senderDomains);
   const trackPages = createTrackPages(deps.tracking, deps.clientAddress);
   const router = new Router();
@@ -64,6 +68,8 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     ctx.body = openapi();
   });
   router.get('/exports/:token', (ctx) => exportFiles(ctx, ctx.params.token ?? ''));
+  // The name at the end is for people who save the file.
+  router.get('/inbound-files/:token{/:name}', (ctx) => inboundFiles(ctx, ctx.params.token ?? ''));
   router.get('/verify/:token', (ctx) => verifyPage(ctx, ctx.params.token ?? ''));
   router.post('/verify/:token', (ctx) => verifyPage(ctx, ctx.params.token ?? ''));
   router.get('/track/open/:token', (ctx) => trackPages.open(ctx, ctx.params.token ?? ''));

@@ -236,6 +236,10 @@ export interface InboundRouteRow extends OwnedRow {
   readonly format?: string;
   /** false: the raw message is left out; absent: it is in the post. */
   readonly raw?: boolean;
+  /** How attachments reach the receiver (inbound/formats.ts); absent: auto. */
+  readonly attachments?: string;
+  /** Files of at most so many bytes are no links; absent: none. */
+  readonly linkOver?: number;
   /** For Basic authentication; null or absent: none. */
   readonly password?: string | null;
   readonly createdAt: Date;

@@ -11,7 +11,7 @@ import type { Part } from '../../mail/structure.ts';
 import type { SenderAuth } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
-import { contentPieces, inside, json, jsonOf, jsonText, type Piece, rawBase64, rawText } from './pieces.ts';
+import { filePieces, inside, json, jsonOf, jsonText, linkMembers, type Piece, rawBase64, rawText } from './pieces.ts';
 
 /** Without a spam scanner. Consumers compare the score with a threshold, and use both keys without checking for them. */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
@@ -198,10 +198,10 @@ function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
   let separator = '';
   for (const file of files) {
     const name = json(names.take(toFileName(file.name), file.type));
-    const content = contentPieces(file.content, file.type.startsWith('text/'));
+    const content = filePieces(file, file.type.startsWith('text/'));
     yield `${separator}${name}:{"name":${name},"type":${json(file.type)},"content":"`;
     yield* content.pieces;
-    yield `","base64":${content.base64}}`;
+    yield `","base64":${content.base64}${linkMembers(file)}}`;
     separator = ',';
   }
   yield '}';
@@ -216,8 +216,8 @@ function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
     const fileName = toFileName(file.name);
     const key = names.take(file.contentId ?? fileName, file.type);
     yield `${separator}${json(key)}:{"name":${json(fileName === '' ? key : fileName)},"type":${json(file.type)},"content":"`;
-    yield* contentPieces(file.content, false).pieces;
-    yield '"}';
+    yield* filePieces(file, false).pieces;
+    yield `"${linkMembers(file)}}`;
     separator = ',';
   }
   yield '}';

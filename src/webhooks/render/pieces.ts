@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { Content, Text } from '../../mail/message.ts';
+import type { Content, FilePart, Text } from '../../mail/message.ts';
 
 // Large enough to make the cost per piece negligible, small enough to have a dozen in memory.
 const PIECE = 48 * 1024;
@@ -76,6 +76,17 @@ export function contentPieces(
   const whole = chunks.length === 1 && chunks[0] !== undefined ? toBuffer(chunks[0]) : Buffer.concat(chunks);
   if (!isUtf8(whole)) return { base64: true, pieces: base64Pieces([whole]) };
   return { base64: false, pieces: textPieces(whole) };
+}
+
+/** As `contentPieces`, of a file: nothing if its content is not in the post. */
+export function filePieces({ content, link }: FilePart, maybeText: boolean): ReturnType<typeof contentPieces> {
+  return link === undefined ? contentPieces(content, maybeText) : { base64: false, pieces: [] };
+}
+
+/** The members of JSON that stand for a content that is not in the post; empty for others. */
+export function linkMembers({ content, link }: FilePart): string {
+  if (link === undefined) return '';
+  return `,"size":${sizeOfContent(content)}${link === null ? '' : `,"url":${json(link)}`}`;
 }
 
 /** Base64 of the concatenated chunks. */

@@ -7,17 +7,19 @@ import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import { toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { firstValue } from '../../mail/headers.ts';
-import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
+import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
+import { linkTo } from '../linked-files.ts';
 import type { Findings, RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { WRITERS } from './formats/index.ts';
 import { toMail, type Written } from './formats/mail.ts';
 import { eventPieces, type Inbound, toEventPieces } from './payload.ts';
-import { inside, type Piece, type Plain } from './pieces.ts';
+import { decodedPieces, inside, type Piece, type Plain, sizeOfContent } from './pieces.ts';
 import type { Progress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -142,10 +144,13 @@ export function createRenderTask({
   }
 
   async function post(job: RenderInput, events: readonly (Inbound | undefined)[]): Promise<RenderedShared> {
-    const posted = events.filter((event) => event !== undefined);
+    const posted: Inbound[] = [];
+    for (const event of events) if (event) posted.push(await withLinks(event, job));
     const [first, second] = posted;
     const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
-    const { format, raw } = job.style;
+    const { format } = job.style;
+    // It would hold what the links are for. With several messages in a post, each is without it.
+    const raw = job.style.raw && !posted.some(isElsewhere);
     if (format !== 'mandrill' && first) {
       const written = WRITERS[format](toMail(first, { withRaw: raw, key: job.keys[0] ?? '', at: job.at }));
       return { ...(await encodePost(encoder, job, id, written)), parts: events.map(toFindings) };
@@ -177,6 +182,26 @@ export function createRenderTask({
     }
   };
 }
+
+/** The message without the files whose content the receiver does not get in the post. */
+async function withLinks(event: Inbound, { style, links }: RenderInput): Promise<Inbound> {
+  const { attachments, linkOver } = style;
+  if (!('parsed' in event.content) || (attachments !== 'none' && !links)) return event;
+  const { parsed } = event.content;
+  const files: FilePart[] = [];
+  for (const file of parsed.files) {
+    if (sizeOfContent(file.content) <= linkOver) files.push(file);
+    else files.push({ ...file, link: links ? await linkTo(links, toFileName(file.name), () => bytesOf(file)) : null });
+  }
+  return { ...event, content: { parsed: { ...parsed, files } } };
+}
+
+function* bytesOf({ content }: FilePart): Iterable<Uint8Array> {
+  for (const { bytes } of decodedPieces(content)) yield bytes;
+}
+
+const isElsewhere = ({ content }: Inbound): boolean =>
+  'parsed' in content && content.parsed.files.some(({ link }) => link !== undefined);
 
 /** Whether the disk failed, and not what a sender wrote. */
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;

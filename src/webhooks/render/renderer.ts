@@ -6,9 +6,11 @@ import type { Log } from '../../base/log.ts';
 import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
-import { MANDRILL, type PostStyle } from '../../inbound/formats.ts';
+import { factsOf, MANDRILL, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
+import { StoreAway } from '../../store/driver/port.ts';
+import type { LinkPlace } from '../linked-files.ts';
 import type {
   EventRenderer,
   PostBody,
@@ -31,6 +33,8 @@ export interface RenderInput extends SharedRenderJob {
   /** If set, do not parse the message: deliver it raw, for this reason. */
   readonly parseError: string | null;
   readonly style: PostStyle;
+  /** Where attachments go that are not in the post; undefined if all are, or if they are only named. */
+  readonly links: LinkPlace | undefined;
 }
 
 /** The file for the form of a large message, and the limit that decides whether it is used. */
@@ -44,6 +48,8 @@ interface FormPlace {
 interface RendererDeps {
   /** Runs the render task on a thread. */
   readonly run: PooledTask<RenderInput, RenderedShared>;
+  /** Where attachments go whose receiver gets links. Throws `StoreAway`. */
+  readonly links: () => Promise<LinkPlace>;
   readonly log: Log;
 }
 
@@ -55,7 +61,10 @@ const FORM_FILE = /^post-\d+\.form$/;
  * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread
  * on which it runs alone is rendered raw. Forms of large messages that do not fit in memory are files in `tmpDir`.
  */
-export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): EventRenderer {
+export function createRenderer(
+  { tmpDir }: { readonly tmpDir: string },
+  { run, links, log }: RendererDeps,
+): EventRenderer {
   const swept = sweep(tmpDir);
   swept.catch(() => undefined); // every render rejects with it
   let forms = 0;
@@ -72,20 +81,27 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
     counted.delete(body);
   }
 
+  const linksOf = async ({ style }: Pick<RenderJob, 'style'>) => (style && hasLinks(style) ? links() : undefined);
+
   async function renderOnThread(job: RenderJob, path: string, asJson: boolean): Promise<Rendered> {
-    const rendered = toRendered(await tryOnThread(job, path, asJson));
+    const rendered = toRendered(await tryOnThread(job, await linksOf(job), path, asJson));
     if (job.body.kind === 'blob') hold(rendered.body);
     return rendered;
   }
 
-  async function tryOnThread(job: RenderJob, path: string, asJson: boolean): Promise<RenderedShared> {
+  async function tryOnThread(
+    job: RenderJob,
+    place: LinkPlace | undefined,
+    path: string,
+    asJson: boolean,
+  ): Promise<RenderedShared> {
     try {
-      return await run(() => pack(job, { path, held }, asJson, null));
+      return await run(() => pack(job, { path, held }, place, { asJson, parseError: null }));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
       log.warn('message.parse_failed', { message: job.message.id, reason });
-      return await run(() => pack(job, { path, held }, asJson, reason), true);
+      return await run(() => pack(job, { path, held }, undefined, { asJson, parseError: reason }), true);
     }
   }
 
@@ -96,6 +112,7 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
       return await renderOnThread(job, formPath, asJson);
     } catch (error) {
       await rm(formPath, { force: true }).catch(() => undefined);
+      if (error instanceof StoreAway) throw error;
       const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
       throw new Error(`rendering failed: ${reason}`, { cause: error });
     } finally {
@@ -111,8 +128,9 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
     },
     async renderShared(job) {
       await swept;
+      const place = await linksOf(job);
       try {
-        return await run(() => packShared(job));
+        return await run(() => packShared(job, place));
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
@@ -142,21 +160,32 @@ function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered 
   return { body, headers, ...part };
 }
 
-function pack(job: RenderJob, place: FormPlace, asJson: boolean, parseError: string | null): Packed<RenderInput> {
+/** Whether a post in this style may have links. */
+const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;
+
+function pack(
+  job: RenderJob,
+  place: FormPlace,
+  links: LinkPlace | undefined,
+  rest: Pick<RenderInput, 'asJson' | 'parseError'>,
+): Packed<RenderInput> {
   const { body, delivery, keys, at } = job;
   const { part, transfer } = packPart(job);
   const formPlace = body.kind === 'blob' ? place : null;
   const isBatch = delivery.batch !== undefined;
   const style = job.style ?? MANDRILL;
   return {
-    value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, asJson, parseError, style },
+    value: { ...rest, url: delivery.url, parts: [part], keys, at, formPlace, isBatch, style, links },
     transfer,
   };
 }
 
-function packShared({ url, parts, keys, at, style = MANDRILL }: SharedRenderJob): Packed<RenderInput> {
+function packShared(
+  { url, parts, keys, at, style = MANDRILL }: SharedRenderJob,
+  links: LinkPlace | undefined,
+): Packed<RenderInput> {
   const packed = parts.map(packPart);
-  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null, style };
+  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null, style, links };
   return {
     value: { ...rest, parts: packed.map(({ part }) => part) },
     transfer: packed.flatMap(({ transfer }) => transfer),

@@ -215,6 +215,8 @@ export const inboundRoute: Struct = {
     batch_events: 'how many messages may share a POST',
     format: 'the form of its posts',
     raw: 'whether the raw message is in them',
+    attachments: 'how attachments reach the receiver',
+    link_over: 'the size of those that are never links',
     has_password: 'whether they carry a password',
   },
 };

@@ -25,6 +25,8 @@ end
 class Application < Rails::Application
   config.root = FOLDER
   config.eager_load = false
+  # One request at a time: SQLite and the loading of classes are not what is tested.
+  config.allow_concurrency = false
   config.secret_key_base = "only for this test" * 4
   config.log_level = :fatal
   config.logger = Logger.new($stderr)

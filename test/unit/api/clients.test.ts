@@ -42,6 +42,8 @@ describe('mandrill-api', () => {
       batch_events: 1,
       format: 'mandrill',
       raw: true,
+      attachments: 'auto',
+      link_over: 0,
       has_password: false,
     });
     expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([
@@ -121,6 +123,8 @@ describe('@mailchimp/mailchimp_transactional', () => {
       batch_events: 1,
       format: 'mandrill',
       raw: true,
+      attachments: 'auto',
+      link_over: 0,
       has_password: false,
     });
     expect(await inbound.sendRaw({ raw_message: RAW })).to.deep.equal([

@@ -74,6 +74,8 @@ describe('beyond the documented interface', () => {
           batch_events: 1,
           format: 'mandrill',
           raw: true,
+          attachments: 'auto',
+          link_over: 0,
           has_password: false,
           result: 'no match',
         },

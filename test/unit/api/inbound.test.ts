@@ -34,6 +34,8 @@ const ROUTE = {
   batch_events: 1,
   format: 'mandrill',
   raw: true,
+  attachments: 'auto',
+  link_over: 0,
   has_password: false,
 };
 
@@ -94,6 +96,8 @@ describe('the Inbound group', () => {
         batch_events: 1,
         format: 'mandrill',
         raw: true,
+        attachments: 'auto',
+        link_over: 0,
         has_password: false,
       },
     ],
@@ -108,6 +112,8 @@ describe('the Inbound group', () => {
         batch_events: 100,
         format: 'mandrill',
         raw: true,
+        attachments: 'auto',
+        link_over: 0,
         has_password: false,
       },
     ],

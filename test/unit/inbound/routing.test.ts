@@ -126,6 +126,8 @@ describe('the table of routes', () => {
       batchEvents: 1,
       format: 'mandrill',
       raw: true,
+      attachments: 'auto',
+      linkOver: 0,
       password: null,
     });
     expect(routing.routeOf(fresh, 'in.test')?.batchEvents).to.equal(10);

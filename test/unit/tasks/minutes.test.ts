@@ -132,6 +132,7 @@ describe('the times of tasks', () => {
     expect(taskSchedules(loadSettings(undefined, {}).settings)).to.deep.equal({
       ...often,
       'expire-exports': '*/10 * * * *',
+      'expire-links': '*/10 * * * *',
       'purge-rows': '23 * * * *',
       'count-usage': '41 3 * * *',
       'finish-warmups': '*/10 * * * *',

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { expect } from 'chai';
-import { FORMAT_NAMES, type FormatName } from '../../../src/inbound/formats.ts';
+import { FORMAT_NAMES, type FormatName, MANDRILL } from '../../../src/inbound/formats.ts';
 import type { Scan } from '../../../src/mail/scan.ts';
 import { standardSignature } from '../../../src/webhooks/signing.ts';
 import { bytesOf, crlf, KEY, multipart, renderJob, spooled, TRACE, VERDICTS } from '../../support/mime.ts';
@@ -44,7 +44,9 @@ describe('the formats of a post', () => {
 
   async function post(format: FormatName, raw: Buffer = MAIL, withRaw = true, scan?: Scan) {
     const message = spooled({ verdicts: { ...VERDICTS, evidence: EVIDENCE }, ...(scan && { scan }) });
-    const { body, headers } = await renderer.render(renderJob(raw, { message, style: { format, raw: withRaw } }));
+    const { body, headers } = await renderer.render(
+      renderJob(raw, { message, style: { ...MANDRILL, format, raw: withRaw } }),
+    );
     const bytes = await bytesOf(body);
     const type = headers['Content-Type'] ?? '';
     return { bytes, headers, type };

@@ -7,7 +7,7 @@ import { createRenderer } from '../../../src/webhooks/render/renderer.ts';
 import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { crlf, renderJob } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
-import { openThreads } from '../../support/renderer.ts';
+import { noLinks, openThreads } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
 
 /** As the spool keeps them: larger bodies are files. */
@@ -18,7 +18,7 @@ const MOST_SHOWN = 40_000_000;
 async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   const { pool, log } = openThreads(change);
   const dir = await tempDir();
-  const renderer = createRenderer({ tmpDir: dir }, { run: pool.task('render'), log });
+  const renderer = createRenderer({ tmpDir: dir }, { run: pool.task('render'), links: noLinks, log });
   const views = createMessageViews({
     renderer,
     run: pool.task('content'),

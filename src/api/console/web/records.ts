@@ -225,6 +225,7 @@ export interface InboundRoute {
   readonly url: string;
   readonly batch_events: number;
   readonly format: string;
+  readonly attachments: string;
   readonly has_password: boolean;
 }
 

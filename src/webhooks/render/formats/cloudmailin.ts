@@ -1,6 +1,6 @@
 import { toFileName } from '../../../mail/filename.ts';
 import { replyIn } from '../payload.ts';
-import { contentPieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
+import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import type { Mail, Written } from './mail.ts';
 
 /** CloudMailin's "JSON (normalized)". */
@@ -37,10 +37,15 @@ function* pieces(mail: Mail): Iterable<Piece> {
       size: sizeOfContent(file.content),
       disposition: file.disposition ?? 'attachment',
       content_id: file.contentId,
+      ...(typeof file.link === 'string' && { url: file.link }),
     };
-    yield `${separator}${json(facts).slice(0, -1)},"content":"`;
-    yield* contentPieces(file.content, false).pieces;
-    yield '"}';
+    yield `${separator}${json(facts).slice(0, -1)}`;
+    if (file.link === undefined) {
+      yield ',"content":"';
+      yield* filePieces(file, false).pieces;
+      yield '"';
+    }
+    yield '}';
     separator = ',';
   }
   yield `],"sender_auth":${json(inbound.senderAuth)}}`;

@@ -1,7 +1,7 @@
 import { toFileName } from '../../../mail/filename.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import { envelopeOf, replyIn, scanJson, spamReport } from '../payload.ts';
-import { contentPieces, jsonText, type Piece, rawText, sizeOfContent, json as toJson } from '../pieces.ts';
+import { filePieces, jsonText, type Piece, rawText, sizeOfContent, json as toJson } from '../pieces.ts';
 import { type Mail, rawAsUtf8, type Written } from './mail.ts';
 
 /** Our own format: every key is always there, lists are lists, and files are base64. */
@@ -38,10 +38,15 @@ function* pieces(mail: Mail): Iterable<Piece> {
       content_id: contentId,
       disposition,
       size: sizeOfContent(file.content),
+      url: file.link ?? null,
     };
-    yield `${separator}${toJson(facts).slice(0, -1)},"content":"`;
-    yield* contentPieces(file.content, false).pieces;
-    yield '"}';
+    yield `${separator}${toJson(facts).slice(0, -1)},"content":`;
+    if (file.link !== undefined) yield 'null}';
+    else {
+      yield '"';
+      yield* filePieces(file, false).pieces;
+      yield '"}';
+    }
     separator = ',';
   }
   yield ']';

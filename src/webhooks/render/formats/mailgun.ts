@@ -4,7 +4,7 @@ import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
 import type { Mail, Written } from './mail.ts';
 import { rawAsUtf8, toTexts } from './mail.ts';
-import { type FormField, multipart, toFormFiles } from './multipart.ts';
+import { type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
 const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
@@ -32,6 +32,7 @@ export function mailgun(mail: Mail): Written {
       { name: 'stripped-signature', value: '' },
       ...(html === undefined ? [] : ['body-html', 'stripped-html'].map((name) => ({ name, value: html }))),
       { name: 'attachment-count', value: String(files.length) },
+      ...linkField('attachments', mail.files),
       ...(byId.length === 0 ? [] : [{ name: 'content-id-map', value: JSON.stringify(Object.fromEntries(byId)) }]),
       { name: 'message-headers', value: JSON.stringify(fields.map(({ name, value }) => [name, value])) },
       { name: 'sender-auth', value: JSON.stringify(inbound.senderAuth) },

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
-import { decodedPieces, type Piece, type Plain } from '../pieces.ts';
+import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';
 
 /** A field of a form. The value is text, or pieces of UTF-8. */
@@ -20,11 +20,25 @@ export interface FormFile {
 /** Gives every file a name of its own, as consumers keep them in one folder. */
 export function toFormFiles(files: readonly FilePart[], nameOf: (number: number) => string): FormFile[] {
   const names = createNames();
-  return files.map((file, i) => ({
+  const inPost = files.filter(({ link }) => link === undefined);
+  return inPost.map((file, i) => ({
     name: nameOf(i + 1),
     fileName: names.take(toFileName(file.name), file.type),
     file,
   }));
+}
+
+/** The field for the files whose content is not in the post, as Mailgun lists those of stored messages; empty if there are none. */
+export function linkField(name: string, files: readonly FilePart[]): FormField[] {
+  const away = files.filter(({ link }) => link !== undefined);
+  const list = away.map(({ name: fileName, type, content, contentId, link }) => ({
+    name: toFileName(fileName),
+    'content-type': type,
+    size: sizeOfContent(content),
+    ...(contentId !== null && { 'content-id': contentId }),
+    ...(typeof link === 'string' && { url: link }),
+  }));
+  return away.length === 0 ? [] : [{ name, value: JSON.stringify(list) }];
 }
 
 /** A form as multipart/form-data (RFC 7578). Nobody can foresee the boundary. */

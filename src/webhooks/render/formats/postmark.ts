@@ -5,7 +5,7 @@ import type { HeaderField } from '../../../mail/headers.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { type Inbound, replyIn } from '../payload.ts';
-import { contentPieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
+import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
 import { fieldOf, type Mail, toTexts, type Written } from './mail.ts';
 
@@ -48,9 +48,10 @@ function* pieces(mail: Mail): Iterable<Piece> {
   for (const file of mail.files) {
     const Name = names.take(toFileName(file.name), file.type);
     yield `${separator}{"Name":${json(Name)},"Content":"`;
-    yield* contentPieces(file.content, false).pieces;
+    yield* filePieces(file, false).pieces;
     yield `","ContentType":${json(file.type)},"ContentLength":${sizeOfContent(file.content)}`;
-    yield `,"ContentID":${json(file.contentId ?? '')}}`;
+    yield `,"ContentID":${json(file.contentId ?? '')}`;
+    yield typeof file.link === 'string' ? `,"ContentURL":${json(file.link)}}` : '}';
     separator = ',';
   }
   yield ']';

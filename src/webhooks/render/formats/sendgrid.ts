@@ -1,6 +1,6 @@
 import type { Scan } from '../../../mail/scan.ts';
 import { fieldOf, type Mail, rawAsUtf8, toTexts, type Written } from './mail.ts';
-import { type FormField, multipart, toFormFiles } from './multipart.ts';
+import { type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** SendGrid's Inbound Parse. All text is UTF-8, which `charsets` says. */
 export function sendgrid(mail: Mail): Written {
@@ -17,6 +17,7 @@ export function sendgrid(mail: Mail): Written {
       ...(mail.text === undefined ? [] : [{ name: 'text', value: mail.text }]),
       ...(mail.html === undefined ? [] : [{ name: 'html', value: mail.html }]),
       { name: 'attachments', value: String(files.length) },
+      ...linkField('attachment-links', mail.files),
       ...(files.length === 0 ? [] : [{ name: 'attachment-info', value: JSON.stringify(Object.fromEntries(info)) }]),
       ...(ids.length === 0 ? [] : [{ name: 'content-ids', value: JSON.stringify(Object.fromEntries(ids)) }]),
     ],

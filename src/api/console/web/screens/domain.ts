@@ -224,6 +224,16 @@ const FORMATS: readonly (readonly [string, string])[] = [
   ['cloudmailin', 'CloudMailin'],
 ];
 
+/** Formats whose posts are the message itself, with its attachments. */
+const WHOLE = ['raw', 'mailgun-mime', 'sendgrid-raw'];
+
+const ATTACHMENTS: readonly (readonly [string, string])[] = [
+  ['auto', 'in the POST, as links once the receiver finds it too large'],
+  ['inline', 'in the POST'],
+  ['link', 'as links'],
+  ['none', 'name and size only'],
+];
+
 const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   {
     name: 'pattern',
@@ -246,6 +256,14 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'The service whose posts the application reads.',
   },
   {
+    name: 'attachments',
+    when: ({ format = '' }) => !WHOLE.includes(format),
+    label: 'Attachments',
+    value: route.attachments ?? 'auto',
+    options: ATTACHMENTS,
+    help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
+  },
+  {
     name: 'password',
     label: 'Password',
     type: 'password',
@@ -261,10 +279,11 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   },
 ];
 
-const paramsOf = ({ pattern, url, format = '', password = '', batch_events: batch = '' }: Values) => ({
+const paramsOf = ({ pattern, url, format = '', attachments, password = '', batch_events: batch = '' }: Values) => ({
   pattern,
   url,
   ...(format !== '' && { format }),
+  attachments: WHOLE.includes(format) ? 'auto' : attachments,
   ...(password !== '' && { password }),
   ...(batch.trim() !== '' && { batch_events: Number(batch) }),
 });
