@@ -13,6 +13,7 @@ import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound
 import type { History, Notes } from '../journal/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
+import { wildcardsAbove } from '../mail/wildcard-domain.ts';
 import type { AttemptRecord, Spool } from '../queue/delivery.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
@@ -238,6 +239,14 @@ function bindInbound(
     async add(name: string, domain: string) {
       if (!(await ownership.find(account, name))) await limits.check(account, 'inbound_domains');
       return ownership.add(account, name, domain);
+    },
+    /** The account's row of the domain that covers a name: its own, or that of the nearest wildcard. */
+    async covering(name: string): Promise<InboundDomainRow | undefined> {
+      for (const one of [name, ...wildcardsAbove(name)]) {
+        const row = await ownership.find(account, one);
+        if (row) return row;
+      }
+      return undefined;
     },
     settle: (row: InboundDomainRow) => ownership.settle(row),
     remove: (name: string) => ownership.remove(account, name),

@@ -3,7 +3,8 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
 import { createRouting } from '../inbound/routing.ts';
-import { parseAddress, toAsciiDomain } from '../mail/address.ts';
+import { parseAddress } from '../mail/address.ts';
+import { toInboundDomain } from '../mail/wildcard-domain.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -31,7 +32,7 @@ async function theDomain(
 ): Promise<{ readonly domain: string; readonly account: AccountRow }> {
   const [word] = call.words;
   if (word === undefined) throw new UsageError('missing argument: DOMAIN');
-  const name = toAsciiDomain(word.trim()) ?? '';
+  const name = toInboundDomain(word.trim()) ?? '';
   const wanted = call.text('account') === undefined ? undefined : await theAccount(store, call);
   const claims = await store.inboundDomains.many({ id: { startsWith: claimId(name, '') } });
   const owned = await store.inboundDomains.one({ id: name });
@@ -154,7 +155,7 @@ export const routeList: Command = {
     return withStore(call.settings().settings, async (store) => {
       const [domain] = call.words;
       const rows = await store.inboundRoutes.many(
-        domain === undefined ? {} : { domain: toAsciiDomain(domain.trim()) ?? '' },
+        domain === undefined ? {} : { domain: toInboundDomain(domain.trim()) ?? '' },
       );
       const shown = rows.map((row) => ({
         id: row.id,

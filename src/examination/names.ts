@@ -2,8 +2,9 @@ import { ownNames } from '../composition/slices.ts';
 import { checkDkim, checkMx, checkPtr, checkSpf, type RecordCheck, toReverseName } from '../dns/checks.ts';
 import { sameName } from '../dns/types.ts';
 import { createReservedNames, RESERVED_WORDS } from '../mail/reserved-names.ts';
+import { memberOf } from '../mail/wildcard-domain.ts';
 import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
-import { type InboundDomainRow, isClaim } from '../store/rows/domains.ts';
+import { type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
@@ -152,7 +153,7 @@ export const inboundDomains: Check = {
     const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
     yield* each(rows, async ({ id }): Promise<readonly Finding[]> => {
       const check = `MX ${id}`;
-      const found = await checkMx(resolver, id, hosts);
+      const found = await checkMx(resolver, memberOf(nameOf({ id })), hosts);
       if (found === 'unknown') return [skipped(check, 'no DNS answer')];
       if (found.valid) return [ok(check, `points to ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`)];
       return [

@@ -6,6 +6,7 @@ import type { Task } from '../base/service.ts';
 import { checkMx } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
+import { baseOf, memberOf, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { claimId, type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -61,7 +62,7 @@ export interface Ownership {
 export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): Proof {
   const name = nameOf({ id });
   const token = createHash('sha256').update(`${account} ${name}`).digest('hex').slice(0, 32);
-  return { name: `_postern-challenge.${name}`, value: `postern-domain=${token}` };
+  return { name: `_postern-challenge.${baseOf(name)}`, value: `postern-domain=${token}` };
 }
 
 /**
@@ -75,7 +76,10 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   const { inboundDomains } = store;
   const now = () => new Date(clock.now());
 
-  async function needsProof(): Promise<boolean> {
+  /** What is below the wildcard of another account must be proven, whatever the setting: it would take mail from it. */
+  async function needsProof(account: string, name: string): Promise<boolean> {
+    const above = await Promise.all(wildcardsAbove(name).map((id) => inboundDomains.one({ id })));
+    if (above.some((row) => row && row.account !== account)) return true;
     if (settings.ownership !== 'auto') return settings.ownership === 'txt';
     return (await store.accounts.many({}, { limit: 2 })).length > 1;
   }
@@ -91,7 +95,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     if (mine) return { row: mine, isNew: false };
     const reserved = names.whyReserved(name);
     if (reserved !== undefined) return { refused: reserved };
-    const id = (await needsProof()) ? claimId(name, account) : name;
+    const id = (await needsProof(account, name)) ? claimId(name, account) : name;
     const row = { id, account, domain, createdAt: now(), validMx: false, testedAt: null, verifiedAt: null };
     if ((await inboundDomains.insert(row)) === 'inserted') {
       if (!isClaim(row)) await routing.changed(name);
@@ -108,7 +112,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     const proven = texts.includes(proofOf(row).value);
     if (!isClaim(row)) return proven && !row.verifiedAt ? verified(row) : find(row.account, name);
     // A name that new settings have reserved must not come into force.
-    const mayHave = names.whyReserved(name) === undefined && (proven || !(await needsProof()));
+    const mayHave = names.whyReserved(name) === undefined && (proven || !(await needsProof(row.account, name)));
     return mayHave ? enforce(row, proven, texts) : find(row.account, name);
   }
 
@@ -202,7 +206,7 @@ export function retestInboundDomainsTask(
 ): Task {
   /** Returns true if the domain became valid or invalid, or was proven. */
   async function retest(row: InboundDomainRow): Promise<boolean> {
-    const found = await checkMx(resolver, nameOf(row), mxHosts);
+    const found = await checkMx(resolver, memberOf(nameOf(row)), mxHosts);
     // `testedAt` is updated even if the DNS failed, so that unresolvable domains do not delay the others.
     const now = new Date(clock.now());
     // Written only if nobody checked meanwhile: a later check has newer records.

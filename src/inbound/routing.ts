@@ -4,6 +4,7 @@ import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
+import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -39,6 +40,8 @@ export function createRouting(
   const { store, clock, log } = deps;
   let table: Map<string, Domain> | undefined;
   let revision = -1;
+  /** Without them a look-up is one. */
+  let hasWildcards = false;
   let stopped = false;
   let cancel = () => {};
   let last: Promise<void> = Promise.resolve();
@@ -56,6 +59,7 @@ export function createRouting(
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
     table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]));
+    hasWildcards = domains.some(({ id }) => isWildcard(id));
     revision = count;
   }
 
@@ -67,6 +71,7 @@ export function createRouting(
     ]);
     if (row) table.set(id, toDomain(row, ownRoutes(row, routes)));
     else table.delete(id);
+    hasWildcards ||= isWildcard(id);
   }
 
   async function watch(): Promise<void> {
@@ -77,10 +82,20 @@ export function createRouting(
     if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
   }
 
-  function entryOf(domain: string): Domain | undefined {
+  /** The domain itself, then the wildcards that cover it, the longest first. */
+  function* entriesOf(domain: string): Generator<Domain> {
     const name = toAsciiDomain(domain);
-    return name === undefined ? undefined : table?.get(name);
+    if (name === undefined || !table) return;
+    const own = table.get(name);
+    if (own) yield own;
+    if (!hasWildcards) return;
+    for (const wildcard of wildcardsAbove(name)) {
+      const entry = table.get(wildcard);
+      if (entry) yield entry;
+    }
   }
+
+  const entryOf = (domain: string): Domain | undefined => entriesOf(domain).next().value ?? undefined;
 
   return frozen({
     ownerOf: (domain) => entryOf(domain)?.account,
@@ -95,12 +110,19 @@ export function createRouting(
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
-    routeOf: (routeId, domain) => table?.get(toAsciiDomain(domain) ?? '')?.targets.get(routeId),
+    routeOf(routeId, domain) {
+      // A domain may have been added below a wildcard while mail for the route of the wildcard waits.
+      for (const { targets } of entriesOf(domain)) {
+        const target = targets.get(routeId);
+        if (target) return target;
+      }
+      return undefined;
+    },
     async changed(domain) {
       try {
         await store.revisions.add('routing', { count: 1 }, { count: 0 });
       } finally {
-        await inTurn(() => reread(toAsciiDomain(domain)));
+        await inTurn(() => reread(toInboundDomain(domain)));
       }
     },
     ready: () => table !== undefined,

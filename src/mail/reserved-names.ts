@@ -1,6 +1,7 @@
 import { getPublicSuffix } from 'tldts';
 import { frozen } from '../base/frozen.ts';
 import { toAsciiDomain } from './address.ts';
+import { baseOf, isWildcard } from './wildcard-domain.ts';
 
 // Domains that no account may add: those of the operator, public suffixes, and domains of free mail providers.
 
@@ -42,11 +43,14 @@ export function createReservedNames(own: OwnNames): ReservedNames {
   const ascii = (names: readonly string[]) => names.flatMap((name) => toAsciiDomain(name) ?? []);
   const hosts = ascii([hostname, ...mxHosts]);
   const alone = new Set(ascii([returnDomain, spfInclude, URL.canParse(publicUrl) ? new URL(publicUrl).hostname : '']));
+  const all = [...hosts, ...alone];
   const isOurs = (domain: string) => alone.has(domain) || hosts.some((host) => isAtOrBelow(domain, host));
   return frozen({
     isOurs,
-    whyReserved(domain): Reserved | undefined {
-      if (isOurs(domain)) return 'ours';
+    whyReserved(name): Reserved | undefined {
+      const domain = baseOf(name);
+      // All below a domain must not include us.
+      if (isOurs(domain) || (isWildcard(name) && all.some((one) => isAtOrBelow(one, domain)))) return 'ours';
       if (isPublicSuffix(domain)) return 'public-suffix';
       return isFreeMail(domain) ? 'free-mail' : undefined;
     },

@@ -1,16 +1,11 @@
 import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { systemClock } from '../../src/base/clock.ts';
-import { createIds } from '../../src/base/ids.ts';
-import { openDatabase } from '../../src/composition/storage.ts';
-import { createAccount, createKey } from '../../src/store/rows/accounts.ts';
-import { openStore } from '../../src/store/store.ts';
 import { postern } from '../support/command.ts';
-import { createCaller, startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
-import { createTestLog } from '../support/log.ts';
+import { type createCaller, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { openSession, sendMail } from '../support/mail.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { addAccount } from '../support/second-account.ts';
 import { until } from '../support/until.ts';
 
 // What people ask about mail, from SMTP to the answer of the API and of the command line.
@@ -550,13 +545,3 @@ describe('the history of a host that was stopped', function () {
     expect(nowhere.err).to.match(/no history found: .*journal\.db does not exist; has the daemon run here\?/);
   });
 });
-
-/** A second account, made beside the daemon as `postern account create` does. */
-async function addAccount(running: TestDaemon): Promise<ReturnType<typeof createCaller>> {
-  const store = await openStore(await openDatabase(testSettings(running.dir), createTestLog()));
-  const parts = { clock: systemClock, ids: createIds(systemClock) };
-  const { id } = await createAccount(store, 'second', parts);
-  const key = await createKey(store, id, 'k', parts);
-  await store.close();
-  return createCaller(running.base, key);
-}

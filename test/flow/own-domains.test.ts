@@ -2,14 +2,9 @@ import { Resolver } from 'node:dns/promises';
 import { expect } from 'chai';
 import { authenticate } from 'mailauth';
 import { createTransport } from 'nodemailer';
-import { systemClock } from '../../src/base/clock.ts';
-import { createIds } from '../../src/base/ids.ts';
-import { openDatabase } from '../../src/composition/storage.ts';
-import { createAccount, createKey } from '../../src/store/rows/accounts.ts';
-import { openStore } from '../../src/store/store.ts';
-import { createCaller, startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
-import { createTestLog } from '../support/log.ts';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { addAccount } from '../support/second-account.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -52,14 +47,8 @@ describe('mail From the domains that authenticate the mail of everybody', () => 
     });
   }
 
-  /** A second account, made beside the daemon as `postern account create` does. */
   async function addTenant(): Promise<void> {
-    const store = await openStore(await openDatabase(testSettings(running.dir), createTestLog()));
-    const parts = { clock: systemClock, ids: createIds(systemClock) };
-    const { id } = await createAccount(store, 'tenant', parts);
-    const key = await createKey(store, id, 'k', parts);
-    tenant = { api: createCaller(running.base, key).api, key };
-    await store.close();
+    tenant = await addAccount(running, 'tenant');
   }
 
   const send = async (api: TestDaemon['api'], from: string, to = 'jo@to.test') => {

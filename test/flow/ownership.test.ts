@@ -1,15 +1,10 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
-import { systemClock } from '../../src/base/clock.ts';
-import { createIds } from '../../src/base/ids.ts';
-import { openDatabase } from '../../src/composition/storage.ts';
-import { createAccount, createKey } from '../../src/store/rows/accounts.ts';
-import { openStore } from '../../src/store/store.ts';
-import { createCaller, startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
-import { createTestLog } from '../support/log.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { addAccount } from '../support/second-account.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone, type ZoneNode } from '../support/zone.ts';
 
@@ -21,7 +16,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
   let hooks: { first: Receiver; second: Receiver };
   let postern: TestDaemon;
   let account: string;
-  let second: ReturnType<typeof createCaller>;
+  let second: Awaited<ReturnType<typeof addAccount>>;
 
   beforeEach(async () => {
     zone = await startZone({});
@@ -36,13 +31,9 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '2000', ...env });
   }
 
-  /** A second account, made beside the daemon as `postern account create` does. */
-  async function addAccount(): Promise<void> {
-    const store = await openStore(await openDatabase(testSettings(postern.dir), createTestLog()));
-    const parts = { clock: systemClock, ids: createIds(systemClock) };
-    account = (await createAccount(store, 'second', parts)).id;
-    second = createCaller(postern.base, await createKey(store, account, 'k', parts));
-    await store.close();
+  async function addSecond(): Promise<void> {
+    second = await addAccount(postern);
+    account = second.id;
   }
 
   const txt = (...values: string[]): Record<string, ZoneNode> => ({
@@ -65,7 +56,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
 
   it('is nobody while there are two accounts and no TXT record, and the one whose record is published then', async () => {
     await start();
-    await addAccount();
+    await addSecond();
     const claim = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     await second.api('/inbound/add-domain', { domain: 'IN.Example.com.' });
     await second.api('/inbound/add-route', { domain: DOMAIN, pattern: '*', url: hooks.second.url });
@@ -90,7 +81,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     await start();
     const { txt_value: ours } = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     const route = await postern.api('/inbound/add-route', { domain: DOMAIN, pattern: '*', url: hooks.first.url });
-    await addAccount();
+    await addSecond();
     expect(await send(), 'what was added before keeps its mail').to.match(/^250 /);
     await got(hooks.first);
 
@@ -115,7 +106,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
   it('stays as it was while the DNS does not answer', async () => {
     await start({ POSTERN_DNS__TIMEOUT_MS: '200' });
     const { txt_value: ours } = await postern.api('/inbound/add-domain', { domain: DOMAIN });
-    await addAccount();
+    await addSecond();
     zone.set({ [`_postern-challenge.${DOMAIN}`]: { TXT: [ours], fails: 'servfail' } });
     expect(await second.api('/inbound/add-domain', { domain: DOMAIN })).to.include({ routed: false });
     expect(await second.api('/inbound/check-domain', { domain: DOMAIN })).to.include({ routed: false });
@@ -145,7 +136,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
   it('is refused to the second account, in words, where the first to come has it', async () => {
     await start({ POSTERN_INBOUND__OWNERSHIP: 'first' });
     await postern.api('/inbound/add-domain', { domain: DOMAIN });
-    await addAccount();
+    await addSecond();
     const { status, body } = await second.ask('/inbound/add-domain', { domain: DOMAIN });
     expect({ status, message: body.message }).to.deep.equal({
       status: 422,

@@ -3,6 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import type { ServerAnswer, Survey } from '../../dns/name-servers.ts';
 import { type MxRecord, sameName } from '../../dns/types.ts';
 import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
+import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, str, time, timeOrNull } from './fields.ts';
@@ -103,7 +104,7 @@ const domainServers = operation({
     const proof = proofOf(row);
     const hosts = [settings.hostname, ...settings.mxHosts];
     const [mx, txt] = await inTurn('domain-servers', () =>
-      Promise.all([nameServers.ask(name, 'MX'), nameServers.ask(proof.name, 'TXT')]),
+      Promise.all([nameServers.ask(memberOf(name), 'MX'), nameServers.ask(proof.name, 'TXT')]),
     );
     const since = (at: Date | null | undefined) => (at ? toTimestamp(at) : null);
     return {

@@ -3,7 +3,8 @@ import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import type { FormatName } from '../../inbound/formats.ts';
 import { MAX_PATTERN, namesIn } from '../../inbound/routing.ts';
-import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
+import { parseAddress } from '../../mail/address.ts';
+import { toInboundDomain } from '../../mail/wildcard-domain.ts';
 import type { Call } from '../operation.ts';
 
 // Fields of records and parameters that several groups share. Parameters are parsed into the form that handlers use.
@@ -37,18 +38,21 @@ export const MAX_RECIPIENTS = 1000;
 export const newDomain = text(MAX_DOMAIN_TEXT)
   .transform((value, context) => {
     const domain = stripTags(value).trim();
-    const id = toAsciiDomain(domain);
+    const id = toInboundDomain(domain);
     const problem =
       domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
     if (problem === undefined && id !== undefined) return { domain, id };
     context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
     return z.NEVER;
   })
-  .meta({ description: 'the domain, as `inbound.example.com`; tags are stripped' });
+  .meta({
+    description:
+      'the domain, as `inbound.example.com`, or all below one, as `*.inbound.example.com`; tags are stripped',
+  });
 
 /** A domain that was added, in any case, as U-label or A-label. An invalid name is accepted here and never found. */
 export const knownDomain = text(MAX_DOMAIN_TEXT)
-  .transform((value) => ({ domain: value, id: toAsciiDomain(value.trim()) ?? '' }))
+  .transform((value) => ({ domain: value, id: toInboundDomain(value.trim()) ?? '' }))
   .meta({ description: 'a domain that was added' });
 
 /** A pattern on the mailbox name. */

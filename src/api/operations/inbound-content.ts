@@ -3,6 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import { capture, matches, sampleMailbox } from '../../inbound/routing.ts';
 import type { Match } from '../../inbound/types.ts';
 import { parseReplyAddress } from '../../mail/reply-address.ts';
+import { covers, memberOf } from '../../mail/wildcard-domain.ts';
 import type { AttemptRecord } from '../../queue/delivery.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
@@ -317,9 +318,9 @@ const tryRoute = operation({
     const { domain, pattern, url } = route;
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
     if (address) mustBeTaken(address, route, call);
-    const match = matchOf(route, { mailbox, domain: address?.domain ?? domain }, call);
+    const match = matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
     if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
-    const email = address?.text ?? `${mailbox}@${domain}`;
+    const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
     const attempt = await call.trials.postSample(email, route, match);
     if (!attempt) throw call.refuse('ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
@@ -332,7 +333,7 @@ function mustBeTaken(
   route: InboundRouteRow,
   { inbound, invalid }: Call<never>,
 ): void {
-  if (domain !== route.domain || !parseReplyAddress(mailbox)) return;
+  if (!covers(route.domain, domain) || !parseReplyAddress(mailbox)) return;
   const { kind } = inbound.lookup(mailbox, domain);
   const refused = 'Nothing was posted: mail to it would be refused with 550';
   if (kind === 'expired') throw invalid('address', `${refused} 5.7.1, because this reply address has expired`);
@@ -346,8 +347,8 @@ function matchOf(
   address: { readonly mailbox: string; readonly domain: string },
   { inbound }: Call<never>,
 ): Pick<Match, 'replyData' | 'captures'> | undefined {
-  if (address.domain !== domain) return undefined;
-  const found = inbound.lookup(address.mailbox, domain);
+  if (!covers(domain, address.domain)) return undefined;
+  const found = inbound.lookup(address.mailbox, address.domain);
   if (found.kind === 'matched' && found.match.routeId === id) return found.match;
   return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
 }

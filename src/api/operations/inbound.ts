@@ -12,7 +12,9 @@ import {
   toStyle,
 } from '../../inbound/formats.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
+import { fold } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
 import { endpointUrl, knownDomain, newDomain, pattern, shownUrl, str, time, timeOrNull, verifyUrl } from './fields.ts';
@@ -181,7 +183,8 @@ const addDomain = operation({
     'Mail to the domain arrives here once its MX record names this service; the record is looked up now, and again by check-domain. ' +
     'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` with the value `txt_value` is published; ' +
     'this applies wherever the operator requires a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
-    'so keep it published. Names of the operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
+    'so keep it published. `*.inbound.example.com` stands for all names below inbound.example.com, at any depth, whose mail has no domain of its own here; its MX record is a wildcard too, and its proof is at inbound.example.com. ' +
+    'A domain below the wildcard of another account needs the proof always. Names of the operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   errors: [],
@@ -220,7 +223,7 @@ async function checkDns(
   row: InboundDomainRow,
   { store, resolver, settings, now, inbound }: Call<never>,
 ): Promise<InboundDomainRow | undefined> {
-  const mx = await checkMx(resolver, nameOf(row), mxHostsOf(settings));
+  const mx = await checkMx(resolver, memberOf(nameOf(row)), mxHostsOf(settings));
   if (mx === 'unknown') return inbound.find(nameOf(row));
   const seen = await store.inboundDomains.change({ id: row.id }, toMxResult(row, mx, now()));
   return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
@@ -340,6 +343,7 @@ const addRoute = operation({
       password: password === '' ? null : password,
       createdAt: call.now(),
     };
+    await mustBeOne(row, call);
     const note = await call.actions.begin();
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nothing else would remove this route.
@@ -352,6 +356,16 @@ const addRoute = operation({
     return toRouteRecord(row);
   },
 });
+
+/** A second route with the same pattern would never get mail. */
+async function mustBeOne(
+  { id, domain, pattern }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern'>,
+  { store, invalid }: Call<never>,
+): Promise<void> {
+  const rows = await store.inboundRoutes.many({ domain });
+  const other = rows.find((row) => row.id !== id && fold(row.pattern) === fold(pattern));
+  if (other) throw invalid('pattern', `The route ${other.id} has this pattern already, and would get the mail`);
+}
 
 /** A post that is the message itself cannot leave its attachments out. */
 function checkAttachments(format: FormatName, mode: AttachmentMode | undefined, { invalid }: Call<never>): void {
@@ -384,6 +398,7 @@ const updateRoute = operation({
     const style = toStyle(before);
     checkAttachments(format ?? style.format, mode ?? style.attachments, call);
     if (url !== undefined) await verifyUrl(url, call, format ?? style.format);
+    if (pattern !== undefined && fold(pattern) !== fold(before.pattern)) await mustBeOne({ ...before, pattern }, call);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change(

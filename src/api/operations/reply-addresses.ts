@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { roomFor, sealReplyAddress, sizeOf, toFullMinute } from '../../mail/reply-address.ts';
+import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
 import { knownDomain, str, timeOrNull, withinCalendar } from './fields.ts';
@@ -22,7 +23,7 @@ async function findRouted(
   { id, domain }: { readonly id: string; readonly domain: string },
   { inbound, refuse, invalid }: Call<Errors>,
 ): Promise<InboundDomainRow> {
-  const row = await inbound.find(id);
+  const row = await inbound.covering(id);
   if (!row) throw refuse('Unknown_InboundDomain', domain);
   if (isClaim(row)) throw invalid('domain', 'Mail to this domain is not accepted yet: publish its TXT record first');
   return row;
@@ -78,6 +79,7 @@ const replyAddress = operation({
     },
   },
   async handle({ domain, mailbox, data, expires_at }, call) {
+    if (isWildcard(domain.id)) throw call.invalid('domain', `Please enter a name below it, as ${memberOf(domain.id)}`);
     const row = await findRouted(domain, call);
     const expiresAt = expires_at === undefined ? null : toFullMinute(withinCalendar(expires_at.getTime()).getTime());
     if (expires_at !== undefined && expires_at <= call.now())
@@ -89,14 +91,14 @@ const replyAddress = operation({
         'data',
         `An address of this mailbox has room for ${room} bytes of data, not for ${size}: please enter an id`,
       );
-    const found = call.inbound.lookup(mailbox, row.id);
+    const found = call.inbound.lookup(mailbox, domain.id);
     if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
     if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
     const key = await keyOf(row, call);
     if (key === undefined) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    const local = sealReplyAddress(key, { account: row.account, domain: row.id, mailbox }, { data, expiresAt });
+    const local = sealReplyAddress(key, { account: row.account, domain: domain.id, mailbox }, { data, expiresAt });
     return {
-      email: `${local}@${row.id}`,
+      email: `${local}@${domain.id}`,
       data,
       expires_at: expiresAt === null ? null : toTimestamp(new Date(expiresAt)),
     };

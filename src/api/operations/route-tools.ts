@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/routing.ts';
-import type { InboundRouteRow } from '../../store/rows/domains.ts';
+import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
+import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
 import { emailAddress, knownDomain, shownUrl } from './fields.ts';
@@ -98,13 +99,18 @@ const testRoute = operation({
     const tried =
       address ??
       (domain && mailbox !== undefined
-        ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` }
+        ? {
+            mailbox,
+            domain: memberOf(domain.id),
+            text: `${mailbox}@${isWildcard(domain.id) ? memberOf(domain.id) : domain.domain}`,
+          }
         : undefined);
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
-    if (!(await inbound.find(tried.domain))) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
+    const covering = await inbound.covering(tried.domain);
+    if (!covering) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
     const found = inbound.lookup(tried.mailbox, tried.domain);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
-    const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
+    const rows = await store.inboundRoutes.many({ domain: nameOf(covering) }, { sort: 'createdAt' });
     const hit = found.kind === 'matched' ? found.match : undefined;
     const row = rows.find(({ id }) => id === hit?.routeId);
     const own = toStyle(row ?? {});

@@ -16,11 +16,12 @@ function* pieces(mail: Mail): Iterable<Piece> {
     to: inbound.recipient,
     recipients: [inbound.recipient],
     from: mailFrom,
-    helo_domain: client.helo,
-    remote_ip: client.address,
+    // Texts always, also of mail that came by the API and has neither.
+    helo_domain: client.helo ?? '',
+    remote_ip: client.address ?? '',
     tls: client.tls !== null,
     tls_cipher: client.tls,
-    spf,
+    spf: { result: spf.result, domain: spf.domain ?? '' },
   };
   yield `{"headers":${headersJson(mail)},"envelope":${json(envelope)},"plain":`;
   yield* mail.text === undefined ? ['""'] : jsonText(mail.text);
@@ -36,7 +37,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
       content_type: file.type,
       size: sizeOfContent(file.content),
       disposition: file.disposition ?? 'attachment',
-      content_id: file.contentId,
+      ...(file.contentId !== null && { content_id: file.contentId }),
       ...(typeof file.link === 'string' && { url: file.link }),
     };
     yield `${separator}${json(facts).slice(0, -1)}`;

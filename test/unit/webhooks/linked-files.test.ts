@@ -1,0 +1,102 @@
+import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { createLinkedFiles, expireLinksTask, LINKS_PATH, linkTo } from '../../../src/webhooks/linked-files.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { tempDir } from '../../support/temp.ts';
+
+const HOUR = 3_600_000;
+
+describe('files behind links', () => {
+  async function world(keepMs = HOUR) {
+    const dir = join(await tempDir(), 'links');
+    const clock = createTestClock();
+    const tokenSecret = { read: async () => 'a secret of this service' };
+    const files = createLinkedFiles({ dir, publicUrl: 'https://mail.test', keepMs }, { tokenSecret, clock });
+    const link = async (text: string, name = 'a.txt') =>
+      linkTo(await files.place(), name, () => [Buffer.from(text.slice(0, 2)), Buffer.from(text.slice(2))]);
+    const tokenOf = (url: string) => url.slice(`https://mail.test${LINKS_PATH}`.length).split('/')[0] ?? '';
+    return { dir, clock, files, link, tokenOf, keepMs };
+  }
+
+  it('are found by their link until it expires, and not after it', async () => {
+    const { clock, files, link, tokenOf } = await world();
+    const token = tokenOf(await link('content'));
+    const opened = await files.open(token);
+    if (opened.kind !== 'file') throw new Error(opened.kind);
+    expect([opened.size, (await opened.file.readFile()).toString()]).to.deep.equal([7, 'content']);
+    await opened.file.close();
+    await clock.advance(HOUR + 1000);
+    expect((await files.open(token)).kind).to.equal('expired');
+  });
+
+  it('have a link that ends in their name, whatever the sender wrote', async () => {
+    const { link } = await world();
+    for (const [name, end] of [
+      ['plan.pdf', '/plan.pdf'],
+      ['../../etc/passwd', '/..%2F..%2Fetc%2Fpasswd'],
+      ['grün?x=#1', '/gr%C3%BCn%3Fx%3D%231'],
+      ['\ud800', '/%EF%BF%BD'],
+      ['', ''],
+    ] as const) {
+      const url = await link('x', name);
+      expect(url.endsWith(end), url).to.equal(true);
+      expect(new URL(url).search + new URL(url).hash).to.equal('');
+    }
+  });
+
+  it('are written once, without a trace of what was not finished', async () => {
+    const { dir, files, link } = await world();
+    await Promise.all([link('same'), link('same'), link('other')]);
+    expect(await readdir(dir)).to.have.length(2);
+    const place = await files.place();
+    const failing = function* (): Generator<Uint8Array> {
+      yield Buffer.from('half');
+      throw new Error('the message cannot be read');
+    };
+    let reads = 0;
+    const fails = () => (reads++ === 0 ? [Buffer.from('half and more')] : failing());
+    const error = await linkTo(place, 'x', fails).catch((fault: unknown) => fault);
+    expect(error).to.be.instanceOf(Error);
+    expect(await readdir(dir)).to.have.length(2);
+  });
+
+  it('go when their links have expired, the oldest ones before it when all are too large, and nothing else goes', async () => {
+    const { dir, clock, link, tokenOf, keepMs } = await world();
+    const log = createTestLog();
+    const task = expireLinksTask({ dir, keepMs, mostBytes: 10 }, { clock, log, time: { believed: () => true } });
+    expect(await task.run(), 'without a folder').to.equal(undefined);
+    await clock.advance(HOUR);
+    await mkdir(dir, { recursive: true });
+    await writeFile(join(dir, 'of-somebody-else'), 'stays');
+    const age = async (text: string, ms: number) => {
+      const [, name = ''] = tokenOf(await link(text)).split('-');
+      const at = (clock.now() - ms) / 1000;
+      await utimes(join(dir, name), at, at);
+      return name;
+    };
+    const old = await age('12345', 2 * HOUR);
+    const older = await age('abcdef', 1000);
+    const newest = await age('ABCDEF', 0);
+    expect(await task.run()).to.deep.equal({ removed: 2, bytes: 6 });
+    expect((await readdir(dir)).toSorted()).to.deep.equal([newest, 'of-somebody-else'].toSorted());
+    expect(await readFile(join(dir, newest), 'utf8')).to.equal('ABCDEF');
+    expect(old).not.to.equal(older);
+    expect(log.lines.filter(({ event }) => event === 'attachment.removed_early')).to.have.length(1);
+  });
+
+  it('stay while the clock is in doubt', async () => {
+    const { dir, clock, link, keepMs } = await world();
+    const task = expireLinksTask(
+      { dir, keepMs, mostBytes: 100 },
+      { clock, log: createTestLog(), time: { believed: () => false } },
+    );
+    await link('12345');
+    const [name = ''] = await readdir(dir);
+    await utimes(join(dir, name), 1, 1);
+    await clock.advance(HOUR);
+    expect(await task.run()).to.equal(undefined);
+    expect(await readdir(dir)).to.deep.equal([name]);
+  });
+});
