@@ -1,7 +1,8 @@
+import { HOST } from '../api/console/host/parts.ts';
 import { isOver } from '../api/console/sessions.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { enterUrl } from '../composition/slices.ts';
+import { enterUrl, journalSettings } from '../composition/slices.ts';
 import type { Settings } from '../settings.ts';
 import {
   addPerson,
@@ -15,6 +16,7 @@ import {
 } from '../store/rows/people.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
+import { noteActions } from './actions.ts';
 import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
@@ -30,6 +32,17 @@ export const consoleLink: Command = {
     return withStore(settings, async (store) => printLink(settings, store, null, call, io));
   },
 };
+
+/** Notes in the history what was done to a person, in the words of the console. */
+function notePerson(
+  io: Io,
+  settings: Settings,
+  what: 'person added' | 'person invited' | 'person removed' | 'second factor reset',
+  { name, role, account }: Pick<PersonRow, 'name' | 'role' | 'account'>,
+): void {
+  const detail = what === 'person added' || what === 'person removed' ? `${name} (${role})` : name;
+  noteActions(io, journalSettings(settings).file, new Map([[account ?? HOST, 1]]), { what, detail });
+}
 
 async function printLink(
   settings: Settings,
@@ -71,6 +84,7 @@ export const personAdd: Command = {
       const account = role === 'operator' ? null : (await theAccount(store, call)).id;
       const added = await addPerson(store, { name, role, account }, parts);
       if (added === 'taken') throw new UsageError(`${name} exists already (postern person invite ${name})`);
+      notePerson(io, settings, 'person added', added);
       return printLink(settings, store, added.id, call, io);
     });
   },
@@ -82,9 +96,11 @@ export const personInvite: Command = {
   summary: 'Prints a new link for a person, who can choose another password with it.',
   async run(call, io) {
     const { settings } = call.settings();
-    return withStore(settings, async (store) =>
-      printLink(settings, store, (await thePerson(store, call)).id, call, io),
-    );
+    return withStore(settings, async (store) => {
+      const person = await thePerson(store, call);
+      notePerson(io, settings, 'person invited', person);
+      return printLink(settings, store, person.id, call, io);
+    });
   },
 };
 
@@ -126,10 +142,13 @@ export const personRemove: Command = {
   name: 'person remove',
   args: 'NAME',
   summary: 'Removes a person and ends their sessions at once.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const { id, name } = await thePerson(store, call);
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const person = await thePerson(store, call);
+      const { id, name } = person;
       await removePerson(store, id);
+      notePerson(io, settings, 'person removed', person);
       call.print([{ name, removed: true }], () => `Removed ${name}\n`);
       return EXIT.ok;
     });
@@ -140,10 +159,13 @@ export const personResetFactor: Command = {
   name: 'person reset-factor',
   args: 'NAME',
   summary: 'Takes the second factor from a person whose authenticator app is lost.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const { id, name } = await thePerson(store, call);
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const person = await thePerson(store, call);
+      const { id, name } = person;
       await resetFactor(store, id);
+      notePerson(io, settings, 'second factor reset', person);
       call.print([{ name, has_factor: false }], () => `${name} comes in without a code now\n`);
       return EXIT.ok;
     });

@@ -5,8 +5,9 @@ import { domainTools } from './domain-servers.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
-import { inbound } from './inbound.ts';
 import { inboundContent } from './inbound-content.ts';
+import { inboundDomains } from './inbound-domains.ts';
+import { inboundRoutes } from './inbound-routes.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
 import { apiKeys } from './keys.ts';
@@ -58,7 +59,8 @@ export const OPERATIONS: readonly Operation[] = [
   ...ips,
   ...pools,
   ...customDns,
-  ...inbound,
+  ...inboundDomains,
+  ...inboundRoutes,
   ...inboundSendRaw,
   ...routeTools,
   ...replyAddresses,

@@ -7,7 +7,7 @@ import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
 import { emailAddress, knownDomain, shownUrl } from './fields.ts';
-import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound.ts';
+import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound-routes.ts';
 
 // Tools to set up and debug routes.
 

@@ -298,17 +298,26 @@ describe('the Inbound group', () => {
   });
 
   it('never gives out a route id twice', async () => {
-    const add = async () =>
-      (
-        await world.call('/inbound/add-route', {
-          domain: 'inbound.example.com',
-          pattern: 'a',
-          url: 'http://a.example/1',
-        })
-      ).body.id;
-    const first = await add();
+    const add = async (pattern: string) =>
+      (await world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern, url: 'http://a.example/1' }))
+        .body.id;
+    const first = await add('a');
     await world.call('/inbound/delete-route', { id: first });
-    expect([first, await add(), await add()]).to.deep.equal(['1.2', '1.3', '1.4']);
+    expect([first, await add('a'), await add('b')]).to.deep.equal(['1.2', '1.3', '1.4']);
+  });
+
+  it('has one route for one pattern: a second one would never get mail', async () => {
+    const add = (pattern: string) =>
+      world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern, url: 'http://a.example/1' });
+    const { id } = (await add('Support-*')).body;
+    const { id: other } = (await add('sales')).body;
+    const twice = await add('support-*');
+    expect([twice.status, twice.body.name]).to.deep.equal([422, 'ValidationError']);
+    expect(twice.body.message).to.contain(`The route ${id} has this pattern already`);
+    const changed = await world.call('/inbound/update-route', { id: other, pattern: 'SUPPORT-*' });
+    expect(changed.body.message).to.contain(`The route ${id} has this pattern already`);
+    for (const pattern of ['SALES', 'sales'])
+      expect((await world.call('/inbound/update-route', { id: other, pattern })).status, pattern).to.equal(200);
   });
 
   it('gives a domain to one account only, also when both ask at once and in other letters', async () => {

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { postern } from '../../support/command.ts';
 import { createBrowser } from '../../support/console.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+import { until } from '../../support/until.ts';
 
 describe('postern console, postern person', () => {
   let daemon: TestDaemon;
@@ -40,6 +41,31 @@ describe('postern console, postern person', () => {
     expect([(await ann.read('/console/me')).status, (await invited.read('/console/me')).status]).to.deep.equal([
       401, 401,
     ]);
+  });
+
+  it('notes what it did to people in the list of actions: of the account, or of the host for an operator', async () => {
+    for (const line of ['add kim --role reader', 'invite kim', 'reset-factor kim', 'remove kim'])
+      expect((await postern(['person', ...line.split(' ')], env)).code, line).to.equal(0);
+    const whats = async () =>
+      (await daemon.api('/actions/list')).actions.filter(({ detail }: any) => /^kim/.test(detail));
+    const noted = await until('the actions', async () => {
+      const found = await whats();
+      return found.length === 4 && found;
+    });
+    expect(noted.map(({ what, by, detail }: any) => [what, by, detail])).to.have.deep.members([
+      ['person added', 'command line', 'kim (reader)'],
+      ['person invited', 'command line', 'kim'],
+      ['second factor reset', 'command line', 'kim'],
+      ['person removed', 'command line', 'kim (reader)'],
+    ]);
+    await postern(['person', 'add', 'root', '--role', 'operator'], env);
+    expect((await daemon.api('/actions/list')).actions.some(({ detail }: any) => /root/.test(detail))).to.equal(false);
+    const one = browser();
+    await one.press(pathOf((await postern(['console', 'link'], env)).out.trim()));
+    await until('the action of the host', async () => {
+      const { body } = await one.write('/console/call/host/actions');
+      return JSON.stringify(body).includes('root (operator)');
+    });
   });
 
   it('says what is wrong with a person', async () => {

@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
-import { checkMx } from '../../dns/checks.ts';
 import {
   ATTACHMENT_MODES,
   type AttachmentMode,
@@ -11,35 +9,11 @@ import {
   factsOf,
   toStyle,
 } from '../../inbound/formats.ts';
-import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { fold } from '../../mail/address.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
-import { memberOf } from '../../mail/wildcard-domain.ts';
-import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
+import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { endpointUrl, knownDomain, newDomain, pattern, shownUrl, str, time, timeOrNull, verifyUrl } from './fields.ts';
-
-const inboundDomainRecord = z
-  .object({
-    domain: str('the domain, as it was added'),
-    created_at: time('when it was added'),
-    valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
-    routed: z
-      .boolean()
-      .meta({ description: 'whether mail to it is accepted here; if false, publish the TXT record first' }),
-    verified_at: timeOrNull('when the TXT record was first found; null: never'),
-    txt_name: str('name of the TXT record that proves that the domain belongs to the account'),
-    txt_value: str('the value of that record'),
-    mx_hosts: z
-      .array(z.string())
-      .meta({ description: 'names of this service: an MX record of the domain must name one of them' }),
-    mx_error: z
-      .string()
-      .nullable()
-      .meta({ description: 'what is wrong with the MX records, at the last check that the DNS answered; else null' }),
-    tested_at: timeOrNull('when the MX records were last looked up, now and every hour', 'null: not yet'),
-  })
-  .meta({ title: 'inbound domain record' });
+import { endpointUrl, knownDomain, pattern, shownUrl, str, verifyUrl } from './fields.ts';
+import { findDomain } from './inbound-domains.ts';
 
 export const inboundRouteRecord = z
   .object({
@@ -86,18 +60,7 @@ const password = optional(z.string().max(255)).meta({
   description:
     'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
 });
-const DOMAIN = {
-  domain: 'inbound.example.com',
-  created_at: '2026-01-05 11:00:00',
-  valid_mx: false,
-  routed: true,
-  verified_at: null,
-  txt_name: '_postern-challenge.inbound.example.com',
-  txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
-  mx_hosts: ['mx.postern.test'],
-  mx_error: null,
-  tested_at: null,
-};
+
 const ROUTE_STYLE = {
   format: 'mandrill',
   raw: true,
@@ -112,25 +75,6 @@ export const ROUTE = {
   batch_events: 1,
   ...ROUTE_STYLE,
 };
-
-/** The host names that an MX record may have. */
-const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
-
-function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']) {
-  const { name, value } = proofOf(row);
-  return {
-    domain: row.domain,
-    created_at: toTimestamp(row.createdAt),
-    valid_mx: row.validMx,
-    routed: !isClaim(row),
-    verified_at: row.verifiedAt ? toTimestamp(row.verifiedAt) : null,
-    txt_name: name,
-    txt_value: value,
-    mx_hosts: mxHostsOf(settings),
-    mx_error: row.mxError ?? null,
-    tested_at: row.testedAt ? toTimestamp(row.testedAt) : null,
-  };
-}
 
 type RouteOption = 'batchEvents' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password';
 
@@ -149,133 +93,6 @@ export function toRouteRecord(
     link_over: linkOver,
     has_password: Boolean(password),
   };
-}
-
-/** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
-async function findDomain(
-  domain: { readonly domain: string; readonly id: string },
-  { inbound, refuse }: Call<'Unknown_InboundDomain'>,
-) {
-  const row = await inbound.find(domain.id);
-  if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
-  return row;
-}
-
-const domains = operation({
-  path: '/inbound/domains',
-  summary: 'Lists the inbound domains of the account.',
-  params: {},
-  returns: z.array(inboundDomainRecord),
-  errors: [],
-  example: { params: {}, answer: [DOMAIN] },
-  async handle(_, { store, settings }) {
-    const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
-    // While a proof takes effect, a domain may briefly be listed together with its claim.
-    const routed = new Set(rows.filter((row) => !isClaim(row)).map(nameOf));
-    return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map((row) => toDomainRecord(row, settings));
-  },
-});
-
-const addDomain = operation({
-  path: '/inbound/add-domain',
-  summary: 'Adds an inbound domain to the account.',
-  notes:
-    'Mail to the domain arrives here once its MX record names this service; the record is looked up now, and again by check-domain. ' +
-    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` with the value `txt_value` is published; ' +
-    'this applies wherever the operator requires a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
-    'so keep it published. `*.inbound.example.com` stands for all names below inbound.example.com, at any depth, whose mail has no domain of its own here; its MX record is a wildcard too, and its proof is at inbound.example.com. ' +
-    'A domain below the wildcard of another account needs the proof always. Names of the operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
-  params: { domain: newDomain },
-  returns: inboundDomainRecord,
-  errors: [],
-  example: {
-    params: { domain: 'mail.example.com' },
-    answer: {
-      ...DOMAIN,
-      domain: 'mail.example.com',
-      created_at: '2026-01-05 12:00:00',
-      txt_name: '_postern-challenge.mail.example.com',
-      txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
-      mx_error: 'The MX records of mail.example.com name mail.example.net, not mx.postern.test',
-      tested_at: '2026-01-05 12:00:00',
-    },
-  },
-  async handle({ domain: { domain, id } }, call) {
-    const note = await call.actions.begin();
-    const added = await call.inbound.add(id, domain);
-    if ('refused' in added) {
-      throw call.invalid(
-        'domain',
-        added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
-      );
-    }
-    if (added.isNew) note('domain added', 1, domain);
-    const row = added.isNew ? ((await checkDns(added.row, call)) ?? added.row) : added.row;
-    return toDomainRecord(row, call.settings);
-  },
-});
-
-/**
- * Looks up the MX and the proof in the DNS and returns the updated row. Results that the DNS does not give stay as they
- * were; if it does not answer for the MX, the proof is not looked up. Undefined if the domain was deleted.
- */
-async function checkDns(
-  row: InboundDomainRow,
-  { store, resolver, settings, now, inbound }: Call<never>,
-): Promise<InboundDomainRow | undefined> {
-  const mx = await checkMx(resolver, memberOf(nameOf(row)), mxHostsOf(settings));
-  if (mx === 'unknown') return inbound.find(nameOf(row));
-  const seen = await store.inboundDomains.change({ id: row.id }, toMxResult(row, mx, now()));
-  return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
-}
-
-const checkDomain = operation({
-  path: '/inbound/check-domain',
-  summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
-  notes:
-    'While the DNS cannot be reached, the last result is kept. A proof takes effect immediately; without this call, within the hour.',
-  params: { domain: knownDomain },
-  returns: inboundDomainRecord,
-  errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: { ...DOMAIN, valid_mx: true, tested_at: '2026-01-05 12:00:00' },
-  },
-  async handle({ domain }, call) {
-    const row = await findDomain(domain, call);
-    const checked = await checkDns(row, call);
-    if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    return toDomainRecord(checked, call.settings);
-  },
-});
-
-const deleteDomain = operation({
-  path: '/inbound/delete-domain',
-  summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
-  notes: 'Mail that was already accepted is still delivered.',
-  params: { domain: knownDomain },
-  returns: inboundDomainRecord,
-  errors: ['Unknown_InboundDomain'],
-  example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
-  async handle({ domain }, call) {
-    const id = nameOf(await findDomain(domain, call));
-    const note = await call.actions.begin();
-    // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
-    const routes = await removeRoutes(id, call);
-    const removed = await call.inbound.remove(id);
-    await removeRoutes(id, call); // added meanwhile
-    await call.inbound.routingChanged(id);
-    if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
-    return toDomainRecord(removed, call.settings);
-  },
-});
-
-/** Returns how many there were. */
-async function removeRoutes(domain: string, { store }: Call<never>): Promise<number> {
-  let count = 0;
-  while (await store.inboundRoutes.remove({ domain })) count++;
-  return count;
 }
 
 /** A route as the list of actions names it. */
@@ -447,6 +264,5 @@ const deleteRoute = operation({
     return toRouteRecord(row);
   },
 });
-
-/** Inbound domains and their routes, as in Mandrill's API. */
-export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, addRoute, updateRoute, deleteRoute];
+/** Routes of inbound domains, as in Mandrill's API. */
+export const inboundRoutes = [routes, addRoute, updateRoute, deleteRoute];
