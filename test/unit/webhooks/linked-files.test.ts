@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -29,6 +30,26 @@ describe('files behind links', () => {
     await opened.file.close();
     await clock.advance(HOUR + 1000);
     expect((await files.open(token)).kind).to.equal('expired');
+  });
+
+  it('are not found by 10,000 guesses, of all of the seal or of one character of a good one', async () => {
+    const { files, link, tokenOf } = await world();
+    const token = tokenOf(await link('content'));
+    const [until36 = '', hash = ''] = token.split('-');
+    const seal = token.slice(until36.length + hash.length + 2);
+    const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+    const near = [...seal].flatMap((own, at) =>
+      [...letters]
+        .filter((letter) => letter !== own)
+        .map((letter) => `${seal.slice(0, at)}${letter}${seal.slice(at + 1)}`),
+    );
+    const random = Array.from({ length: 10_000 - near.length }, () => randomBytes(32).toString('base64url'));
+    let found = 0;
+    for (const guess of [...near, ...random]) {
+      const opened = await files.open(`${until36}-${hash}-${guess}`);
+      if (opened.kind !== 'unknown') found++;
+    }
+    expect([near.length, found]).to.deep.equal([43 * 63, 0]);
   });
 
   it('have a link that ends in their name, whatever the sender wrote', async () => {
