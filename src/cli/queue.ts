@@ -20,6 +20,7 @@ import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts'
 import { countByAccount, noteActions, toWords } from './actions.ts';
 import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
+import { isUrl, tryAt } from './trial.ts';
 
 /** Options that select deliveries; shared with `replay`. */
 const selecting = {
@@ -391,13 +392,20 @@ export const queueFlush: Command = {
   run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
 };
 
-export const replay = changing({
+const requeue = changing({
   name: 'replay',
   summary:
     'Delivers dead letters again; with --delivered, or by id, also delivered messages that are still kept. Ids stay the same.',
-  options: { delivered: { type: 'boolean', help: 'also delivered messages' } },
+  options: {
+    delivered: { type: 'boolean', help: 'also delivered messages' },
+    to: {
+      type: 'string',
+      value: 'TIME|URL',
+      help: 'accepted before; a URL with one id: posts the event there once, and changes nothing',
+    },
+  },
   notes:
-    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06\n\nTo try a message with a receiver on your machine (webhooks.allow_private must allow its address):\n  postern replay ID --to http://127.0.0.1:3000/mail',
   done: 'Requeued',
   noted: 'replayed',
   wouldDo: 'Would requeue',
@@ -415,3 +423,11 @@ export const replay = changing({
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),
 });
+
+export const replay: Command = {
+  ...requeue,
+  run(call, io) {
+    const to = call.text('to');
+    return isUrl(to) ? tryAt(call, to) : requeue.run(call, io);
+  },
+};

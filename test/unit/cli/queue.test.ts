@@ -96,6 +96,29 @@ describe('the queue on the command line, beside a running daemon', () => {
     );
   });
 
+  it('posts one to another URL with --to, once, and changes nothing', async () => {
+    const [{ id, state }] = await list('--recipient', 'one@in.test');
+    const laptop = await startReceiver();
+    try {
+      const tried = await postern(['replay', id, '--to', laptop.url], env);
+      expect([tried.code, tried.out]).to.deep.equal([0, `${laptop.url} answered 200\n`]);
+      const [post] = postsOf(laptop.requests);
+      expect(post?.headers).to.include({ 'x-postern-trial': '1' });
+      expect(String(post?.headers['webhook-id'])).to.match(new RegExp(`^${id}-trial-`));
+      laptop.answer({ status: 422, body: 'no such ticket' });
+      const refused = await postern(['replay', id, '--to', laptop.url], env);
+      expect([refused.code, refused.out]).to.deep.equal([1, `${laptop.url} answered 422: no such ticket\n`]);
+    } finally {
+      await laptop.stop();
+    }
+    const away = await postern(['replay', id, '--to', laptop.url], env);
+    expect(away.code).to.equal(1);
+    expect(away.out).to.contain(`No answer from ${laptop.url}`);
+    expect((await postern(['replay', '--all', '--to', laptop.url], env)).err).to.contain('pass the id of one delivery');
+    expect((await postern(['replay', 'nothing', '--to', laptop.url], env)).err).to.contain('no such delivery: nothing');
+    expect((await list('--recipient', 'one@in.test'))[0].state).to.equal(state);
+  });
+
   it('says with --dry-run what retry, drop, flush and replay would change, and changes nothing', async () => {
     const before = await list();
     const [{ id }] = before;
