@@ -6,7 +6,7 @@ import type { Task } from '../base/service.ts';
 import { checkMx } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
-import { baseOf, memberOf, wildcardsAbove } from '../mail/wildcard-domain.ts';
+import { baseOf, isWildcard, memberOf, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { claimId, type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -76,9 +76,13 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   const { inboundDomains } = store;
   const now = () => new Date(clock.now());
 
-  /** What is below the wildcard of another account must be proven, whatever the setting: it would take mail from it. */
+  /**
+   * What is below the wildcard of another account must be proven, whatever the setting: it would take mail from it. So
+   * must a wildcard below the domain of another account.
+   */
   async function needsProof(account: string, name: string): Promise<boolean> {
-    const above = await Promise.all(wildcardsAbove(name).map((id) => inboundDomains.one({ id })));
+    const covering = [...wildcardsAbove(name), ...(isWildcard(name) ? [baseOf(name)] : [])];
+    const above = await Promise.all(covering.map((id) => inboundDomains.one({ id })));
     if (above.some((row) => row && row.account !== account)) return true;
     if (settings.ownership !== 'auto') return settings.ownership === 'txt';
     return (await store.accounts.many({}, { limit: 2 })).length > 1;

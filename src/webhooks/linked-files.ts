@@ -83,6 +83,8 @@ export async function linkTo(
   for (const bytes of content()) sha256.update(bytes);
   const hash = sha256.digest('hex');
   if (!(await touch(join(dir, hash)))) await write(dir, hash, content());
+  // Also of a file that another thread has just made.
+  await syncFolder(dir);
   const end = name === '' ? '' : `/${encodeURIComponent(name.toWellFormed())}`;
   return `${base}${toToken(secret, hash, expiresAt)}${end}`;
 }
@@ -115,6 +117,9 @@ async function write(dir: string, hash: string, content: Iterable<Uint8Array>): 
     await rm(path, { force: true });
     throw error;
   }
+}
+
+async function syncFolder(dir: string): Promise<void> {
   const folder = await open(dir, 'r');
   try {
     await folder.sync();

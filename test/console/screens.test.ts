@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
+import { canLock, lockStore } from '../support/faults/store-lock.ts';
 import { openSession } from '../support/mail.ts';
 import { EICAR, startClamd, startRspamd } from '../support/scanners.ts';
 import { until } from '../support/until.ts';
@@ -294,7 +296,7 @@ if (program !== undefined)
   });
 
 if (program !== undefined)
-  describe('the console of a daemon that is stopped, in a browser', function () {
+  describe('the console of a daemon that is stopped or has no store, in a browser', function () {
     this.timeout(120_000);
 
     it('says that it is not live and tries again', async () => {
@@ -309,6 +311,30 @@ if (program !== undefined)
       } finally {
         await page.browser.close();
         await page.hook.stop();
+      }
+    });
+
+    it('says once that the store is away, takes mail meanwhile, and says no more when it is back', async function () {
+      if (!canLock()) return this.skip();
+      const page = await startConsolePage(program);
+      const said = async () => String(await page.browser.evaluate('document.body.innerText'));
+      const times = (text: string) => text.split('The store does not answer').length - 1;
+      try {
+        await page.open('/');
+        const release = await lockStore(join(page.running.dir, 'store.db'));
+        try {
+          await page.press('Domains');
+          await until('the banner', async () => times(await said()) === 1);
+          expect(await said()).to.contain('Lists may be old; mail is still taken.');
+          expect(await page.mail(message('Taken meanwhile'))).to.match(/^250 /);
+        } finally {
+          await release();
+        }
+        await page.press('Mail in');
+        await until('the banner to go', async () => times(await said()) === 0);
+        await page.shows('Taken meanwhile');
+      } finally {
+        await page.stop();
       }
     });
   });

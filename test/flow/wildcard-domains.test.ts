@@ -107,6 +107,12 @@ describe('an inbound domain with a wildcard', () => {
     expect((await other.api('/inbound/check-domain', { domain: 'grab.in.example.org' })).routed).to.equal(true);
   });
 
+  it('is not taken over the domain of another account without the proof', async () => {
+    await postern.api('/inbound/add-domain', { domain: 'whole.example.org' });
+    expect(await other.api('/inbound/add-domain', { domain: '*.whole.example.org' })).to.include({ routed: false });
+    expect(await postern.api('/inbound/add-domain', { domain: '*.whole.example.org' })).to.include({ routed: true });
+  });
+
   it('is proven at the name that it is below', async () => {
     const added = await other.api('/inbound/add-domain', { domain: '*.sub.in.example.org' });
     expect(added).to.include({ routed: false, txt_name: '_postern-challenge.sub.in.example.org' });

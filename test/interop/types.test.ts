@@ -91,6 +91,8 @@ async function faultsOf(format: keyof typeof TYPES, bodies: readonly string[]): 
   await writeFile(path, `import type { ${type} } from ${JSON.stringify(file)};\n${values.join('')}`);
   const options = [
     '--noEmit',
+    '--pretty',
+    'false',
     '--strict',
     '--skipLibCheck',
     '--ignoreConfig',

@@ -188,5 +188,6 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<num
   while (await store.inboundRoutes.remove({ domain })) count++;
   return count;
 }
+
 /** Inbound domains, as in Mandrill's API. */
 export const inboundDomains = [domains, addDomain, checkDomain, deleteDomain];

@@ -151,6 +151,7 @@ const addRoute = operation({
       id: await call.inbound.newRouteId(),
       domain: domainId,
       pattern,
+      folded: fold(pattern),
       url,
       batchEvents: batch_events,
       format,
@@ -179,8 +180,12 @@ async function mustBeOne(
   { id, domain, pattern }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern'>,
   { store, invalid }: Call<never>,
 ): Promise<void> {
-  const rows = await store.inboundRoutes.many({ domain });
-  const other = rows.find((row) => row.id !== id && fold(row.pattern) === fold(pattern));
+  // Rows of earlier versions have the pattern only as it was written.
+  const [folded, written] = await Promise.all([
+    store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit: 2 }),
+    store.inboundRoutes.many({ domain, pattern }, { limit: 2 }),
+  ]);
+  const other = [...folded, ...written].find((row) => row.id !== id);
   if (other) throw invalid('pattern', `The route ${other.id} has this pattern already, and would get the mail`);
 }
 
@@ -222,6 +227,7 @@ const updateRoute = operation({
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
+        folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,
       },
     );
@@ -264,5 +270,6 @@ const deleteRoute = operation({
     return toRouteRecord(row);
   },
 });
+
 /** Routes of inbound domains, as in Mandrill's API. */
 export const inboundRoutes = [routes, addRoute, updateRoute, deleteRoute];

@@ -229,6 +229,8 @@ export interface InboundRouteRow extends OwnedRow {
   /** `id` of the inbound domain. */
   readonly domain: string;
   readonly pattern: string;
+  /** The pattern in the form in which patterns are compared; absent in rows of earlier versions. */
+  readonly folded?: string;
   readonly url: string;
   /** The most messages that share a POST; absent: one. */
   readonly batchEvents?: number;
@@ -252,6 +254,7 @@ export const inboundRoutes = collection<InboundRouteRow>()({
   indexes: [
     ['account', 'createdAt'],
     ['domain', 'createdAt'],
+    ['domain', 'folded'],
   ],
   dates: ['createdAt'],
 });
