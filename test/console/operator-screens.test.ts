@@ -280,10 +280,11 @@ if (program !== undefined)
         await page.open('/host');
         await page.press('Done here');
         await until('the place', async () => (await place()) === '/console/host/actions');
-        await page.open('/host/actions');
         const rows = () =>
           page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);
+        // The history is written a moment after what it tells, and the list is not live.
         await until('a task that was run, and a key of the account', async () => {
+          await page.open('/host/actions');
           const shown: string[] = await rows();
           return shown.some((one) => /the host/.test(one)) && shown.some((one) => /main[^]*key/i.test(one));
         });
