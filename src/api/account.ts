@@ -257,10 +257,12 @@ function bindInbound(
     /** Announces that a domain or its routes changed: to this host immediately, to the others by the revision. */
     routingChanged: (domain: string) => routing.changed(domain),
     /** As `Routing.lookup`, but a match of another account is `not-ours`. */
-    lookup(mailbox: string, domain: string): Lookup {
-      const found = routing.lookup(mailbox, domain);
+    lookup(mailbox: string, domain: string, sender?: string): Lookup {
+      const found = routing.lookup(mailbox, domain, sender);
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
+    choices: (mailbox: string, domain: string) =>
+      routing.ownerOf(domain) === account ? routing.choices(mailbox, domain) : [],
     /** The payload that would be posted for a message to the address. */
     sample: (address: string, match: Match, style: PostStyle) => sample({ account, address, match, style }),
   };

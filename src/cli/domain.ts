@@ -255,6 +255,7 @@ export const routeRemove: Command = {
 
 const SENTENCES = {
   'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
+  rejected: 'a route of the domain refuses mail to the mailbox: 550 5.7.1',
   expired: 'a reply address whose time is over: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',

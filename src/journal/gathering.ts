@@ -103,7 +103,13 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
       if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
-      draft.state ??= 'waiting';
+      const { fate } = mail.delivery;
+      draft.state ??= fate?.state ?? 'waiting';
+      if (fate) {
+        draft.endedAt = mail.receivedAt;
+        draft.lastError = fate.note;
+        tell(draft, JSON.stringify([FATES[fate.state], mail.receivedAt]));
+      }
       added();
     },
     settled(id, state, at, attempt) {
@@ -245,7 +251,10 @@ const NOTHING: Draft = {
   story: '',
 };
 
-const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped' } as const;
+const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped', held: 'held' } as const;
+
+/** What a route did with mail that it does not post. */
+const FATES = { held: 'held', dropped: 'discarded' } as const;
 
 function tell(draft: Draft, entry: string): void {
   if (draft.story.length < MAX_STORY) draft.story += draft.story === '' ? entry : `,${entry}`;

@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
-import { DELIVERY_KINDS, type DeliveryKind } from '../queue/delivery.ts';
+import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
 import type {
   Action,
@@ -185,7 +185,7 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
       ...among('kind', kinds),
       ...among('state', states),
       ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
-      ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
+      ...(route === undefined ? [] : [{ sql: `(${ROUTE} = ? OR pattern = ?)`, values: [route, route] }]),
       ...equal('url', url),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
       ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
@@ -311,6 +311,9 @@ const all = (conditions: readonly Condition[]): Condition => ({
   values: conditions.flatMap(({ values }) => values),
 });
 
+/** The route of a delivery, without the number of its URL. */
+const ROUTE = `substr(route, 1, instr(route || '+', '+') - 1)`;
+
 function toMail(row: SqlRow): Mail {
   return {
     n: Number(row['n']),
@@ -324,7 +327,7 @@ function toMail(row: SqlRow): Mail {
     from: text(row, 'header_from'),
     subject: text(row, 'subject'),
     headerId: text(row, 'header_id'),
-    route: String(row['route']),
+    route: routeOfTarget(String(row['route'])),
     pattern: String(row['pattern']),
     url: String(row['url']),
     size: Number(row['size']),
@@ -392,7 +395,7 @@ function toAction(row: SqlRow): Action {
 
 const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
 
-const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'unknown'];
+const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'held', 'unknown'];
 const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
 
 const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
@@ -407,7 +410,7 @@ function toStory(value: unknown): readonly StoryEntry[] {
   }
 }
 
-const ENDS = ['delivered', 'given_up', 'dropped', 'replayed'] as const;
+const ENDS = ['delivered', 'given_up', 'dropped', 'held', 'discarded', 'replayed'] as const;
 
 function toEntry(value: unknown): StoryEntry[] {
   if (!Array.isArray(value)) return [];

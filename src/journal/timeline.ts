@@ -14,6 +14,8 @@ export const TIMELINE_KINDS = [
   'delivered',
   'given_up',
   'dropped',
+  'held',
+  'discarded',
   'replayed',
   'next_attempt',
 ] as const;
@@ -118,6 +120,8 @@ const CHANGES = {
   delivered: 'Delivered',
   given_up: 'Given up; it can be replayed while the queue keeps it',
   dropped: 'Dropped by an operator',
+  held: 'Held by its route; a replay releases it',
+  discarded: 'Discarded by its route; it can be replayed while the queue keeps it',
   replayed: 'Replayed',
 } as const;
 

@@ -57,7 +57,7 @@ export type StoryEntry =
       readonly error: string | null;
       readonly answer: string;
     }
-  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'replayed'; readonly at: number };
+  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'held' | 'discarded' | 'replayed'; readonly at: number };
 
 /** What parsing a message tells about it. */
 export interface MailSummary {
@@ -129,7 +129,8 @@ export type Note =
       readonly id: string;
       readonly sender: string;
       readonly summary: MailSummary | null;
-      readonly verdicts: Verdicts;
+      /** Null if they were not taken. */
+      readonly verdicts: Verdicts | null;
     }
   | { readonly what: 'action'; readonly action: Omit<Action, 'n'> }
   /** The figures of a minute (series.ts), as JSON. */

@@ -165,7 +165,7 @@ export function watch(
 }
 
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
-const UNFINISHED = ['waiting', 'dead'] as const;
+const UNFINISHED = ['waiting', 'dead', 'held'] as const;
 
 /** When it ended, if it has and the queue remembers. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

@@ -10,6 +10,7 @@ import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/d
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
+import { createChoosing } from '../../src/inbound/choosing.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
@@ -37,6 +38,7 @@ import { clockAt, createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
 import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
+import { createTestJudging } from './judging.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
 import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
@@ -211,7 +213,16 @@ export async function startApi(
       names,
       acceptance: createAcceptance(
         { hostname: 'mx.postern.test' },
-        { spool, pacing: NO_PACING, doorScan: undefined, clock, ids, metrics: NO_METRICS },
+        {
+          spool,
+          pacing: NO_PACING,
+          doorScan: undefined,
+          choosing: createChoosing({ judging: createTestJudging(), scanNow: async () => undefined }),
+          notes: journal,
+          clock,
+          ids,
+          metrics: NO_METRICS,
+        },
       ),
       signingKeys: createSigningKeys({ store, clock, ids }),
       lists,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import type { FormatName } from '../../inbound/formats.ts';
-import { MAX_PATTERN, namesIn } from '../../inbound/routing.ts';
+import { MAX_PATTERN, namesIn } from '../../inbound/patterns.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { toInboundDomain } from '../../mail/wildcard-domain.ts';
 import type { Call } from '../operation.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { capture, matches, sampleMailbox } from '../../inbound/routing.ts';
+import { capture, matches, sampleMailbox } from '../../inbound/patterns.ts';
 import type { Match } from '../../inbound/types.ts';
 import { parseReplyAddress } from '../../mail/reply-address.ts';
 import { covers, memberOf } from '../../mail/wildcard-domain.ts';
@@ -346,7 +346,7 @@ function matchOf(
   { id, domain, pattern }: InboundRouteRow,
   address: { readonly mailbox: string; readonly domain: string },
   { inbound }: Call<never>,
-): Pick<Match, 'replyData' | 'captures'> | undefined {
+): Pick<Match, 'replyData' | 'captures' | 'tags'> | undefined {
   if (!covers(domain, address.domain)) return undefined;
   const found = inbound.lookup(address.mailbox, address.domain);
   if (found.kind === 'matched' && found.match.routeId === id) return found.match;

@@ -2,13 +2,12 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
+import { ENDED_STATES } from '../../queue/delivery.ts';
 import { MOST_AT_ONCE, type Wish } from '../account-replays.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
-
-const ENDED = ['dead', 'delivered', 'dropped'] as const;
 
 const params = {
   id: optional(deliveryId).meta({ description: 'one delivery' }),
@@ -16,7 +15,7 @@ const params = {
   from,
   to,
   route: routeId,
-  state: optional(z.enum(ENDED)).meta({ description: 'only deliveries in this state' }),
+  state: optional(z.enum(ENDED_STATES)).meta({ description: 'only deliveries in this state' }),
   query: optional(text(MAX_QUERY)).meta({
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
@@ -34,7 +33,7 @@ const replayInbound = operation({
   extension: true,
   summary: 'Replays deliveries that have ended: by id, by time, by URL or status, or all that a search finds.',
   notes:
-    'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
+    'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended or is held is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
     `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which goes on after the answer: /jobs/info shows how far it is. An account has one job at a time. ` +
     'Mail that the queue has deleted cannot be replayed. With several hosts, each replays the mail that it accepted itself.',
   params,
@@ -72,10 +71,10 @@ function toWish(given: Given, call: Call<never>): Wish {
   const searched = query !== undefined || status !== undefined;
   if (named && searched) throw call.invalid('id', 'Please enter either ids, or a query or a status');
   const filter = searched ? toFilter(given, call) : undefined;
-  const asked = filter?.states && ENDED.filter((one) => filter.states?.includes(one));
-  if (asked?.length === 0) throw call.invalid('query', `state: takes ${ENDED.join(', ')} here`);
+  const asked = filter?.states && ENDED_STATES.filter((one) => filter.states?.includes(one));
+  if (asked?.length === 0) throw call.invalid('query', `state: takes ${ENDED_STATES.join(', ')} here`);
   return {
-    states: asked ?? (state ? [state] : named ? ENDED : ['dead']),
+    states: asked ?? (state ? [state] : named ? ENDED_STATES : ['dead']),
     selection: {
       ids: named,
       routeIds: route === undefined ? undefined : [route],

@@ -33,7 +33,9 @@ export interface MessageRow {
   readonly crc: number | null;
   readonly blob: string | null;
   readonly sha256: string | null;
-  /** Null if it was not scanned yet. */
+  /** JSON; null if they were not taken yet. */
+  readonly verdicts: string | null;
+  /** JSON; null if it was not scanned yet. */
   readonly scan: string | null;
 }
 
@@ -55,6 +57,9 @@ export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, Hook
   check(at: number): void;
   keepTime(memory: string): void;
 }
+
+const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
+  ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
 
 /** The history of a delivery is limited to its last attempts. */
 const KEPT_ATTEMPTS = 50;
@@ -96,10 +101,11 @@ function createAccepting(
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?)
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
+  const keepVerdicts = db.prepare(KEEP_VERDICTS);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
@@ -118,6 +124,7 @@ function createAccepting(
       sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
     );
     if (changes === 0) return { written: false, bytes: row.bytes };
+    if (row.verdicts !== null) keepVerdicts.run(row.verdicts, crc32(row.verdicts), key);
     if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
@@ -134,6 +141,7 @@ function createAccepting(
         one.pattern,
         one.recipient,
         share,
+        stateCode(one.fate?.state ?? 'waiting'),
         at,
         from,
         from,
@@ -141,8 +149,9 @@ function createAccepting(
         sum,
         kind,
         task,
+        one.fate?.note ?? null,
       );
-      if (written.changes !== 0) endpoints.shift(endpoint, 1);
+      if (written.changes !== 0 && !one.fate) endpoints.shift(endpoint, 1);
     });
     return { written: true, bytes: row.bytes };
   };
@@ -162,8 +171,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${detailKey('?1', '?2')}, ?2, ?3)`,
   );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
-  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
-    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
+  const keep = db.prepare(KEEP_VERDICTS);
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
@@ -233,7 +241,7 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
     WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
-  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
+  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2, 4)');
   const lost = db.prepare(
     'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
   );
@@ -271,11 +279,16 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       each(
         keys,
         (key, endpoint, state) =>
-          (state === 0 || state === 2) &&
+          (state === 0 || state === 2 || state === 4) &&
           shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0),
       ),
     replay: (keys, now) =>
-      each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),
+      each(
+        keys,
+        (key, endpoint) =>
+          // What a route discards without a URL has nowhere to go.
+          endpoints.byKey(endpoint)?.url !== '' && shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1),
+      ),
     redirect: (keys, url) =>
       each(keys, (key, endpoint, state) => {
         const from = endpoints.byKey(endpoint);
@@ -327,11 +340,12 @@ const SPARE_PAGES = 16_384;
 const MOST_EVENTS = 2000;
 const VACUUM_STEP = 256;
 
-/** A dropped delivery is not kept as long as a dead one: an operator discarded it. */
+/** A dropped delivery is not kept as long as a dead one: somebody discarded it. */
 const ENDED = [
   [1, 'deliveredBefore'],
   [2, 'deadBefore'],
   [3, 'deliveredBefore'],
+  [4, 'deadBefore'],
 ] as const;
 
 /** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */

@@ -1,15 +1,18 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type {
-  AttemptRecord,
-  Body,
-  DeliveryState,
-  LastTime,
-  Message,
-  QueuedDelivery,
-  Report,
-  Selection,
+import { tableOf } from '../../base/tables.ts';
+import {
+  type AttemptRecord,
+  type Body,
+  DELIVERY_STATES,
+  type DeliveryState,
+  ENDED_STATES,
+  type LastTime,
+  type Message,
+  type QueuedDelivery,
+  type Report,
+  type Selection,
 } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
@@ -126,7 +129,7 @@ function createFigures(db: DatabaseSync) {
     },
     ended() {
       const began = performance.now();
-      const counts = { delivered: 0, dead: 0, dropped: 0 };
+      const counts = tableOf(ENDED_STATES, () => 0);
       for (const row of ended.all()) {
         const state = STATES[number(row, 'state')];
         if (state && state !== 'waiting') counts[state] = number(row, 'n');
@@ -197,7 +200,7 @@ function createScans(db: DatabaseSync) {
     },
     count(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
-      const counts = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      const counts = tableOf(DELIVERY_STATES, () => 0);
       for (const row of db
         .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
         .all(...values)) {
@@ -321,6 +324,9 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/** The route of a delivery, without the number of its URL. */
+const ROUTE = `substr(d.route, 1, instr(d.route || '+', '+') - 1)`;
+
 /** Converts a selection to SQL; all external values are bound. */
 function toCondition(selection: Selection): Condition {
   const parts: string[] = [];
@@ -334,7 +340,8 @@ function toCondition(selection: Selection): Condition {
     if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
   };
   inList('d.id', selection.ids);
-  inList('d.route', selection.routeIds);
+  inList(ROUTE, selection.routeIds);
+  inList('d.route', selection.targetId === undefined ? undefined : [selection.targetId]);
   inList('d.state', selection.states?.map(stateCode));
   inList('d.kind', selection.kinds?.map(kindCode));
   if (selection.account !== undefined)

@@ -204,6 +204,7 @@ describe('/inbound/send-raw', () => {
     const routing: Routing = {
       lookup: () => ({ kind: 'unknown' }),
       routeOf: () => undefined,
+      choices: () => [],
       changed: async () => {},
       ownerOf: () => undefined,
       ready: () => false,

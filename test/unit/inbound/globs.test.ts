@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createGlobs, literals, matches } from '../../../src/inbound/routing.ts';
+import { createGlobs, literals, matches } from '../../../src/inbound/patterns.ts';
 
 import { growth } from '../../support/growth.ts';
 

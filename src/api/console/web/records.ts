@@ -1,6 +1,6 @@
 // The records of the operations that the page calls, as docs/api.md describes them. Times are texts in UTC.
 
-export type MailState = 'waiting' | 'delivered' | 'dead' | 'dropped' | 'unknown';
+export type MailState = 'waiting' | 'delivered' | 'dead' | 'dropped' | 'held' | 'unknown';
 
 /** A message for one recipient: /inbound/search. */
 export interface Mail {

@@ -12,7 +12,7 @@ import { count, number } from './text.ts';
 /** Which mail: by id, or all that a search finds. */
 export type Wish =
   | { readonly ids: readonly string[] }
-  | { readonly query: string; readonly state: 'dead' | 'delivered' | 'dropped' };
+  | { readonly query: string; readonly state: 'dead' | 'delivered' | 'dropped' | 'held' };
 
 interface Answer {
   readonly matched: number;

@@ -10,6 +10,7 @@ const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly wor
   waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
   delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
   dead: { icon: 'cross', word: 'Given up', tone: 'bad' },
+  held: { icon: 'pause', word: 'Held', tone: 'wait' },
   dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
   unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
 };
@@ -41,7 +42,9 @@ export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
     case 'dead':
       return `Given up after ${tries}${after}${answer && `; the last answer was ${answer}`}`;
     case 'dropped':
-      return `Dropped by a person after ${tries}`;
+      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped by a person after ${tries}`;
+    case 'held':
+      return `It is ${answer || 'held by its route'}, until it is replayed`;
     case 'unknown':
       return 'It is no longer on the queue, and how it ended is not known';
     case 'waiting':

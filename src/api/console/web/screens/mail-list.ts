@@ -22,7 +22,7 @@ WIDE.addEventListener('change', () => {
 });
 /** A row that is only passed by is not fetched. */
 const PREVIEW_AFTER_MS = 150;
-const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'dropped'];
+const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'held', 'dropped'];
 
 /** All mail that came in, or what a search finds. */
 export function MailList(): ComponentChildren {
@@ -188,7 +188,7 @@ function ReplayAll({ query }: { readonly query: string }): ComponentChildren {
   if (
     !may('inbound/replay') ||
     marked.value.size > 0 ||
-    !(state === 'dead' || state === 'delivered' || state === 'dropped')
+    !(state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held')
   )
     return null;
   return h(Button, {
