@@ -41,10 +41,15 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
   readonly params: P;
+  /** Values of required parameters that may be left out, because others say so. */
+  readonly defaults?: (given: Given) => Given;
   readonly returns: R;
   readonly errors: readonly E[];
   readonly example: Example;
 }
+
+/** The parameters as they came. */
+type Given = Readonly<Record<string, unknown>>;
 
 interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
@@ -119,7 +124,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     errors,
     example,
     run: async (given, parts) =>
-      answer(readParams(shape, given), {
+      answer(readParams(shape, given, declaration.defaults), {
         ...parts,
         refuse: refusal,
         invalid: (field, text) => invalid({ [field]: text }),
@@ -128,9 +133,14 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
 }
 
 /** Validates parameters. Throws a refusal that reports all faults together. */
-export function readParams<S extends z.ZodObject>(shape: S, given: Params): z.output<S> {
+export function readParams<S extends z.ZodObject>(
+  shape: S,
+  given: Params,
+  defaults: (given: Given) => Given = () => ({}),
+): z.output<S> {
   const names = Object.keys(shape.shape);
-  const read = parseMeant(shape, given.of(names), given.textOnly);
+  const values = given.of(names);
+  const read = parseMeant(shape, { ...defaults(values), ...values }, given.textOnly);
   if (!read.success) throw toRefusal(read.error.issues, given, names);
   return read.data;
 }

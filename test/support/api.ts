@@ -57,6 +57,9 @@ import { PATIENCE } from './until.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
+/** What the record of a route has that takes all mail of its mailboxes, and posts it. */
+export const NO_RULES = { action: 'post', when: {}, tags: [], priority: 0, also: [] } as const;
+
 export const HOUR_MS = 3_600_000;
 /** The keys of the account that the examples belong to, and that of another. */
 export const KEY = 'ExampleKey000000000001';

@@ -98,6 +98,9 @@ export const ROUTE = {
   ...ROUTE_STYLE,
 };
 
+/** In place of a URL, for a route that posts nothing. */
+const NOWHERE = 'nowhere';
+
 /** The parameters that say which mail a route takes, and what it does with it. */
 const RULES = { action, when, tags, priority, also };
 
@@ -154,9 +157,9 @@ const addRoute = operation({
   params: {
     domain: knownDomain,
     pattern,
-    url: optional(endpointUrl).meta({
+    url: endpointUrl.or(z.literal(NOWHERE)).meta({
       description:
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Required to post and to hold',
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. With the actions tag, discard and reject it may be left out',
     }),
     batch_events: batchEvents,
     format,
@@ -166,6 +169,7 @@ const addRoute = operation({
     password,
     ...RULES,
   },
+  defaults: ({ action }) => (action === 'tag' || action === 'discard' || action === 'reject' ? { url: NOWHERE } : {}),
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
@@ -178,8 +182,9 @@ const addRoute = operation({
       ...ROUTE_STYLE,
     },
   },
-  async handle({ domain, pattern, url = '', batch_events = 1, raw = true, password = '', ...given }, call) {
+  async handle({ domain, pattern, url: to, batch_events = 1, raw = true, password = '', ...given }, call) {
     const { action = 'post', tags = [], priority = 0 } = given;
+    const url = to === NOWHERE ? '' : to;
     mustHaveUrl(url, action, call);
     const when = given.when ? toWhenRow(given.when) : null;
     const domainId = nameOf(await findDomain(domain, call));

@@ -180,7 +180,9 @@ describe('every operation, called wrongly', () => {
             1e300,
           ];
           for (const [name] of paramsOf(operation)) {
-            for (const value of operators) {
+            // Null counts as absent, and an empty struct may be a value.
+            const takesEmpty = operation.params.shape[name]?.safeParse({}).success === true;
+            for (const value of operators.filter((one) => !takesEmpty || JSON.stringify(one) !== '{"$ne":null}')) {
               const { status, body } = await call({ ...example, [name]: value });
               expect(status, `${name} ${JSON.stringify(value)}`).to.equal(422);
               expect(body).to.include({ name: 'ValidationError', code: -2 });
