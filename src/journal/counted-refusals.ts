@@ -70,3 +70,8 @@ export function createRefusals() {
     },
   };
 }
+
+/** Deletes the oldest entry. */
+export function dropFirst(map: Map<string, unknown>): void {
+  for (const [key] of map) if (map.delete(key)) return;
+}

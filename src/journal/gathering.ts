@@ -4,7 +4,7 @@ import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
-import { createMinute, createRefusals } from './counted-refusals.ts';
+import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
@@ -376,7 +376,3 @@ const toActionRow = ({ at, by, account, what, count, detail }: Omit<Action, 'n'>
   count,
   detail,
 ];
-
-function dropFirst(map: Map<string, unknown>): void {
-  for (const [key] of map) if (map.delete(key)) return;
-}

@@ -227,13 +227,21 @@ export interface InboundRoute {
   readonly format: string;
   readonly attachments: string;
   readonly has_password: boolean;
+  readonly action: 'post' | 'tag' | 'hold' | 'discard' | 'reject';
+  readonly when: Readonly<Record<string, unknown>>;
+  readonly tags: readonly string[];
+  readonly priority: number;
+  readonly also: readonly { readonly url: string; readonly format: string }[];
 }
 
 /** /inbound/test-route. */
 export interface RouteTest {
   readonly email: string;
   readonly route: InboundRoute | null;
-  readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
+  readonly routes: readonly (InboundRoute & {
+    readonly result: 'hit' | 'tags' | 'conditions' | 'depends' | 'less specific' | 'no match';
+    readonly why: string;
+  })[];
   readonly payload: unknown;
   readonly content_type: string | null;
 }

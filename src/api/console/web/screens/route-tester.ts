@@ -14,9 +14,9 @@ import { account, may } from '../session.ts';
 
 const MOST_SHOWN = 50;
 
-/** Routes in the order in which they are tried: exact names, then by literal characters; the oldest wins. */
+/** Routes in the order in which they are tried: by priority, exact names, then by literal characters; the oldest wins. */
 export function inOrder<T extends InboundRoute>(oldestFirst: readonly T[]): readonly T[] {
-  return oldestFirst.toSorted((a, b) => weightOf(b.pattern) - weightOf(a.pattern));
+  return oldestFirst.toSorted((a, b) => b.priority - a.priority || weightOf(b.pattern) - weightOf(a.pattern));
 }
 
 const weightOf = (pattern: string): number =>
@@ -53,6 +53,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 3 });
   const { route, payload, content_type: type } = data;
+  const depends = data.routes.some(({ result }) => result === 'depends');
   const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
   return h(
     'div',
@@ -61,18 +62,26 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       'p',
       { class: 'sentence' },
       route === null
-        ? h(State, { icon: 'refused', word: 'No match', tone: 'bad' })
+        ? depends
+          ? h(State, { icon: 'question', word: 'Depends', tone: 'wait' })
+          : h(State, { icon: 'refused', word: 'No match', tone: 'bad' })
         : h(State, { icon: 'check', word: 'Match', tone: 'good' }),
       ' ',
       route === null
-        ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ' is refused with 550 5.1.1.']
-        : [
+        ? [
             'Mail to ',
             h('bdi', { key: 'who' }, plain(data.email)),
-            ' is posted to ',
-            h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
-            '.',
-          ],
+            depends ? ' goes where its content leads.' : ' is refused with 550.',
+          ]
+        : route.action !== 'post'
+          ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` goes to the route ${route.id}.`]
+          : [
+              'Mail to ',
+              h('bdi', { key: 'who' }, plain(data.email)),
+              ' is posted to ',
+              h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
+              '.',
+            ],
     ),
     routes.length === 0
       ? h('p', { class: 'faint' }, 'The domain has no route.')
@@ -81,13 +90,13 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           { class: 'rows verdicts' },
           routes
             .slice(0, MOST_SHOWN)
-            .map(({ id, pattern, result }) =>
+            .map(({ id, pattern, result, why }) =>
               h(
                 'li',
                 { key: id },
                 h('code', null, plain(pattern)),
                 h('span', { class: 'faint' }, id),
-                h('span', { class: result === 'hit' ? 'hit' : 'faint' }, whyOf(result, route)),
+                h('span', { class: result === 'hit' ? 'hit' : 'faint' }, plain(why)),
               ),
             ),
           routes.length > MOST_SHOWN &&
@@ -107,15 +116,4 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           : h(Json, { value: payload }),
       ),
   );
-}
-
-function whyOf(result: RouteTest['routes'][number]['result'], route: InboundRoute | null): string {
-  switch (result) {
-    case 'hit':
-      return 'takes it';
-    case 'less specific':
-      return route === null ? 'matches' : `matches too, but ${plain(route.pattern)} comes first`;
-    case 'no match':
-      return 'does not match';
-  }
 }
