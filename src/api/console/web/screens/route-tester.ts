@@ -53,6 +53,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 3 });
   const { route, payload, content_type: type } = data;
+  const isMatched = data.routes.some(({ result }) => result !== 'no match');
   const depends = data.routes.some(({ result }) => result === 'depends');
   const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
   return h(
@@ -71,7 +72,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
         ? [
             'Mail to ',
             h('bdi', { key: 'who' }, plain(data.email)),
-            depends ? ' goes where its content leads.' : ' is refused with 550.',
+            depends ? ' goes where its content leads.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
           ]
         : route.action !== 'post'
           ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` goes to the route ${route.id}.`]
