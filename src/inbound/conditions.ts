@@ -1,8 +1,9 @@
+import { fold } from '../mail/address.ts';
 import { allValues, type HeaderField } from '../mail/headers.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { SenderAuth } from '../mail/trust.ts';
 import type { When } from '../store/rows/domains.ts';
-import { matchesText } from './patterns.ts';
+import { matchesAny } from './patterns.ts';
 
 export const DMARC_RESULTS = ['pass', 'fail', 'none', 'unknown'] as const;
 export type DmarcResult = (typeof DMARC_RESULTS)[number];
@@ -62,8 +63,8 @@ type Check = (when: When, facts: MailFacts) => Truth | undefined;
 
 const CHECKS: readonly (readonly [name: keyof When, check: Check])[] = [
   ['sender', ({ sender: globs }, { sender }) => globs && (sender === undefined ? 'sender' : isFrom(globs, sender))],
-  ['from', ({ from: globs }, facts) => globs && inContent(facts, ({ from }) => matchesAny(globs, from ?? ''))],
-  ['subject', ({ subject: globs }, facts) => globs && inContent(facts, ({ subject }) => matchesAny(globs, subject))],
+  ['from', ({ from: globs }, facts) => globs && inContent(facts, ({ from }) => matches(globs, from ?? ''))],
+  ['subject', ({ subject: globs }, facts) => globs && inContent(facts, ({ subject }) => matches(globs, subject))],
   [
     'header',
     ({ header }, facts) => header && inContent(facts, ({ fields }) => header.every((one) => has(fields, one))),
@@ -80,19 +81,21 @@ function inContent({ content }: MailFacts, check: (content: ContentFacts) => boo
   return content === null ? 'unknown' : check(content);
 }
 
-/** Characters of a text that are compared; hostile ones are long. */
-const COMPARED = 1000;
+// A hostile message must not be expensive to compare with hostile globs.
+/** Characters of a text that are compared. */
+const COMPARED = 300;
+/** Fields of one name that are compared. */
+const MOST_FIELDS = 100;
 
-const matchesAny = (globs: readonly string[], text: string): boolean =>
-  globs.some((glob) => matchesText(glob, text.slice(0, COMPARED)));
+const matches = (globs: readonly string[], text: string): boolean => matchesAny(globs, fold(text.slice(0, COMPARED)));
 
-const isFrom = (globs: readonly string[], sender: string): boolean => matchesAny(globs, sender === '' ? '<>' : sender);
+const isFrom = (globs: readonly string[], sender: string): boolean => matches(globs, sender === '' ? '<>' : sender);
 
 type FieldCondition = NonNullable<When['header']>[number];
 
 function has(fields: ContentFacts['fields'], { name, is }: FieldCondition): boolean {
-  const values = allValues(fields, name.toLowerCase());
-  return is.length === 0 ? values.length === 0 : values.some((value) => matchesAny(is, value));
+  const values = allValues(fields, name.toLowerCase()).slice(0, MOST_FIELDS);
+  return is.length === 0 ? values.length === 0 : values.some((value) => matches(is, value));
 }
 
 const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<When['size']>, size: number): boolean =>

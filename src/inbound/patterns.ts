@@ -84,8 +84,25 @@ function tokensOf(pattern: string): readonly Token[] {
   });
 }
 
-/** Whether a whole text matches a glob, in which braces have no meaning. */
-export const matchesText = (glob: string, text: string): boolean => matchesGlob(glob, text);
+/** Whether a text, folded already, matches one of these globs, in which braces have no meaning. */
+export const matchesAny = (globs: readonly string[], folded: string): boolean =>
+  globs.some((glob) => (glob.includes('?') ? matchesGlob(glob, folded) : matchesRuns(fold(glob), folded)));
+
+/** Whether a glob without `?` matches, by native searches: it is many times faster than by characters. */
+function matchesRuns(glob: string, text: string): boolean {
+  const [head = '', ...rest] = glob.split('*');
+  const tail = rest.pop();
+  if (tail === undefined) return head === text;
+  if (text.length < head.length + tail.length || !text.startsWith(head) || !text.endsWith(tail)) return false;
+  const end = text.length - tail.length;
+  let at = head.length;
+  for (const run of rest) {
+    const found = text.indexOf(run, at);
+    if (found === -1 || found + run.length > end) return false;
+    at = found + run.length;
+  }
+  return at <= end;
+}
 
 function matchesGlob(pattern: string, mailbox: string): boolean {
   const glob = [...fold(pattern)];

@@ -220,12 +220,16 @@ function find(domain: Domain, mailbox: string, sender: string | undefined): Look
   return { kind: 'matched', match: { ...first.match, choices, ...(mayRefuse(choices) && { refusable: true }) } };
 }
 
+/** Routes that are tried for one mailbox: each may cost a look at the message. Told by /inbound/add-route. */
+export const MOST_TRIED = 100;
+
 /** The routes that match a mailbox, in the order in which they are tried. */
 function routesOf({ exact, globs }: Domain, mailbox: string): readonly Route[] {
   const takesAll = ({ when, action }: Route) => when === null && ACTIONS[action].takes;
   const named = exact.get(fold(mailbox)) ?? [];
   // The sort is stable: with equal priorities an exact name comes first.
-  return [...named, ...globs.all(mailbox, takesAll)].sort((a, b) => b.priority - a.priority);
+  const inOrder = [...named, ...globs.all(mailbox, takesAll)].sort((a, b) => b.priority - a.priority);
+  return inOrder.slice(0, MOST_TRIED);
 }
 
 const withCaptures = (match: Match, mailbox: string): Match =>

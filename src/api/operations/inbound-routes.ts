@@ -11,6 +11,7 @@ import {
   factsOf,
   toStyle,
 } from '../../inbound/formats.ts';
+import { MOST_TRIED } from '../../inbound/routing.ts';
 import { fold } from '../../mail/address.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
@@ -151,7 +152,7 @@ const addRoute = operation({
   notes:
     'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most literal characters, then the oldest. ' +
     'With `when`, a route takes only mail of which the conditions hold; the others are tried then, and if none takes it, it is refused with 550 5.7.1. What is not known does not hold, so that a failing DNS or scanner never rejects or discards. ' +
-    'Conditions on DMARC and on scanners are checked before the reply to the message, if they decide. A message that may be refused for its content gets one recipient at a time (452 4.5.3). ' +
+    `Conditions on DMARC and on scanners are checked before the reply to the message, if they decide. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content gets one recipient at a time (452 4.5.3). ` +
     'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
     'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
   params: {

@@ -10,11 +10,13 @@ import { endpointUrl, str } from './fields.ts';
 
 /** Alternatives of one condition. */
 const MOST_GLOBS = 50;
+/** Characters of all globs of a route. */
+const MOST_GLOB_TEXT = 1000;
 const MOST_HEADERS = 20;
 export const MOST_ALSO = 10;
 const MOST_TAGS = 20;
 /** Routes with one pattern: each of them is looked at for each message. */
-export const MOST_OF_A_PATTERN = 100;
+export const MOST_OF_A_PATTERN = 25;
 
 const glob = text(255).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text without control characters');
 /** One value, or several of which one must match. */
@@ -25,28 +27,33 @@ const fieldName = z.string().regex(/^[!-9;-~]{1,76}$/, 'Please enter the name of
 
 /** The conditions of a route, as parameters. */
 export const when = optional(
-  z.strictObject({
-    sender: globs('MAIL FROM matches; `<>` is the empty one'),
-    from: globs('the address in From matches'),
-    subject: globs('the subject matches'),
-    header: optional(
-      z
-        .record(fieldName, z.union([oneOrMore(glob), z.literal(false).transform((): string[] => [])]))
-        .refine((value) => Object.keys(value).length <= MOST_HEADERS, `Please enter at most ${MOST_HEADERS} fields`),
-    ).meta({ description: 'each of these fields is there with a value that matches; false: is not there' }),
-    size: optional(
-      z.strictObject({
-        over: optional(z.int().min(0)).meta({ description: 'more bytes than this' }),
-        under: optional(z.int().min(1)).meta({ description: 'fewer bytes than this' }),
+  z
+    .strictObject({
+      sender: globs('MAIL FROM matches; `<>` is the empty one'),
+      from: globs('the address in From matches'),
+      subject: globs('the subject matches'),
+      header: optional(
+        z
+          .record(fieldName, z.union([oneOrMore(glob), z.literal(false).transform((): string[] => [])]))
+          .refine((value) => Object.keys(value).length <= MOST_HEADERS, `Please enter at most ${MOST_HEADERS} fields`),
+      ).meta({ description: 'each of these fields is there with a value that matches; false: is not there' }),
+      size: optional(
+        z.strictObject({
+          over: optional(z.int().min(0)).meta({ description: 'more bytes than this' }),
+          under: optional(z.int().min(1)).meta({ description: 'fewer bytes than this' }),
+        }),
+      ).meta({ description: 'the size of the message' }),
+      authenticated: optional(z.boolean()).meta({ description: '`sender_auth.authenticated` is this' }),
+      dmarc: optional(oneOrMore(z.enum(DMARC_RESULTS))).meta({ description: 'the result of DMARC is one of these' }),
+      spam: optional(oneOrMore(z.enum(['ham', 'spam', 'unknown']))).meta({ description: 'scanners say one of these' }),
+      virus: optional(oneOrMore(z.enum(['clean', 'infected', 'unknown']))).meta({
+        description: 'scanners say one of these',
       }),
-    ).meta({ description: 'the size of the message' }),
-    authenticated: optional(z.boolean()).meta({ description: '`sender_auth.authenticated` is this' }),
-    dmarc: optional(oneOrMore(z.enum(DMARC_RESULTS))).meta({ description: 'the result of DMARC is one of these' }),
-    spam: optional(oneOrMore(z.enum(['ham', 'spam', 'unknown']))).meta({ description: 'scanners say one of these' }),
-    virus: optional(oneOrMore(z.enum(['clean', 'infected', 'unknown']))).meta({
-      description: 'scanners say one of these',
-    }),
-  }),
+    })
+    .refine(({ sender = [], from = [], subject = [], header = {} }) => {
+      const all = [...sender, ...from, ...subject, ...Object.values(header).flat()];
+      return all.join('').length <= MOST_GLOB_TEXT;
+    }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
 ).meta({
   description:
     'what must hold for the route to take a message: all that is given. Texts are globs (`*`, `?`) in any case, and lists are alternatives. An empty struct: it takes every message',
