@@ -312,7 +312,7 @@ describe('routes that decide', function () {
     expect(await add({ action: 'discard', when: { subject: 'x' }, also: [{ url: hook.url }] })).to.contain(
       'posts nowhere',
     );
-    expect(await refused({ domain, pattern: 'x-*' })).to.contain('"url":"Please enter a value"');
+    expect(await refused({ domain, pattern: 'x-*' })).to.contain('You must specify a url value');
   });
 
   it('say in test-route why each took a mail or not', async () => {
