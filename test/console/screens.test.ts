@@ -178,6 +178,18 @@ if (program !== undefined)
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
+    it('shows an attempt as a command, without the signature', async () => {
+      const { mails } = await page.running.api('/inbound/search', { query: '"Nobody takes this"' });
+      await page.open(`/message/${mails[0].id}`);
+      await page.press('Details');
+      await page.press('As curl');
+      await page.shows('Signatures, passwords and the query of the URL are left out.');
+      const text = await page.text();
+      expect(text).to.contain(`curl '${new URL(page.hook.url).href}' \\`);
+      expect(text).to.match(/--data-urlencode 'mandrill_events=\[\{"event":"inbound"/);
+      expect(text.slice(text.indexOf("curl '"))).to.not.match(/^ {2}-H '[^']*signature/im);
+    });
+
     it('tries a mail with another URL, and shows the answer', async () => {
       const [one] = await deliveries('delivered');
       page.hook.answer({ status: 418, body: 'I am a teapot' });

@@ -230,7 +230,7 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
           { class: 'text' },
           plain(entry.text),
           entry.detail !== null && h('span', { class: 'detail' }, plain(entry.detail)),
-          detail && h(Detail, { detail }),
+          detail && h(Detail, { detail, mail }),
         ),
       );
     }),
