@@ -285,27 +285,58 @@ if (program !== undefined)
   });
 
 if (program !== undefined)
-  describe('a mail that scanners looked at, in a browser', function () {
+  describe('the console of an account without endpoints, in a browser', function () {
     this.timeout(120_000);
-
-    it('says what they found', async () => {
-      const [rspamd, clamd] = [await startRspamd(), await startClamd()];
-      const page = await startConsolePage(program, {
-        POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
-        POSTERN_SCAN__CLAMD: clamd.place,
-      });
-      try {
-        await page.mail(message('An invoice', EICAR));
-        await until('the POST', () => page.hook.requests.length > 0);
-        const [{ id }] = await page.running.api('/inbound/deliveries');
-        await page.open(`/message/${id}`);
-        await page.shows('ham (score -0.5), infected: Eicar-Test-Signature, by rspamd and clamd');
-      } finally {
-        await page.stop();
-        await Promise.all([rspamd.stop(), clamd.stop()]);
-      }
+    let page: ConsolePage;
+    before(async () => {
+      page = await startConsolePage(program);
+      await page.running.api('/inbound/delete-domain', { domain: 'in.test' });
     });
+    after(() => page?.stop());
+
+    it('shows a receiver in four languages', async () => {
+      await page.open('/endpoints');
+      await page.shows('No endpoint yet.');
+      await page.shows("from 'node:http'");
+      await page.press('Rails');
+      await page.shows('class MailController');
+      await page.browser.press('ArrowRight');
+      await page.shows('from django.http import HttpResponse');
+      await page.browser.press('ArrowRight');
+      await page.shows('<?php');
+    });
+
+    for (const [scheme, size] of LOOKS)
+      it(`gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+        await page.browser.prefer(scheme);
+        await page.open('/endpoints', size);
+        await page.shows('A receiver');
+        expect(await page.faults()).to.deep.equal([]);
+        expect(await page.fits()).to.equal(true);
+      });
   });
+
+describe('a mail that scanners looked at, in a browser', function () {
+  this.timeout(120_000);
+
+  it('says what they found', async () => {
+    const [rspamd, clamd] = [await startRspamd(), await startClamd()];
+    const page = await startConsolePage(program, {
+      POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
+      POSTERN_SCAN__CLAMD: clamd.place,
+    });
+    try {
+      await page.mail(message('An invoice', EICAR));
+      await until('the POST', () => page.hook.requests.length > 0);
+      const [{ id }] = await page.running.api('/inbound/deliveries');
+      await page.open(`/message/${id}`);
+      await page.shows('ham (score -0.5), infected: Eicar-Test-Signature, by rspamd and clamd');
+    } finally {
+      await page.stop();
+      await Promise.all([rspamd.stop(), clamd.stop()]);
+    }
+  });
+});
 
 if (program !== undefined)
   describe('the console of a daemon that is stopped or has no store, in a browser', function () {
