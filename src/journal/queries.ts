@@ -1,8 +1,10 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind } from '../queue/delivery.ts';
+import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
 import type {
   Action,
+  Cause,
   Mail,
   MailFilter,
   MailState,
@@ -85,6 +87,9 @@ export function createQueries(db: DatabaseSync) {
     /** The ids of matching mail in a window, newest first. */
     ids: (filter: MailFilter, window: Window): string[] =>
       findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
+    /** Matching mail in a window, counted by endpoint and last answer. */
+    causes: (filter: MailFilter, window: Window): readonly Cause[] =>
+      mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
     one(id: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
@@ -174,7 +179,7 @@ export type Window = readonly [from: number, to: number];
 
 function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
   const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
-  const { route, url, status, unanswered, ids } = filter;
+  const { route, url, exceptUrls, status, unanswered, ids } = filter;
   // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
   const failed = unanswered || (status !== undefined && status.from >= 300);
   const states = filter.states ?? (failed ? UNDELIVERED : undefined);
@@ -187,6 +192,7 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
       ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
       ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
       ...equal('url', url),
+      ...(exceptUrls ?? []).map((one) => ({ sql: 'url <> ?', values: [one] })),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
       ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
       ...(ids === undefined ? [] : [anyId(ids)]),
@@ -340,6 +346,17 @@ function toMail(row: SqlRow): Mail {
     lastError: text(row, 'last_error'),
     endedAt: number(row, 'ended_at'),
     story: toStory(row['story']),
+  };
+}
+
+function toCause(row: SqlRow): Cause {
+  return {
+    url: String(row['url']),
+    lastStatus: number(row, 'last_status'),
+    lastError: text(row, 'last_error'),
+    count: 1,
+    oldestAt: Number(row['at']),
+    firstEnded: number(row, 'ended_at'),
   };
 }
 

@@ -9,6 +9,7 @@ import { ConfirmPassword } from './confirm-password.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon, type IconName } from './icons.ts';
+import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
 import { now, relative } from './text.ts';
@@ -67,7 +68,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
       h(PersonMenu, null),
     ),
     h(Rail, null),
-    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(PasswordNotice, null), children),
+    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(JobBar, null), h(PasswordNotice, null), children),
     passwordOpen.value && h(PasswordDialog, null),
     factorOpen.value && h(FactorDialog, null),
     helpOpen.value && h(Help, null),
