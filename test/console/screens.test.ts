@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
 import { canLock, lockStore } from '../support/faults/store-lock.ts';
+import { startKeepingNameServer } from '../support/keeping-name-server.ts';
 import { openSession } from '../support/mail.ts';
 import { EICAR, startClamd, startRspamd } from '../support/scanners.ts';
 import { until } from '../support/until.ts';
@@ -349,12 +350,65 @@ if (program !== undefined)
         await page.open('/');
         await page.shows('Live');
         await page.running.stop();
-        await page.shows('Not live, trying again');
+        await until('the seconds to be counted', async () =>
+          /Not live, trying again (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
+        );
         await page.press('Send a test message');
         await page.shows('Postern does not answer. Is it running?');
       } finally {
         await page.browser.close();
         await page.hook.stop();
+      }
+    });
+
+    it('says what a mail waits for while the DNS is silent', async () => {
+      const names = await startKeepingNameServer();
+      const page = await startConsolePage(program, {
+        POSTERN_DNS__SERVERS: names.server,
+        POSTERN_DNS__TIMEOUT_MS: '60000',
+        POSTERN_DNS__BUDGET_MS: '60000',
+      });
+      try {
+        names.keep();
+        await page.mail(message('It waits'));
+        const [{ id }] = await until('it waits', async () => {
+          const found = await page.running.api('/inbound/deliveries', { state: 'waiting' });
+          return found.length > 0 ? found : undefined;
+        });
+        await until('what it waits for', async () => {
+          await page.open(`/message/${id}`);
+          return /Being made ready: SPF, DKIM and DMARC are checked\s+waits for the DNS: TXT \S*sender\.test/.test(
+            await page.text(),
+          );
+        });
+        names.release();
+        await page.shows('Delivered at the 1st attempt');
+      } finally {
+        names.release();
+        await page.stop();
+        names.stop();
+      }
+    });
+
+    it('leads from a mailbox that was refused in the session of a mail to what to do about it', async () => {
+      const page = await startConsolePage(program);
+      try {
+        const session = await openSession(page.running.smtp);
+        await session.say('EHLO client.example.org');
+        await session.say('MAIL FROM:<bob@sender.test>');
+        await session.say('RCPT TO:<nobody@in.test>');
+        await session.say('RCPT TO:<box-1@in.test>');
+        await session.say('DATA');
+        await session.data(message('For one of two'));
+        session.close();
+        await until('the POST', () => page.hook.requests.length > 0);
+        await page.open('/mail');
+        await page.press('For one of two');
+        await page.press('What was refused, and what to do');
+        await page.shows('Make a route for it');
+        expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
+      } finally {
+        await page.stop();
       }
     });
 

@@ -186,18 +186,32 @@ function Search(): ComponentChildren {
 
 function LiveMark(): ComponentChildren {
   const state = live.value;
-  const text =
-    state.state === 'on'
-      ? 'Live'
-      : state.state === 'lost'
-        ? `Not live, trying again ${relative(state.at, now.value)}`
-        : 'Not live';
   return h(
     'span',
     { class: `live ${state.state}`, role: 'status' },
     h('span', { class: 'lamp', 'aria-hidden': 'true' }),
-    h('span', null, text),
+    h(
+      'span',
+      null,
+      state.state === 'on' ? 'Live' : 'Not live',
+      state.state === 'lost' && h(Seconds, { until: state.at }),
+    ),
   );
+}
+
+const SECOND_MS = 1_000;
+
+/** How long until it is tried again. Readers of screens are not told each second. */
+function Seconds({ until }: { readonly until: number }): ComponentChildren {
+  const [left, setLeft] = useState(() => until - Date.now());
+  useEffect(() => {
+    const tick = () => setLeft(until - Date.now());
+    tick();
+    const timer = setInterval(tick, SECOND_MS);
+    return () => clearInterval(timer);
+  }, [until]);
+  const seconds = Math.ceil(left / SECOND_MS);
+  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, trying again in ${seconds} s` : ', trying again now');
 }
 
 /** Opens a dialog, and closes the menu that it was chosen from. */
