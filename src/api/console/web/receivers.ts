@@ -10,8 +10,9 @@ export interface ReceiverSample {
 const NODE = `// WEBHOOK_SECRET=whsec_... node receiver.mjs
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { createServer } from 'node:http';
+import { env } from 'node:process';
 
-const key = Buffer.from(process.env.WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
+const key = Buffer.from(env.WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
 createServer(async (request, response) => {
   const { method, headers } = request;
   const body = Buffer.concat(await request.toArray()).toString();
@@ -22,7 +23,7 @@ createServer(async (request, response) => {
   if (!String(headers['webhook-signature']).split(' ').some(isRight)) return response.writeHead(401).end();
   for (const { msg } of JSON.parse(new URLSearchParams(body).get('mandrill_events'))) console.log(msg.subject);
   response.end();
-}).listen(process.env.PORT ?? 8000);
+}).listen(env.PORT ?? 8000);
 `;
 
 const RAILS = `# config/routes.rb: match "/hooks/mail", to: "mail#create", via: :all

@@ -63,12 +63,14 @@ export function ReplayDialog({ wish: given, onClose }: { readonly wish: Wish; on
     { title: 'Replay', onClose },
     answer
       ? h(Result, { answer, onClose })
-      : h(
-          'div',
-          null,
-          h(Question, { asked, where, leftOut, start, onClose }),
-          h(Troubled, { where, leftOut, onLeave: (url) => setLeftOut([...leftOut, url]) }),
-        ),
+      : h(Question, {
+          asked,
+          where,
+          leftOut,
+          onLeave: (url) => setLeftOut([...leftOut, url]),
+          start,
+          onClose,
+        }),
   );
 }
 
@@ -141,12 +143,14 @@ function Question({
   asked,
   where,
   leftOut,
+  onLeave,
   start,
   onClose,
 }: {
   readonly asked: Loaded<Answer>;
   readonly where: readonly Where[] | undefined;
   readonly leftOut: readonly string[];
+  onLeave(url: string): void;
   start(): Promise<void>;
   onClose(): void;
 }): ComponentChildren {
@@ -169,6 +173,7 @@ function Question({
     ),
     where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
     left && h('p', { class: 'faint' }, left),
+    h(Troubled, { where, leftOut, onLeave }),
     h(
       'p',
       { class: 'buttons' },

@@ -11,7 +11,7 @@ import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { DomainStateMark, domainSentence } from './domains.ts';
+import { domainSentence } from './domains.ts';
 import { useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
@@ -142,7 +142,7 @@ function NeedsYou({
             h(
               'a',
               { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) },
-              h(DomainStateMark, { domain }),
+              h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
               h('span', { class: 'url' }, h('bdi', null, plain(domain.domain))),
               h('span', { class: 'sentence' }, domainSentence(domain)),
             ),
