@@ -302,7 +302,7 @@ const info = operation({
           example_id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
         },
       ],
-      most_in_flight: 128,
+      most_in_flight: null,
       sampled: false,
       making: [],
     },
