@@ -72,6 +72,13 @@ if (program !== undefined)
         );
       });
 
+      it('is among what needs somebody while its DNS is wrong', async () => {
+        await page.open('/');
+        await page.shows('Needs you');
+        await page.press('The MX records of wrong.test name mail.old.test');
+        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
+      });
+
       it('says what each name server has, since when it is so, and when it is looked up next', async () => {
         await page.open('/domain/wrong.test');
         const lists = () =>

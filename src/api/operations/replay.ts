@@ -9,6 +9,9 @@ import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
+/** URLs that may be left out. */
+const MAX_EXCEPT = 100;
+
 const params = {
   id: optional(deliveryId).meta({ description: 'one delivery' }),
   ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
@@ -20,6 +23,9 @@ const params = {
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
   url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
+  except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
+    description: `with a query or a status: no deliveries to these URLs, at most ${MAX_EXCEPT}`,
+  }),
   status: optional(text(10)).meta({
     description: 'only deliveries whose last answer was this: a status such as 500, a class such as 5xx, or none',
   }),
@@ -70,6 +76,7 @@ function toWish(given: Given, call: Call<never>): Wish {
     throw call.invalid('id', 'Please enter an id, ids, a query, a url, a status, or a time in from or to');
   const searched = query !== undefined || status !== undefined;
   if (named && searched) throw call.invalid('id', 'Please enter either ids, or a query or a status');
+  if (given.except_urls && !searched) throw call.invalid('except_urls', 'Please enter a query or a status with it');
   const filter = searched ? toFilter(given, call) : undefined;
   const asked = filter?.states && ENDED_STATES.filter((one) => filter.states?.includes(one));
   if (asked?.length === 0) throw call.invalid('query', `state: takes ${ENDED_STATES.join(', ')} here`);
@@ -88,7 +95,10 @@ function toWish(given: Given, call: Call<never>): Wish {
 }
 
 /** What the history is asked for: the query, and the other parameters with it. */
-function toFilter({ query = '', status, url, route, from, to, state }: Given, call: Call<never>): MailFilter {
+function toFilter(
+  { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
+  call: Call<never>,
+): MailFilter {
   const parsed = parseMailQuery(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
   const { filter } = parsed;
@@ -104,6 +114,7 @@ function toFilter({ query = '', status, url, route, from, to, state }: Given, ca
     ...filter,
     ...wanted,
     url: url ?? filter.url,
+    exceptUrls,
     route: route ?? filter.route,
     states: state ? [state] : filter.states,
     since: later(filter.since, from?.getTime()),

@@ -195,7 +195,7 @@ describe('every operation, called wrongly', () => {
 });
 
 /** Operations that ask the history. */
-const REMEMBERING = /^\/(actions|jobs|inbound\/(search|info|refusals))/;
+const REMEMBERING = /^\/(actions|jobs|inbound\/(search|causes|info|refusals))/;
 
 describe('every operation', () => {
   let world: ApiWorld;

@@ -30,6 +30,21 @@ export interface Mail {
   readonly kept: boolean;
 }
 
+/** /inbound/causes: mail that a search finds, by endpoint and last answer. */
+export interface Causes {
+  readonly count: number;
+  readonly causes: readonly Cause[];
+}
+
+export interface Cause {
+  readonly url: string;
+  readonly last_status: number | null;
+  readonly last_error: string | null;
+  readonly count: number;
+  readonly oldest_at: string;
+  readonly first_ended_at: string | null;
+}
+
 /** Something that happened to a message. */
 export interface TimelineEntry {
   readonly at: string;
@@ -167,6 +182,7 @@ export interface EndpointDetail extends Endpoint {
     readonly last_at: string;
     readonly example_id: string;
   }[];
+  readonly most_in_flight: number | null;
   readonly sampled: boolean;
   readonly making: readonly {
     readonly id: string;
