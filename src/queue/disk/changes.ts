@@ -4,12 +4,14 @@ import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
+import { createLeasing, type Leasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import { createScanKeeping, type ScanKeeping } from './scans.ts';
 import {
   detailKey,
   detailKeys,
+  KEPT_ATTEMPTS,
   kindCode,
   number,
   type SqlRow,
@@ -44,20 +46,26 @@ export interface Accepted {
 }
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
-export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
+export interface Changes
+  extends ScanKeeping,
+    Leasing,
+    Ending,
+    Forgetting,
+    Batching,
+    HookChanges,
+    Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
    * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
    * webhook.
    */
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
+  /** Stores the verdicts of a message before its attempt ends. */
+  keepVerdicts(deliveryId: string, verdicts: string): void;
   keepEndpoint(endpoint: Endpoint, memory: string | null): void;
   check(at: number): void;
   keepTime(memory: string): void;
 }
-
-/** The history of a delivery is limited to its last attempts. */
-const KEPT_ATTEMPTS = 50;
 
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
@@ -71,6 +79,8 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
     ...createScanKeeping(db),
+    ...createLeasing(db, endpoints),
+    keepVerdicts: createVerdictKeeping(db),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {
@@ -198,6 +208,14 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
       );
     }
     return row['hook'] === null ? null : tallying.settled(key, number(row, 'endpoint'), settlement, open);
+  };
+}
+
+function createVerdictKeeping(db: DatabaseSync): Changes['keepVerdicts'] {
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
+    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
+  return (deliveryId, verdicts) => {
+    keep.run(verdicts, crc32(verdicts), deliveryId);
   };
 }
 
