@@ -62,6 +62,8 @@ export interface Preparation {
    * POST broke the parser. A shared POST omits messages whose verdicts take long. Discard the body at the end.
    */
   render<W extends Due>(mail: readonly [Mail<W>, ...Mail<W>[]]): Promise<RenderedMail<W> | 'store away' | undefined>;
+  /** As `render`, of one message, for whoever only watches: nothing is noted or counted. */
+  show(mail: Mail): Promise<RenderedMail | 'store away'>;
   /** Discards a body that was rendered. Never throws. */
   discard(delivery: Pick<Delivery, 'id'>, rendered: Pick<Rendered, 'body'>): Promise<void>;
   /** Verdicts that are to be kept with the message, because they were computed now; counts them. */
@@ -74,6 +76,19 @@ export function createPreparation(deps: PreparationDeps): Preparation {
   const { spool, renderer, destinations, signingKeys, clock, log } = deps;
   const unparsed = deps.metrics.counter('postern_message_parse_failures_total');
   const countVerdicts = createVerdictMeters(deps.metrics);
+
+  async function unlessAway<W extends Due>(mail: readonly [Mail<W>, ...Mail<W>[]]) {
+    const [{ delivery, waiting }] = mail;
+    const keys = await signingKeys.keysFor(delivery.account, delivery.url);
+    if (!keys) return 'store away';
+    try {
+      return await renderWith(mail, inTurn(keys, waiting.attempts));
+    } catch (error) {
+      // The secret that signs links was never read.
+      if (error instanceof StoreAway) return 'store away';
+      throw error;
+    }
+  }
 
   async function renderWith<W extends Due>(
     mail: readonly [Mail<W>, ...Mail<W>[]],
@@ -128,18 +143,13 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       return { none: 'later', at };
     },
     async render(mail) {
-      const [{ delivery, waiting }] = mail;
-      const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-      if (!keys) return 'store away';
-      try {
-        const rendered = await renderWith(mail, inTurn(keys, waiting.attempts));
-        for (const part of rendered?.parts ?? []) note(part);
-        return rendered;
-      } catch (error) {
-        // The secret that signs links was never read.
-        if (error instanceof StoreAway) return 'store away';
-        throw error;
-      }
+      const rendered = await unlessAway(mail);
+      if (rendered !== 'store away') for (const part of rendered?.parts ?? []) note(part);
+      return rendered;
+    },
+    async show(mail) {
+      // Only a shared POST may be undefined.
+      return (await unlessAway([mail])) ?? 'store away';
     },
     async discard({ id }, { body }) {
       // Failing to remove the file does not change the outcome of the attempt.

@@ -12,14 +12,14 @@ import {
 import { fold } from '../../mail/address.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { endpointUrl, knownDomain, pattern, shownUrl, str, verifyUrl } from './fields.ts';
+import { knownDomain, pattern, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 
 export const inboundRouteRecord = z
   .object({
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
-    url: str('webhook URL that inbound messages are posted to'),
+    url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
     format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
@@ -122,7 +122,7 @@ const addRoute = operation({
   params: {
     domain: knownDomain,
     pattern,
-    url: endpointUrl,
+    url: routeUrl,
     batch_events: batchEvents,
     format,
     raw,
@@ -203,7 +203,7 @@ const updateRoute = operation({
   params: {
     id: routeId,
     pattern: optional(pattern),
-    url: optional(endpointUrl),
+    url: optional(routeUrl),
     batch_events: batchEvents,
     format,
     raw,
