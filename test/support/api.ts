@@ -39,7 +39,7 @@ import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
-import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
+import { createTestPulling, createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
 import { exampleNameServers } from './name-servers.ts';
 import { createIdleDispatcher } from './roads.ts';
@@ -176,6 +176,7 @@ export async function startApi(
   if (options.database) await seed(real, clock, ids);
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
+  const signing = createSigningKeys({ store, clock, ids });
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
@@ -213,7 +214,8 @@ export async function startApi(
         { hostname: 'mx.postern.test' },
         { spool, pacing: NO_PACING, doorScan: undefined, clock, ids, metrics: NO_METRICS },
       ),
-      signingKeys: createSigningKeys({ store, clock, ids }),
+      signingKeys: signing,
+      ...(await createTestPulling({ spool, dispatcher, signingKeys: signing, clock, log })),
       lists,
       outbox: {
         forget: (account) => {
