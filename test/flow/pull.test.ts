@@ -72,8 +72,10 @@ describe('mail of a route with the URL pull:', function () {
     expect({ status: again.status, name: again.body.name }).to.deep.equal({ status: 404, name: 'Unknown_Lease' });
     const metrics = await scrape(running.base);
     expect(metrics.of('postern_attempts_total{class="inbound",outcome="delivered",code="2xx"}')).to.equal(1);
-    const [found] = (await running.api('/inbound/search', { query: 'subject:one' })).mails;
-    expect(found).to.include({ state: 'delivered', subject: 'one' });
+    await until('the history', async () => {
+      const [found] = (await running.api('/inbound/search', { query: 'subject:one' })).mails;
+      return found?.state === 'delivered' && found.subject === 'one';
+    });
   });
 
   it('comes in the order of its arrival, as much as is asked for, in the format of its route', async () => {
@@ -207,9 +209,8 @@ describe('mail of a route with the URL pull:', function () {
     const { id } = await route();
     await send('one');
     const [one] = await pull();
-    await postern(['account', 'create', 'other'], { POSTERN_DATA_DIR: running.dir });
-    const made = await postern(['key', 'create', 'other'], { POSTERN_DATA_DIR: running.dir });
-    const key = made.out.trim();
+    const made = await postern(['account', 'create', 'other', '--json'], { POSTERN_DATA_DIR: running.dir });
+    const [{ key }] = made.json();
     const other = createCaller(running.base, key);
     for (const [path, params] of [
       ['/inbound/ack', { lease: one.lease }],

@@ -83,18 +83,37 @@ async function urlOf(
   return wanted;
 }
 
+const EXAMPLE_POST = [
+  'Return-Path: <sam@sender.example>',
+  'X-Original-To: laptop@inbound.example.com',
+  'Authentication-Results: mx.example.net;',
+  '\tspf=pass;',
+  '\tdkim=none;',
+  '\tdmarc=pass;',
+  '\tarc=none',
+  'Subject: Hi',
+  '',
+  'Text',
+  '',
+];
+
 const EXAMPLE: z.input<typeof pulledRecord> = {
-  lease: '01kcexamplepulled000000000-x.1',
+  lease: '01kcexamplepulled000000000-86VOL8iLh_6y.1',
   expires_at: '2026-01-05 12:01:00',
-  id: '',
-  message_id: '',
+  id: '01kcexamplepulled000000000-86VOL8iLh_6y',
+  message_id: '01kcexamplepulled000000000',
   route: '1.9',
   email: 'laptop@inbound.example.com',
   attempts: 0,
   url: 'pull:',
   content_type: 'message/rfc822',
-  headers: {},
-  body: '',
+  headers: {
+    'Content-Type': 'message/rfc822',
+    'webhook-id': '01kcexamplepulled000000000-86VOL8iLh_6y',
+    'webhook-timestamp': '1767614400',
+    'webhook-signature': 'v1,sU6Y3gWgx5vx+z8PkJCRgc0Ib0N2VMtVvw6wQ5qwksg=',
+  },
+  body: Buffer.from(EXAMPLE_POST.join('\r\n')).toString('base64'),
 };
 
 const pull = passing({

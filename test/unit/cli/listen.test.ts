@@ -29,7 +29,14 @@ function startListening(argv: readonly string[], key: string) {
       stop = () => listener('stop');
     },
   });
-  return { said, code, stop: () => (stop(), code) };
+  return {
+    said,
+    code,
+    stop() {
+      stop();
+      return code;
+    },
+  };
 }
 
 describe('postern listen', function () {
