@@ -15,6 +15,8 @@ export interface Ready {
 interface MakingDeps {
   readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
   readonly preparation: Preparation;
+  /** True once the daemon stops: a thread that ended is no fault then. */
+  readonly stopping: () => boolean;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -51,7 +53,7 @@ interface Piece {
   readonly done: Promise<void>;
 }
 
-export function createMaking({ spool, preparation, clock, log }: MakingDeps): Making {
+export function createMaking({ spool, preparation, stopping, clock, log }: MakingDeps): Making {
   const pieces = new Map<string, Piece>();
 
   async function make(delivery: QueuedDelivery): Promise<NonNullable<Piece['made']>> {
@@ -79,7 +81,7 @@ export function createMaking({ spool, preparation, clock, log }: MakingDeps): Ma
     pieces.set(id, piece);
     make(delivery)
       .catch((error: unknown) => {
-        log.error('delivery.fault', { delivery: id, message: delivery.messageId, error });
+        if (!stopping()) log.error('delivery.fault', { delivery: id, message: delivery.messageId, error });
         return { at: clock.now() + AGAIN };
       })
       .then((made) => {

@@ -115,7 +115,7 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
   const inTurn = createTurns('run');
   const unread = createShares(UNREAD);
   const bell = createBell(clock);
-  const making = createMaking(deps);
+  const making = createMaking({ ...deps, stopping: () => stopped });
   let cancel = () => {};
   let tending = Promise.resolve();
   let stopped = false;
