@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { QueuedDelivery, Spool } from '../queue/delivery.ts';
+import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { settleUnattempted } from '../queue/settle.ts';
 import type { Preparation, RenderedMail } from './preparation.ts';
 import type { PostBody } from './types.ts';
@@ -25,14 +25,19 @@ interface MakingDeps {
 export interface Making {
   /** How many more deliveries to pass than are wanted: some may not be ready. */
   readonly spare: number;
+  /** The deliveries of an endpoint that are promised to somebody who asked before. */
+  taken(endpoint: EndpointName): readonly string[];
   /**
    * Returns those that are ready, in order: at most `most`, and no more than `bytes` but for the first. Whose verdicts take
-   * long does not hold up the others. `later`: when one will be ready that is not (milliseconds since 1970).
+   * long does not hold up the others. `later`: when one will be ready that is not (milliseconds since 1970). They are
+   * promised to the caller until `release`.
    */
   ready(
     deliveries: readonly QueuedDelivery[],
     limits: { readonly most: number; readonly bytes: number },
   ): Promise<{ readonly ready: readonly Ready[]; readonly later: number }>;
+  /** Those that were ready are leased now, or given up. */
+  release(ready: readonly Ready[]): void;
 }
 
 /** Deliveries of an endpoint that may be in the making besides those that are wanted. */
@@ -45,7 +50,7 @@ const AGAIN = 10_000;
 /** How much larger a POST is than its message, about: it is in a form, with its parts. */
 const LARGER = 2;
 
-/** A delivery in the making, or made. `wanted`: somebody takes its POST; else it is discarded when it is there. */
+/** A delivery in the making, or made. `wanted`: somebody waits for its POST; else it is discarded when it is there. */
 interface Piece {
   readonly delivery: QueuedDelivery;
   wanted: boolean;
@@ -107,13 +112,14 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
     for (const cancel of cancels) cancel();
   }
 
-  /** Those that are wanted now: what takes long since an earlier look does not take the place of others. */
+  /** Those that nobody else waits for: what takes long since an earlier look does not take the place of others. */
   function choose(deliveries: readonly QueuedDelivery[], most: number, bytes: number): Piece[] {
     const chosen: Piece[] = [];
     let [begun, sum] = [0, 0];
     for (const delivery of deliveries) {
       const known = pieces.get(delivery.id);
-      if (known && known.delivery.url !== delivery.url) continue; // signed for another URL, and soon gone
+      // Promised to another, or signed for another URL and soon gone.
+      if (known?.wanted || (known && known.delivery.url !== delivery.url)) continue;
       if (known) {
         known.wanted = true;
         chosen.push(known);
@@ -129,6 +135,10 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
 
   return frozen({
     spare: SPARE,
+    taken: ({ account, url }) =>
+      [...pieces.values()].flatMap(({ wanted, delivery }) =>
+        wanted && delivery.url === url && delivery.account === account ? [delivery.id] : [],
+      ),
     async ready(deliveries, { most, bytes }) {
       const chosen = choose(deliveries, most, bytes);
       if (chosen.length === 0) return { ready: [], later: Number.POSITIVE_INFINITY };
@@ -137,13 +147,13 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
       let [sum, later] = [0, Number.POSITIVE_INFINITY];
       for (const piece of chosen) {
         const { delivery, made } = piece;
-        piece.wanted = false;
         if (!made) {
+          piece.wanted = false;
           later = Math.min(later, clock.now() + PATIENCE);
           continue;
         }
-        pieces.delete(delivery.id);
         if ('at' in made) {
+          pieces.delete(delivery.id);
           later = Math.min(later, made.at);
           continue;
         }
@@ -151,9 +161,15 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
         if (ready.length === 0 || (ready.length < most && more <= bytes)) {
           ready.push(made);
           sum = more;
-        } else void preparation.discard(delivery, made.rendered);
+        } else {
+          pieces.delete(delivery.id);
+          void preparation.discard(delivery, made.rendered);
+        }
       }
       return { ready, later };
+    },
+    release(ready) {
+      for (const { delivery } of ready) pieces.delete(delivery.id);
     },
   });
 }

@@ -5,7 +5,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
-import { createTurns } from '../base/turns.ts';
+import { createPlaces, type Places } from '../base/turns.ts';
 import { FORMATS } from '../inbound/formats.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
@@ -90,6 +90,8 @@ export interface Pulling {
 
 /** Bytes of posts in one answer; a single one may be larger. */
 const MOST_BYTES = 8 * 1024 * 1024;
+/** Calls of an account for which mail is prepared at a time; the others take turns. */
+const LOOKS = 4;
 /** Bytes of posts that wait for their consumers to read them. */
 const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
 /** What else may have changed (a pause, a scanner) is noticed after this time. Milliseconds. */
@@ -112,7 +114,7 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
   const limit = retryHours * 3_600_000;
   const meters = createDeliveryMeters(deps.metrics);
-  const inTurn = createTurns('run');
+  const places = createAccountPlaces();
   const unread = createShares(UNREAD);
   const bell = createBell(clock);
   const making = createMaking({ ...deps, stopping: () => stopped });
@@ -137,11 +139,11 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
     return deliveries.filter(({ routeId }) => !moved.get(routeId));
   }
 
-  /** Prepares mail that is due. One look at a time for each endpoint, so none is prepared twice. */
+  /** Prepares mail that is due, and is not prepared for another call. */
   async function look(endpoint: EndpointName, wish: PullWish): Promise<Look> {
     const { account, url } = endpoint;
     if (dispatcher.isHeld(endpoint)) return { next: clock.now() + TICK };
-    const due = await spool.due(account, url, clock.now(), wish.limit + making.spare, []);
+    const due = await spool.due(account, url, clock.now(), wish.limit + making.spare, making.taken(endpoint));
     const { ready, later } = await making.ready(await stillHere(due), { most: wish.limit, bytes: MOST_BYTES });
     if (ready.length > 0) return { found: ready };
     const [first] = await spool.due(
@@ -253,10 +255,11 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
       try {
         for (;;) {
           waiter.rest();
-          const seen = await inTurn(`${endpoint.account} ${endpoint.url}`, async () => {
+          const seen = await places.run(endpoint.account, async () => {
             if (stopped || wish.gone.aborted) return NOTHING;
             const looked = await look(endpoint, wish);
-            return 'next' in looked ? looked : lease(endpoint, looked.found, wish);
+            if ('next' in looked) return looked;
+            return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
           });
           const left = end - clock.monotonic();
           if (seen === 'busy' || ('mails' in seen && (seen.mails.length > 0 || left <= 0))) return seen;
@@ -295,4 +298,22 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
       await tending;
     },
   });
+}
+
+/** Places for the work of each account. */
+function createAccountPlaces() {
+  const all = new Map<string, { readonly places: Places; users: number }>();
+  return {
+    async run<T>(account: string, work: () => Promise<T>): Promise<T> {
+      const own = all.get(account) ?? { places: createPlaces(LOOKS), users: 0 };
+      all.set(account, own);
+      own.users++;
+      try {
+        return await own.places.run(work);
+      } finally {
+        own.users--;
+        if (own.users === 0) all.delete(account);
+      }
+    },
+  };
 }

@@ -60,8 +60,6 @@ export interface Changes
    * webhook.
    */
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
-  /** Stores the verdicts of a message before its attempt ends. */
-  keepVerdicts(deliveryId: string, verdicts: string): void;
   keepEndpoint(endpoint: Endpoint, memory: string | null): void;
   check(at: number): void;
   keepTime(memory: string): void;
@@ -80,7 +78,6 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     settle: createSettling(db, endpoints, reporting),
     ...createScanKeeping(db),
     ...createLeasing(db, endpoints),
-    keepVerdicts: createVerdictKeeping(db),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {
@@ -208,14 +205,6 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
       );
     }
     return row['hook'] === null ? null : tallying.settled(key, number(row, 'endpoint'), settlement, open);
-  };
-}
-
-function createVerdictKeeping(db: DatabaseSync): Changes['keepVerdicts'] {
-  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
-    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
-  return (deliveryId, verdicts) => {
-    keep.run(verdicts, crc32(verdicts), deliveryId);
   };
 }
 

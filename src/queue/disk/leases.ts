@@ -1,4 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import type { AttemptRecord, EndpointName, Leased, LeaseEnd } from '../delivery.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
@@ -12,6 +13,8 @@ export interface Leasing {
    * Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased.
    */
   lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): readonly Leased[];
+  /** Stores the verdicts of the message of a delivery, before its attempt ends. */
+  keepVerdicts(deliveryId: string, verdicts: string): void;
   /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
   endLease(account: string, end: LeaseEnd): AttemptRecord | null;
 }
@@ -35,6 +38,8 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
     WHERE d.id = ? AND d.state = 0 AND d.posts = ? AND e.account = ?`);
   const end = db.prepare(`UPDATE attempts SET duration = max(0, ?1 - at), status = ?2, error = ?3, answer = ?4
     WHERE delivery = ?5 AND n = ?6 AND error = '${OPEN}' RETURNING *, NULL AS detail`);
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
+    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
   const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
 
   function leaseOne(id: string, row: SqlRow, now: number, until: number): Leased {
@@ -53,6 +58,9 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
         const row = due.get(id, from, account, url);
         return row ? [leaseOne(id, row, from, to)] : [];
       });
+    },
+    keepVerdicts(deliveryId, verdicts) {
+      keep.run(verdicts, crc32(verdicts), deliveryId);
     },
     endLease(account, { deliveryId, n, state, dueAt, at, status, error, answer }) {
       const row = held.get(deliveryId, n, account);
