@@ -238,6 +238,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       const firstKey = await unlessAway(() => bootstrap(store, settings.bootstrap.api_key, { clock, ids }));
       await inbound.returnAddresses.start();
       await delivery.dispatcher.start();
+      delivery.pulling.start();
       await sending.reporter.start();
       await events.batching.start();
       await events.tallies.start();

@@ -40,6 +40,8 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   readonly extension?: boolean;
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
+  /** A call may wait for something to happen, so its time says nothing about this host. */
+  readonly waits?: boolean;
   readonly params: P;
   /** Values of required parameters that may be left out, because others say so. */
   readonly defaults?: (given: Given) => Given;
@@ -75,6 +77,7 @@ export interface Operation {
   readonly notes: string;
   readonly extension: boolean;
   readonly large: boolean;
+  readonly waits: boolean;
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
@@ -111,7 +114,8 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   declaration: Described<P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
 ): Operation {
-  const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
+  const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
+  const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
   return frozen({
     path,
@@ -119,6 +123,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     notes,
     extension,
     large,
+    waits,
     params: shape,
     returns,
     errors,

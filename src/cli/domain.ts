@@ -3,6 +3,7 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
+import { isPulled } from '../inbound/pulled.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress } from '../mail/address.ts';
 import { toInboundDomain } from '../mail/wildcard-domain.ts';
@@ -230,7 +231,7 @@ export const routeAdd: Command = {
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx.\n\n' +
+    'answer HEAD with 200, or a POST with 2xx. With the URL pull: the mail waits for postern listen, or /inbound/pull.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
     `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {
@@ -254,7 +255,8 @@ export const routeAdd: Command = {
       ...toRules(call),
     };
     const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
-    const does = record.action === 'post' ? `is posted to ${url}` : `has the action ${String(record.action)}`;
+    const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
+    const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
     return EXIT.ok;
   },
@@ -329,7 +331,7 @@ export const routeTest: Command = {
       const found = routing.lookup(address.mailbox, address.domain);
       call.print([found], () =>
         found.kind === 'matched'
-          ? `Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`
+          ? `Route ${found.match.routeId} (${found.match.pattern}) ${isPulled(found.match.url) ? 'keeps it at' : 'posts it to'} ${found.match.url}\n`
           : `Refused: ${SENTENCES[found.kind]}\n`,
       );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;

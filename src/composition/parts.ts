@@ -47,10 +47,13 @@ import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
+import { createPreparation } from '../webhooks/preparation.ts';
+import { createPulling } from '../webhooks/pulling.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
 import { createRenderer, createSample, createSamplePart } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
+import { createTapping } from '../webhooks/tapping.ts';
 import { createTrials } from '../webhooks/trials.ts';
 import {
   type DaemonDeps,
@@ -279,7 +282,10 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   };
   const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
   const samplePart = createSamplePart({ clock, hostname });
+  const preparation = createPreparation(webhookParts);
   return {
+    pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
+    tapping: createTapping({ spool, preparation, scanning, clock }),
     poster,
     dispatcher,
     linkedFiles,

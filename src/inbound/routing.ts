@@ -129,6 +129,12 @@ export function createRouting(
       }
       return undefined;
     },
+    hasTarget(account, url) {
+      for (const domain of table?.values() ?? [])
+        if (domain.account === account)
+          for (const target of domain.targets.values()) if (target.url === url) return true;
+      return false;
+    },
     async changed(domain) {
       try {
         await store.revisions.add('routing', { count: 1 }, { count: 0 });

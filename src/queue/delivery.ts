@@ -192,6 +192,21 @@ export interface Settlement {
   readonly report?: Report | undefined;
 }
 
+/** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
+export interface Leased {
+  readonly id: string;
+  readonly n: number;
+  /** The attempt of the lease before it, if that ran out. */
+  readonly ranOut: AttemptRecord | null;
+}
+
+/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
+export interface LeaseEnd
+  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at'>,
+    Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
+  readonly n: number;
+}
+
 /** The time of the last process, by which the next start checks its clock. */
 export interface LastTime {
   /** The text last given to `keepTime`; null if there is none. */
@@ -306,6 +321,17 @@ export interface Spool {
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
+  /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
+  overdue(endpoint: EndpointName, before: number, now: number, limit: number): Promise<QueuedDelivery[]>;
+  /**
+   * Leases those of these deliveries that wait for the endpoint and are due at `now`: none of them is due again before
+   * `until`. Returns them in order.
+   */
+  lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): Promise<readonly Leased[]>;
+  /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
+  endLease(account: string, end: LeaseEnd): Promise<AttemptRecord | null>;
+  /** Keeps verdicts just computed, before the attempt ends. */
+  keepVerdicts(deliveryId: string, fresh: Verdicts): Promise<void>;
   /** Every endpoint with waiting deliveries or saved state. */
   endpoints(): Promise<EndpointSummary[]>;
   /** The endpoints of an account with waiting deliveries, and how many. From memory. */

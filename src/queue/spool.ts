@@ -174,6 +174,13 @@ function createSpool(parts: Parts, release: () => void): Spool {
       }
       return due.found;
     },
+    overdue: (endpoint, before, now, limit) => reading.read('overdue', endpoint, before, now, limit),
+    lease: (endpoint, ids, now, until) => file.write('lease', endpoint, ids, now, until),
+    endLease: (account, end) => file.write('endLease', account, end),
+    async keepVerdicts(deliveryId, fresh) {
+      await file.write('keepVerdicts', deliveryId, JSON.stringify(fresh));
+      cache.keepVerdicts(deliveryId, fresh);
+    },
     endpoints: () => summarize(parts),
     waitingOf: file.tally.endpointsOf,
     oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),

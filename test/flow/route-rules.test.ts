@@ -298,6 +298,17 @@ describe('routes that decide', function () {
     await Promise.all([other.stop(), moved.stop()]);
   });
 
+  it('post to further URLs that are pulled, too', async () => {
+    const { domain } = await world({ also: [{ url: 'pull:archive', format: 'raw' }] });
+    expect(await running.api('/inbound/pull', { url: 'pull:archive' })).to.deep.equal([]);
+    expect(await send(`box@${domain}`, 'pulled and posted')).to.match(/^250/);
+    await event('pulled and posted');
+    const [mail] = await running.api('/inbound/pull', { url: 'pull:archive' });
+    expect(Buffer.from(mail.body, 'base64').toString()).to.contain('Subject: pulled and posted');
+    await running.api('/inbound/ack', { lease: mail.lease });
+    expect((await deliveriesOf(mail.route)).map(({ state }: any) => state)).to.deep.equal(['delivered', 'delivered']);
+  });
+
   it('are refused when they would never get mail, or lose it', async () => {
     const when = { subject: 'a*', size: { over: 5 } };
     const { domain, ids } = await world({ when }, {});

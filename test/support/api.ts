@@ -41,7 +41,7 @@ import { seedIps } from './ips.ts';
 import { createTestJudging } from './judging.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
-import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
+import { createTestPulling, createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
 import { exampleNameServers } from './name-servers.ts';
 import { createIdleDispatcher } from './roads.ts';
@@ -181,6 +181,7 @@ export async function startApi(
   if (options.database) await seed(real, clock, ids);
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
+  const signing = createSigningKeys({ store, clock, ids });
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
@@ -227,7 +228,8 @@ export async function startApi(
           metrics: NO_METRICS,
         },
       ),
-      signingKeys: createSigningKeys({ store, clock, ids }),
+      signingKeys: signing,
+      ...(await createTestPulling({ spool, dispatcher, signingKeys: signing, clock, log })),
       lists,
       outbox: {
         forget: (account) => {

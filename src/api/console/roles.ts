@@ -67,7 +67,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     jobs: ['info'],
   },
   content: {
-    inbound: ['content', 'payload', 'try'],
+    inbound: ['ack', 'content', 'nack', 'payload', 'pull', 'tap', 'try'],
     messages: ['content'],
   },
   settings: {

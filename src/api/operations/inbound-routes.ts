@@ -11,11 +11,12 @@ import {
   factsOf,
   toStyle,
 } from '../../inbound/formats.ts';
+import { isPulled } from '../../inbound/pulled.ts';
 import { MOST_TRIED } from '../../inbound/routing.ts';
 import { fold } from '../../mail/address.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { endpointUrl, knownDomain, pattern, shownUrl, str, verifyUrl } from './fields.ts';
+import { knownDomain, pattern, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 import {
   action,
@@ -36,7 +37,7 @@ export const inboundRouteRecord = z
   .object({
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
-    url: str('webhook URL that inbound messages are posted to'),
+    url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
     format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
@@ -158,9 +159,9 @@ const addRoute = operation({
   params: {
     domain: knownDomain,
     pattern,
-    url: endpointUrl.or(z.literal(NOWHERE)).meta({
+    url: routeUrl.or(z.literal(NOWHERE)).meta({
       description:
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. With the actions tag, discard and reject it may be left out',
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`. With the actions tag, discard and reject it may be left out',
     }),
     batch_events: batchEvents,
     format,
@@ -291,7 +292,7 @@ async function verifyAlso(
   if (new Set(also.map(({ url }) => url)).size < also.length) throw call.invalid('also', 'Please enter each URL once');
   const known = new Set(before.map(({ url }) => url));
   for (const { url, format } of also) {
-    const cause = known.has(url) ? undefined : await call.urlFault(url, format);
+    const cause = known.has(url) || isPulled(url) ? undefined : await call.urlFault(url, format);
     if (cause !== undefined)
       throw call.invalid('also', `We can't verify that the URL ${shownUrl(url)} exists. Cause: ${cause}`);
   }
@@ -315,7 +316,7 @@ const updateRoute = operation({
   params: {
     id: routeId,
     pattern: optional(pattern),
-    url: optional(endpointUrl),
+    url: optional(routeUrl),
     batch_events: batchEvents,
     format,
     raw,

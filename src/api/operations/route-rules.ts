@@ -4,7 +4,7 @@ import { DMARC_RESULTS } from '../../inbound/conditions.ts';
 import { ACTION_NAMES, ACTIONS } from '../../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import type { AlsoRow, When } from '../../store/rows/domains.ts';
-import { endpointUrl, str } from './fields.ts';
+import { routeUrl, str } from './fields.ts';
 
 // What a route asks of a message, and what it does with it: parameters, records, and the rows between them.
 
@@ -78,7 +78,7 @@ export const priority = optional(z.int().min(-1000).max(1000)).meta({
 });
 
 const alsoOne = z.strictObject({
-  url: endpointUrl,
+  url: routeUrl,
   format: optional(z.enum(FORMAT_NAMES)),
   raw: optional(z.boolean()),
   attachments: optional(z.enum(ATTACHMENT_MODES)),

@@ -4,12 +4,14 @@ import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
+import { createLeasing, type Leasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import { createScanKeeping, type ScanKeeping } from './scans.ts';
 import {
   detailKey,
   detailKeys,
+  KEPT_ATTEMPTS,
   kindCode,
   number,
   type SqlRow,
@@ -46,7 +48,14 @@ export interface Accepted {
 }
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
-export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
+export interface Changes
+  extends ScanKeeping,
+    Leasing,
+    Ending,
+    Forgetting,
+    Batching,
+    HookChanges,
+    Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
    * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
@@ -61,9 +70,6 @@ export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, Hook
 const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
   ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
 
-/** The history of a delivery is limited to its last attempts. */
-const KEPT_ATTEMPTS = 50;
-
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
@@ -76,6 +82,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
     ...createScanKeeping(db),
+    ...createLeasing(db, endpoints),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {

@@ -8,6 +8,7 @@ import {
   DELIVERY_STATES,
   type DeliveryState,
   ENDED_STATES,
+  type EndpointName,
   type LastTime,
   type Message,
   type QueuedDelivery,
@@ -46,6 +47,8 @@ interface Due {
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
+  /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
+  overdue(endpoint: EndpointName, before: number, now: number, limit: number): QueuedDelivery[];
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
   /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
@@ -88,6 +91,10 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
 function createScheduling(db: DatabaseSync) {
   const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
+  // Few are that old, of all endpoints: the index of start times finds them without a look at the others.
+  const overdue = db.prepare(`${DELIVERY} WHERE d.key IN (
+    SELECT key FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND budget_from <= ? AND due_at <= ?
+    AND endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) LIMIT ?)`);
   const first = db.prepare(
     `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
   );
@@ -103,6 +110,8 @@ function createScheduling(db: DatabaseSync) {
       }
       return due;
     },
+    overdue: ({ account, url }: EndpointName, before: number, now: number, limit: number) =>
+      overdue.all(before, now, account, url, limit).filter(isWholeDelivery).map(toDelivery),
     firstDue() {
       return first.all().flatMap((row): [number, number][] => {
         const due = numberOrNull(row, 'due');

@@ -147,6 +147,9 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
+/** The history of a delivery is limited to its last attempts. */
+export const KEPT_ATTEMPTS = 50;
+
 /** Attempts of a delivery whose details are kept. Part of the format. */
 const KEPT_DETAILS = 8;
 

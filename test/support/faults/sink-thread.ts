@@ -2,20 +2,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parentPort } from 'node:worker_threads';
-import { messageHash } from './hash.ts';
+import { hashesOf } from './hash.ts';
 import type { Manner, Said, Told } from './sink.ts';
-
-const FIRST_LINE = 'X-Ledger: ';
-
-/** The messages in a post of mail, without the lines before the client's first. */
-function hashesOf(body: string): string[] {
-  const events: unknown = JSON.parse(new URLSearchParams(body).get('mandrill_events') ?? '[]');
-  if (!Array.isArray(events)) return [];
-  return events.flatMap((event) => {
-    const raw = event?.msg?.raw_msg;
-    return typeof raw === 'string' ? [messageHash(raw.slice(Math.max(0, raw.indexOf(FIRST_LINE))))] : [];
-  });
-}
 
 async function textOf(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];

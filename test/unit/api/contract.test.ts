@@ -7,6 +7,7 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
 import { putHistory } from '../../support/history.ts';
 import { putMessages, putSubmitted, putWaiting } from '../../support/messages.ts';
+import { putPulled } from '../../support/pulled.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
@@ -99,6 +100,7 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
   },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
+  Unknown_Lease: () => ({ lease: '01kcnosuchmail0000000000000-xxxxxxxxxxxx.1' }),
   Unknown_Job: () => ({ id: '01kcnosuchjob0000000000000' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
@@ -212,6 +214,8 @@ describe('every operation', () => {
       // What waits to be sent counts as backlog elsewhere.
       if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
       if (/^\/messages\/(retry|stop)$/.test(operation.path)) beforeEach(() => putWaiting(world, ACCOUNT));
+      if (/^\/inbound\/(pull|ack|nack)$/.test(operation.path)) beforeEach(() => putPulled(world, ACCOUNT));
+      if (/^\/inbound\/(ack|nack)$/.test(operation.path)) beforeEach(() => world.call('/inbound/pull'));
       const call = (params: object) => world.call(operation.path, params);
       const example = operation.example.params;
 

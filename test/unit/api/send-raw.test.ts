@@ -205,6 +205,7 @@ describe('/inbound/send-raw', () => {
       lookup: () => ({ kind: 'unknown' }),
       routeOf: () => undefined,
       choices: () => [],
+      hasTarget: () => false,
       changed: async () => {},
       ownerOf: () => undefined,
       ready: () => false,

@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import type { Endpoint, Mail, MailState } from '../records.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
-import { now, ordinal, plain, relative, span, toMs } from './text.ts';
+import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 
 // States in words.
 
@@ -48,7 +48,7 @@ export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
     case 'unknown':
       return 'It is no longer on the queue, and how it ended is not known';
     case 'waiting':
-      if (mail.attempts === 0) return 'Waiting for its first POST';
+      if (mail.attempts === 0) return isPulled(mail.url) ? 'Waiting to be pulled' : 'Waiting for its first POST';
       return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(nextAttemptAt)}`;
   }
 }
@@ -64,6 +64,7 @@ export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint })
   if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
   if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });
   if (isFailing(endpoint)) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
+  if (isPulled(endpoint.url)) return h(State, { icon: 'check', word: 'Pulled', tone: 'good' });
   return h(State, { icon: 'check', word: 'Up', tone: 'good' });
 }
 
@@ -86,6 +87,7 @@ export function endpointSentence(endpoint: Endpoint): string {
   if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
   if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;
+  if (isPulled(endpoint.url)) return 'Nothing is posted: a consumer fetches its mail with /inbound/pull';
   return endpoint.last_at === null
     ? 'Nothing was posted since Postern was started'
     : 'The last POST was answered with 2xx';

@@ -4,7 +4,7 @@ import { useLoad } from '../load.ts';
 import { Bars, Fault, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
-import { count, plain, shortUrl } from '../parts/text.ts';
+import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import type { InboundRoute, RouteTest } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -79,7 +79,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           : [
               'Mail to ',
               h('bdi', { key: 'who' }, plain(data.email)),
-              ' is posted to ',
+              isPulled(route.url) ? ' is pulled from ' : ' is posted to ',
               h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
               '.',
             ],
@@ -104,6 +104,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
             h('li', { key: 'more', class: 'faint' }, count(routes.length - MOST_SHOWN, 'more route')),
         ),
     route !== null &&
+      !isPulled(route.url) &&
       may('inbound/try-route') &&
       h(PostSample, { key: `${route.id} ${data.email}`, route: route.id, address: data.email, label: 'Post a sample' }),
     payload !== null &&

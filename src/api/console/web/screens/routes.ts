@@ -307,9 +307,8 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     name: 'url',
     when: hasUrl,
     label: 'URL',
-    type: 'url',
     value: route.url ?? '',
-    help: 'Mail is posted there. It is asked now whether it answers.',
+    help: 'Mail is posted there. It is asked now whether it answers. With pull: a consumer fetches it (postern listen).',
   },
   {
     name: 'format',
