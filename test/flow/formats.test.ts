@@ -14,7 +14,11 @@ describe('a route with a format', () => {
       'sender.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] },
       '_dmarc.sender.test': { TXT: ['v=DMARC1; p=reject'] },
     });
-    postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server, POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32' });
+    postern = await startDaemon({
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '20000',
+      POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32',
+    });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
   });
   after(async () => {
