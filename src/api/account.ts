@@ -269,7 +269,7 @@ function bindInbound(
       const found = routing.lookup(mailbox, domain, sender);
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
-    isTarget: (url: string) => routing.hasTarget(account, url),
+    routesTo: (url: string, limit: number) => routing.routesTo(account, url, limit),
     choices: (mailbox: string, domain: string) =>
       routing.ownerOf(domain) === account ? routing.choices(mailbox, domain) : [],
     /** The payload that would be posted for a message to the address. */

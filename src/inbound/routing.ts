@@ -5,6 +5,7 @@ import type { Service } from '../base/service.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-domain.ts';
+import { routeOfTarget } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -129,11 +130,16 @@ export function createRouting(
       }
       return undefined;
     },
-    hasTarget(account, url) {
-      for (const domain of table?.values() ?? [])
-        if (domain.account === account)
-          for (const target of domain.targets.values()) if (target.url === url) return true;
-      return false;
+    routesTo(account, url, limit) {
+      const found = new Set<string>();
+      for (const { account: owner, targets } of table?.values() ?? []) {
+        if (owner !== account) continue;
+        for (const [id, target] of targets) {
+          if (found.size >= limit) return [...found];
+          if (target.url === url) found.add(routeOfTarget(id));
+        }
+      }
+      return [...found];
     },
     async changed(domain) {
       try {

@@ -50,8 +50,8 @@ export interface Routing {
   choices(mailbox: string, domain: string): readonly Choice[];
   /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
   routeOf(routeId: string, domain: string): RouteTarget | undefined;
-  /** Whether a route of the account has this URL, as its own or among its further ones. */
-  hasTarget(account: string, url: string): boolean;
+  /** Ids of routes of the account that have this URL, as their own or among their further ones; at most `limit`. */
+  routesTo(account: string, url: string, limit: number): readonly string[];
   /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
   /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */

@@ -285,6 +285,12 @@ describe('routes that decide', function () {
     expect(failed?.headers['content-type']).to.equal('application/json');
     expect(failed?.headers['authorization']).to.match(/^Basic /);
     expect(new Set(deliveries.map(({ id }: any) => id)).size).to.equal(2);
+    const listed = await running.api('/endpoints/list');
+    expect(listed.find(({ url }: any) => url === other.url)?.routes).to.deep.equal([route]);
+    expect(await running.api('/endpoints/info', { url: other.url })).to.deep.include({ routes: [route] });
+    const key = await running.api('/inbound/route-key', { id: route, url: other.url });
+    expect(key).to.include({ url: other.url });
+    expect(key.auth_key).not.to.equal((await running.api('/inbound/route-key', { id: route })).auth_key);
     // Another main URL moves the mail of that one only.
     const moved = await startReceiver();
     await running.api('/inbound/update-route', { id: route, url: moved.url });
@@ -366,7 +372,12 @@ describe('routes that decide', function () {
   });
 
   it('decide for send-raw as for SMTP', async () => {
-    const { domain } = await world({ action: 'reject', when: { subject: '*casino*' } }, { tags: ['by API'] });
+    const { domain, ids } = await world(
+      { action: 'reject', when: { subject: '*casino*' }, url: undefined },
+      { tags: ['by API'] },
+    );
+    expect((await running.ask('/inbound/try-route', { id: ids[0] })).body.message).to.contain('posts nothing');
+    expect((await running.ask('/inbound/route-key', { id: ids[0] })).body.message).to.contain('posts nothing there');
     const raw = (subject: string) => message(subject, 'Hi');
     const sent = (subject: string) =>
       running.api('/inbound/send-raw', { raw_message: raw(subject), to: [`box@${domain}`], mail_from: 'x@y.test' });

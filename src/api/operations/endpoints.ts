@@ -160,7 +160,9 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
       store.inboundRoutes.many({ createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
   );
   for await (const page of routes)
-    for (const { id, url } of page) if (of(url).routes.length < MAX_IDS) of(url).routes.push(id);
+    for (const { id, url, also = [] } of page)
+      for (const one of new Set([url, ...also.map((further) => further.url)]))
+        if (one !== '' && of(one).routes.length < MAX_IDS) of(one).routes.push(id);
   const webhooks = pagesByKey(
     0,
     ({ number }: WebhookRow) => number,
@@ -174,7 +176,7 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
 /** Returns a function that makes the current record. Throws Unknown_Endpoint, also for another account's endpoint. */
 async function findEndpoint(
   url: string,
-  { store, endpoints, refuse }: Call<'Unknown_Endpoint'>,
+  { store, inbound, endpoints, refuse }: Call<'Unknown_Endpoint'>,
 ): Promise<() => EndpointRecord> {
   const [routes, webhooks, oldest] = await Promise.all([
     store.inboundRoutes.many({ url }, { sort: 'createdAt', limit: MAX_IDS }),
@@ -182,8 +184,10 @@ async function findEndpoint(
     endpoints.oldest([url]),
   ]);
   const known = endpoints.one(url);
-  if (routes.length + webhooks.length === 0 && !(known && standsAlone(known))) throw refuse('Unknown_Endpoint', url);
-  const names = { routes: routes.map(({ id }) => id), webhooks: webhooks.map(({ number }) => number) };
+  // The table in memory also knows further URLs of routes.
+  const ids = new Set([...routes.map(({ id }) => id), ...inbound.routesTo(url, MAX_IDS)]);
+  if (ids.size + webhooks.length === 0 && !(known && standsAlone(known))) throw refuse('Unknown_Endpoint', url);
+  const names = { routes: [...ids], webhooks: webhooks.map(({ number }) => number) };
   return () => toRecord(url, names, endpoints.one(url), oldest.get(url));
 }
 

@@ -319,6 +319,7 @@ const tryRoute = operation({
     const { domain, pattern, url } = route;
     if (isPulled(url))
       throw call.invalid('id', 'Nothing is posted for this route: its mail is fetched by /inbound/pull');
+    if (url === '') throw call.invalid('id', `The route ${id} posts nothing`);
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
     if (address) mustBeTaken(address, route, call);
     const match = matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);

@@ -10,7 +10,7 @@ import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
-import { emailAddress, knownDomain, shownUrl } from './fields.ts';
+import { emailAddress, knownDomain, MAX_URL, shownUrl } from './fields.ts';
 import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound-routes.ts';
 
 // Tools to set up and debug routes.
@@ -24,6 +24,7 @@ const routeKey = operation({
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
+    url: optional(text(MAX_URL)).meta({ description: 'a further URL of the route (`also`); its own if omitted' }),
   },
   returns: z.object({
     id: z.string().meta({ description: 'id of the route' }),
@@ -41,14 +42,17 @@ const routeKey = operation({
       signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
     },
   },
-  async handle({ id, rotate = false }, { store, signingKeys, actions, refuse }) {
+  async handle({ id, rotate = false, url: asked }, { store, signingKeys, actions, refuse, invalid }) {
     const route = await store.inboundRoutes.one({ id });
     if (!route) throw refuse('Unknown_InboundRoute', id);
+    const urls = [route.url, ...(route.also ?? []).map((one) => one.url)];
+    const url = asked ?? route.url;
+    if (url === '' || !urls.includes(url)) throw invalid('url', `The route ${id} posts nothing there`);
     const note = rotate ? await actions.begin() : undefined;
-    const key = rotate ? await signingKeys.rotate(route.url) : await signingKeys.of(route.url);
+    const key = rotate ? await signingKeys.rotate(url) : await signingKeys.of(url);
     if (key === undefined) throw refuse('ServiceUnavailable');
-    note?.('signing key changed', 1, shownUrl(route.url));
-    return { id, url: route.url, auth_key: key, signing_secret: toSigningSecret(key) };
+    note?.('signing key changed', 1, shownUrl(url));
+    return { id, url, auth_key: key, signing_secret: toSigningSecret(key) };
   },
 });
 
