@@ -39,6 +39,16 @@ const REFUSED: Readonly<Record<string, readonly number[]>> = {
   'sendgrid-raw': [15 * MEGABYTE],
 };
 
+interface Delivery {
+  readonly email: string;
+  readonly state: string;
+  readonly attempts: readonly {
+    readonly time: string;
+    readonly status: number | null;
+    readonly error: string | null;
+  }[];
+}
+
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const bytes = (size: number) => Buffer.alloc(size, 'The quick brown fox jumps over the lazy dog. ');
 
@@ -99,13 +109,21 @@ describe('Action Mailbox of Rails as the consumer', function () {
           expect(rails.refusals.slice(refused), rails.complaint()).to.deep.equal([]);
           return rails.messages.length >= before + count;
         };
-        try {
-          await until('the mailbox to have it', arrived, 60_000);
-        } catch (error) {
-          const deliveries = JSON.stringify(await postern.api('/inbound/deliveries', { route }));
-          throw new Error(`${error instanceof Error ? error.message : error}; ${rails.complaint()}; ${deliveries}`);
-        }
+        await until('the mailbox to have it', arrived, 60_000).catch(async (error: Error) => {
+          error.message += `; ${rails.messages.length - before} of ${count} came; ${await posts()}`;
+          throw error;
+        });
         return rails.messages.slice(before);
+      }
+      /** The newest deliveries, and how their attempts went. */
+      async function posts(): Promise<string> {
+        const newest = (await postern.api('/inbound/deliveries', { route })).slice(0, 4);
+        return JSON.stringify(
+          newest.map(({ email, state, attempts }: Delivery) => ({
+            ...{ email, state },
+            attempts: attempts.map(({ time, status, error }) => ({ time, status, error })),
+          })),
+        );
       }
       const send = async (message: SendMailOptions) => (await arrivals(1, () => submit(message)))[0];
 
