@@ -2,25 +2,37 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parentPort } from 'node:worker_threads';
+import { formatAt, type ReadPost, readPost } from '../read-post.ts';
 import { messageHash } from './hash.ts';
+import { headOf } from './load.ts';
 import type { Manner, Said, Told } from './sink.ts';
 
 const FIRST_LINE = 'X-Ledger: ';
 
 /** The messages in a post of mail, without the lines before the client's first. */
-function hashesOf(body: string): string[] {
-  const events: unknown = JSON.parse(new URLSearchParams(body).get('mandrill_events') ?? '[]');
+async function hashesOf(path: string, type: string, body: Buffer): Promise<string[]> {
+  const format = formatAt(path);
+  if (format !== 'mandrill') return [hashOf(await readPost(format, type, body))];
+  const events: unknown = JSON.parse(new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]');
   if (!Array.isArray(events)) return [];
   return events.flatMap((event) => {
     const raw = event?.msg?.raw_msg;
-    return typeof raw === 'string' ? [messageHash(raw.slice(Math.max(0, raw.indexOf(FIRST_LINE))))] : [];
+    return typeof raw === 'string' ? [messageHash(fromFirstLine(raw))] : [];
   });
 }
 
-async function textOf(request: IncomingMessage): Promise<string> {
+const fromFirstLine = (raw: string): string => raw.slice(Math.max(0, raw.indexOf(FIRST_LINE)));
+
+/** A parsed message is put together again: the client's fields are known but for two. */
+function hashOf({ raw, field, text }: ReadPost): string {
+  if (raw) return messageHash(fromFirstLine(raw.toString('latin1')));
+  return messageHash(headOf(field('x-ledger') ?? '', field('message-id') ?? '') + text);
+}
+
+async function bytesOf(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
+  return Buffer.concat(chunks);
 }
 
 async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => void) => void): Promise<void> {
@@ -28,12 +40,11 @@ async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => 
   const take = async (request: IncomingMessage, response: ServerResponse) => {
     const path = request.url ?? '';
     const { status, afterMs = 0 } = manners.get(path) ?? manners.get(null) ?? { status: 200 };
-    const body = await textOf(request);
-    if (request.method !== 'POST' || body.startsWith('mandrill_events=%5B%5D'))
+    const body = await bytesOf(request);
+    if (request.method !== 'POST' || body.toString('latin1', 0, 22) === 'mandrill_events=%5B%5D')
       return void response.writeHead(200).end();
-    say({
-      arrived: { id: String(request.headers['webhook-id']), hashes: hashesOf(body), path, status, at: Date.now() },
-    });
+    const hashes = await hashesOf(path, String(request.headers['content-type']), body);
+    say({ arrived: { id: String(request.headers['webhook-id']), hashes, path, status, at: Date.now() } });
     if (status > 0) setTimeout(() => response.writeHead(status).end(), afterMs);
   };
   // A daemon that was killed in the middle of a post is what these tests are about.
