@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { freePort } from '../support/free-port.ts';
 import { hasRails, type Mailbox, startMailbox } from '../support/interop/mailbox.ts';
+import { startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -78,16 +78,15 @@ describe('Action Mailbox of Rails as the consumer', function () {
       let rails: Mailbox;
       let route = '';
       before(async () => {
-        const port = await freePort();
-        const url = `http://127.0.0.1:${port}/rails/action_mailbox/${path}`;
-        // Nobody is there yet: the key of the route has to be known first.
+        // Rails has to know the key of the route when it starts, and the route asks its URL when it is made.
+        const nobody = await startReceiver();
+        const url = `http://127.0.0.1:${nobody.port}/rails/action_mailbox/${path}`;
         const settings = { pattern: `${ingress}*`, format, password: PASSWORD };
-        rails = await startMailbox(ingress, { RAILS_INBOUND_EMAIL_PASSWORD: PASSWORD }, port);
         route = (await postern.api('/inbound/add-route', { domain: DOMAIN, url, ...settings })).id;
-        if (key === undefined) return;
         const { auth_key: own } = await postern.api('/inbound/route-key', { id: route });
-        await rails.stop();
-        rails = await startMailbox(ingress, { [key]: own }, port);
+        await nobody.stop();
+        const keys = key === undefined ? { RAILS_INBOUND_EMAIL_PASSWORD: PASSWORD } : { [key]: own };
+        rails = await startMailbox(ingress, keys, nobody.port);
       });
       after(() => rails?.stop());
 
