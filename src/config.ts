@@ -38,6 +38,9 @@ interface Leaf {
 }
 type Tree = { readonly [name: string]: unknown };
 
+/** Names of the environment that are for commands: the settings file, and the API key of `postern listen`. */
+const NO_SETTINGS: ReadonlySet<string> = new Set(['POSTERN_CONFIG', 'POSTERN_KEY']);
+
 export const DEFAULTS_FILE = new URL('../config/default.yaml', import.meta.url).pathname;
 
 /** Reads and checks all settings. Throws `ConfigError`. */
@@ -51,7 +54,7 @@ export function loadSettings(
   const known = new Set(leaves.keys());
   if (file !== undefined) collect(readYaml(file), file, leaves);
   for (const [name, value] of Object.entries(env)) {
-    if (!name.startsWith('POSTERN_') || name === 'POSTERN_CONFIG' || value === undefined) continue;
+    if (!name.startsWith('POSTERN_') || NO_SETTINGS.has(name) || value === undefined) continue;
     const path = name.slice('POSTERN_'.length).toLowerCase().split('__').join('.');
     if (known.has(path)) leaves.set(path, { value, origin: name });
     else faults.push({ path: name, text: unknown(path, known) });

@@ -4,7 +4,7 @@ import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
 import { createLogMemory } from './base/log-memory.ts';
 import { createHealth, showBuild, showListeners, withCountedLog } from './composition/health.ts';
-import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
+import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
 import {
   apiSettings,
   type DaemonDeps,
@@ -102,7 +102,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
 
   // Inbound mail, outbound mail, events, and delivery from the queue.
-  const inbound = createInbound(settings, deps, { ...storage, fresh });
+  const threads = createThreads(settings, deps);
+  const inbound = createInbound(settings, deps, { ...storage, fresh, threads, notes: journal });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
@@ -134,6 +135,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const delivery = createDelivery(settings, deps, {
     ...storage,
     notes: journal,
+    threads,
     loopbackOnly,
     ...inbound,
     ...events,
@@ -236,6 +238,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       const firstKey = await unlessAway(() => bootstrap(store, settings.bootstrap.api_key, { clock, ids }));
       await inbound.returnAddresses.start();
       await delivery.dispatcher.start();
+      delivery.pulling.start();
       await sending.reporter.start();
       await events.batching.start();
       await events.tallies.start();
@@ -276,7 +279,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         outbound.notices.stop(),
       ]);
       await Promise.all([
-        delivery.threads.stop(),
+        threads.stop(),
         delivery.poster.stop(),
         delivery.trialPoster.stop(),
         outbound.mailCarrier.stop(),

@@ -41,6 +41,7 @@ export function bindHistory({ history, questions, clock }: HistoryDeps, account:
 
   return {
     mail: (filter: MailFilter, limit: number, cursor?: number) => ask(() => history.mail(mine(filter), limit, cursor)),
+    causes: (filter: MailFilter) => ask(() => history.causes(mine(filter))),
     /** Undefined if it is not known, or not inbound mail of the account. */
     one: (id: string): Promise<MailStory | undefined> =>
       ask(async () => {

@@ -70,7 +70,7 @@ export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account
     let [matched, forgotten] = [0, 0];
     if (!wish.filter && !wish.selection.ids) {
       const counts = await spool.count({ ...own, ...wish.selection, states: wish.states });
-      return { matched: counts.dead + counts.delivered + counts.dropped, forgotten };
+      return { matched: wish.states.reduce((sum, state) => sum + counts[state], 0), forgotten };
     }
     for await (const page of pages(wish, history.ids)) {
       matched += page.ids.length;

@@ -27,6 +27,7 @@ import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
+import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
 import {
   bindEndpoints,
   bindMessages,
@@ -53,6 +54,8 @@ export interface AccountParts {
   readonly inbound: ReturnType<typeof bindInbound>;
   /** Its inbound mail on this host's queue. */
   readonly queue: ReturnType<typeof bindQueue>;
+  /** Its inbound mail that it fetches. */
+  readonly pulling: ReturnType<typeof bindPulling>;
   /** Its inbound mail and refusals, as this host remembers them. */
   readonly history: ReturnType<typeof bindHistory>;
   /** Notes what its people do. */
@@ -123,7 +126,7 @@ export interface RefusalTexts {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
+export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, PullDeps {
   readonly store: Store;
   readonly keyUses: KeyUses;
   readonly tokenSecret: TokenSecret;
@@ -164,25 +167,30 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps {
   readonly log: Log;
 }
 
-/** The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line. */
-export type PartsOf = (account: AccountRow, apiKey?: string, person?: string) => AccountParts;
+/**
+ * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line.
+ * `gone` is aborted when the client hangs up.
+ */
+export type PartsOf = (account: AccountRow, apiKey?: string, person?: string, gone?: AbortSignal) => AccountParts;
 
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
   const { store, limits, resolver, nameServers, views, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
+  const waits = createWaits();
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
     const history = bindHistory(historyDeps, account.id);
     return { history, replays: bindReplays({ ...deps, history }, account.id) };
   };
-  return (account, apiKey, person) => ({
+  return (account, apiKey, person, gone = new AbortController().signal) => ({
     account,
     apiKey: apiKey ?? null,
     store: limits.limited(store.of(account.id)),
     keys: bindKeys(deps, account.id),
     inbound: bindInbound(deps, account),
     queue: bindQueue(deps, account.id),
+    pulling: bindPulling({ ...deps, waits }, account.id, gone),
     ...bind(account),
     actions: bindActions(deps, store.of(account.id), { apiKey, person }),
     job: (id) => deps.jobs.find(account.id, id),
@@ -257,10 +265,13 @@ function bindInbound(
     /** Announces that a domain or its routes changed: to this host immediately, to the others by the revision. */
     routingChanged: (domain: string) => routing.changed(domain),
     /** As `Routing.lookup`, but a match of another account is `not-ours`. */
-    lookup(mailbox: string, domain: string): Lookup {
-      const found = routing.lookup(mailbox, domain);
+    lookup(mailbox: string, domain: string, sender?: string): Lookup {
+      const found = routing.lookup(mailbox, domain, sender);
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
+    isTarget: (url: string) => routing.hasTarget(account, url),
+    choices: (mailbox: string, domain: string) =>
+      routing.ownerOf(domain) === account ? routing.choices(mailbox, domain) : [],
     /** The payload that would be posted for a message to the address. */
     sample: (address: string, match: Match, style: PostStyle) => sample({ account, address, match, style }),
   };

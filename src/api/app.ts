@@ -154,7 +154,7 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
         account,
         run: () => {
           begin(params);
-          return operation.run(params, deps.partsOf(account, undefined, person));
+          return operation.run(params, deps.partsOf(account, undefined, person, whenGone(ctx)));
         },
       })),
     runHost: (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) =>
@@ -186,8 +186,15 @@ function callByKey(
   return (ctx, operation) =>
     answer(ctx, operation, async (params, address) => {
       const { account, id } = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
-      return { account, run: () => operation.run(params, deps.partsOf(account, id)) };
+      return { account, run: () => operation.run(params, deps.partsOf(account, id, undefined, whenGone(ctx))) };
     });
+}
+
+/** Aborted when the client hangs up. */
+function whenGone({ res }: Context): AbortSignal {
+  const gone = new AbortController();
+  res.once('close', () => gone.abort());
+  return gone.signal;
 }
 
 /** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), where generated clients send credentials. */
@@ -245,7 +252,11 @@ interface CallMeters {
 }
 
 /** Label values are the paths of `operations`, besides `unknown`. */
-function createCallMeters(operations: readonly Pick<Operation, 'path'>[], metrics: Metrics): CallMeters {
+function createCallMeters(
+  operations: readonly (Pick<Operation, 'path'> & Partial<Pick<Operation, 'waits'>>)[],
+  metrics: Metrics,
+): CallMeters {
+  const waiting = new Set<string>(operations.filter(({ waits }) => waits).map(({ path }) => path));
   const groupOf = (path: string) => path.split('/')[1] ?? '';
   const groups = new Set(operations.map(({ path }) => groupOf(path)));
   const seconds = new Map(
@@ -261,7 +272,7 @@ function createCallMeters(operations: readonly Pick<Operation, 'path'>[], metric
         statuses.get(status) ?? metrics.counter('postern_api_calls_total', { operation, status: String(status) });
       statuses.set(status, counter);
       counter.add();
-      seconds.get(groupOf(operation))?.observe(ms / 1000);
+      if (!waiting.has(operation)) seconds.get(groupOf(operation))?.observe(ms / 1000);
     },
     unknown: () => unknown.add(),
   });

@@ -61,6 +61,12 @@ export const ERRORS = {
     when: 'no route or webhook of the account names the URL, and nothing waits for it',
     message: (url: string) => `No route or webhook posts to ${url}, and nothing waits for it`,
   },
+  Unknown_Lease: {
+    code: 404,
+    status: 404,
+    when: 'the lease does not exist, or is over: its message was handed out again, or has ended',
+    message: (lease: string) => `No message is leased as ${lease}`,
+  },
 
   Invalid_Tag_Name: {
     code: 1,

@@ -40,11 +40,18 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   readonly extension?: boolean;
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
+  /** A call may wait for something to happen, so its time says nothing about this host. */
+  readonly waits?: boolean;
   readonly params: P;
+  /** Values of required parameters that may be left out, because others say so. */
+  readonly defaults?: (given: Given) => Given;
   readonly returns: R;
   readonly errors: readonly E[];
   readonly example: Example;
 }
+
+/** The parameters as they came. */
+type Given = Readonly<Record<string, unknown>>;
 
 interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
@@ -70,6 +77,7 @@ export interface Operation {
   readonly notes: string;
   readonly extension: boolean;
   readonly large: boolean;
+  readonly waits: boolean;
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
@@ -106,7 +114,8 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   declaration: Described<P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
 ): Operation {
-  const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
+  const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
+  const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
   return frozen({
     path,
@@ -114,12 +123,13 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     notes,
     extension,
     large,
+    waits,
     params: shape,
     returns,
     errors,
     example,
     run: async (given, parts) =>
-      answer(readParams(shape, given), {
+      answer(readParams(shape, given, declaration.defaults), {
         ...parts,
         refuse: refusal,
         invalid: (field, text) => invalid({ [field]: text }),
@@ -128,9 +138,14 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
 }
 
 /** Validates parameters. Throws a refusal that reports all faults together. */
-export function readParams<S extends z.ZodObject>(shape: S, given: Params): z.output<S> {
+export function readParams<S extends z.ZodObject>(
+  shape: S,
+  given: Params,
+  defaults: (given: Given) => Given = () => ({}),
+): z.output<S> {
   const names = Object.keys(shape.shape);
-  const read = parseMeant(shape, given.of(names), given.textOnly);
+  const values = given.of(names);
+  const read = parseMeant(shape, { ...defaults(values), ...values }, given.textOnly);
   if (!read.success) throw toRefusal(read.error.issues, given, names);
   return read.data;
 }

@@ -7,6 +7,8 @@ import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
+import type { Pulling } from '../webhooks/pulling.ts';
+import type { Tapping } from '../webhooks/tapping.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
 import { createApp, type SessionCalls } from './app.ts';
@@ -31,8 +33,10 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
 }
 
 export interface ApiDeps
-  extends Omit<OperationDeps, 'limits' | 'jobs'>,
+  extends Omit<OperationDeps, 'limits' | 'jobs' | 'pulling' | 'tapping'>,
     Pick<PageDeps, 'health' | 'tracking' | 'linkedFiles'> {
+  readonly pulling: OperationDeps['pulling'] & Pick<Pulling, 'stop'>;
+  readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
   readonly feed: ConsoleDeps['feed'];
@@ -141,6 +145,9 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       stopConsole();
       // First, so that jobs end while calls do; and again for one that such a call has started.
       void jobs.stop();
+      deps.tapping.stop();
+      // Calls that wait for mail are answered now.
+      await deps.pulling.stop();
       await stop(server);
       await jobs.stop();
     },

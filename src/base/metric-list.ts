@@ -113,7 +113,7 @@ export const METRICS = {
   postern_spool_deliveries: {
     kind: 'gauge',
     help: 'Deliveries in the queue of this host. In a very large queue, states other than waiting are recounted less often.',
-    labels: { state: 'waiting, delivered, dead, dropped' },
+    labels: { state: 'waiting, delivered, dead, dropped, held' },
   },
   postern_spool_waiting: {
     kind: 'gauge',

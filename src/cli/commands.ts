@@ -28,6 +28,7 @@ import {
 import { queueEndpoints } from './endpoints.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
+import { listen } from './listen.ts';
 import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
 import { serve } from './serve.ts';
@@ -65,6 +66,7 @@ const all: readonly Command[] = [
   routeList,
   routeTest,
   routeRemove,
+  listen,
   importMandrill,
   mailFind,
   mailShow,

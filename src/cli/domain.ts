@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
+import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
+import { isPulled } from '../inbound/pulled.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress } from '../mail/address.ts';
 import { toInboundDomain } from '../mail/wildcard-domain.ts';
@@ -164,13 +166,25 @@ export const routeList: Command = {
         url: row.url,
         batch_events: row.batchEvents ?? 1,
         format: toFormat(row.format),
+        action: toAction(row.action),
+        priority: row.priority ?? 0,
+        conditions: Object.keys(row.when ?? {}),
         account: row.account,
         created_at: toTimestamp(row.createdAt),
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'domain', 'pattern', 'format', 'batch', 'url'],
-          shown.map((row) => [row.id, row.domain, row.pattern, row.format, String(row.batch_events), row.url]),
+          ['id', 'domain', 'pattern', 'if', 'action', 'format', 'batch', 'url'],
+          shown.map((row) => [
+            row.id,
+            row.domain,
+            row.pattern,
+            row.conditions.join(' ') || '-',
+            row.action,
+            row.format,
+            String(row.batch_events),
+            row.url || '-',
+          ]),
         ),
       );
       return EXIT.ok;
@@ -180,7 +194,7 @@ export const routeList: Command = {
 
 export const routeAdd: Command = {
   name: 'route add',
-  args: 'DOMAIN PATTERN URL',
+  args: 'DOMAIN PATTERN [URL]',
   options: {
     account: claimantOption,
     'batch-events': {
@@ -199,16 +213,31 @@ export const routeAdd: Command = {
       values: ATTACHMENT_MODES,
       help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
     },
+    action: {
+      type: 'string',
+      value: 'ACTION',
+      values: ACTION_NAMES,
+      help: `what it does with mail: ${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} (default: post)`,
+    },
+    when: {
+      type: 'string',
+      value: 'JSON',
+      help: 'takes only mail with these conditions, as /inbound/add-route has them',
+    },
+    tag: { type: 'string', multiple: true, value: 'TAG', help: 'what tags of the payload says; may be repeated' },
+    priority: { type: 'string', value: 'NUMBER', help: 'routes with a higher one are tried first (default: 0)' },
   },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx.\n\n' +
-    "  postern route add in.example.com 'support-*' https://app.example.com/mail",
+    'answer HEAD with 200, or a POST with 2xx. With the URL pull: the mail waits for postern listen, or /inbound/pull.\n\n' +
+    "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
+    `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {
     const [domain, pattern, url] = call.words;
-    if (domain === undefined || pattern === undefined || url === undefined)
+    const action = call.text('action');
+    if (domain === undefined || pattern === undefined || (url === undefined && (action ?? 'post') === 'post'))
       throw new UsageError('missing arguments: DOMAIN PATTERN URL');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
@@ -222,12 +251,38 @@ export const routeAdd: Command = {
       ...(batch !== undefined && { batch_events: toCount(batch) }),
       ...(format !== undefined && { format }),
       ...(attachments !== undefined && { attachments }),
+      ...(action !== undefined && { action }),
+      ...toRules(call),
     };
     const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
-    call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);
+    const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
+    const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
+    call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
     return EXIT.ok;
   },
 };
+
+/** The parameters that say which mail a route takes, and what it says of it. */
+function toRules(call: Invocation): object {
+  const [when, priority, tags] = [call.text('when'), call.text('priority'), call.texts('tag')];
+  if (priority !== undefined && !/^-?\d{1,4}$/.test(priority))
+    throw new UsageError('--priority must be a whole number');
+  return {
+    ...(when !== undefined && { when: toStruct(when) }),
+    ...(priority !== undefined && { priority: Number(priority) }),
+    ...(tags.length > 0 && { tags }),
+  };
+}
+
+function toStruct(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // Said below, like a value of another type.
+  }
+  throw new UsageError(`--when must be a JSON object, such as {"dmarc":"fail"}; not "${text}"`);
+}
 
 function toCount(text: string): number {
   if (!/^\d{1,4}$/.test(text)) throw new UsageError('--batch-events must be a positive whole number');
@@ -255,6 +310,7 @@ export const routeRemove: Command = {
 
 const SENTENCES = {
   'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
+  rejected: 'a route of the domain refuses mail to the mailbox: 550 5.7.1',
   expired: 'a reply address whose time is over: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
@@ -275,7 +331,7 @@ export const routeTest: Command = {
       const found = routing.lookup(address.mailbox, address.domain);
       call.print([found], () =>
         found.kind === 'matched'
-          ? `Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`
+          ? `Route ${found.match.routeId} (${found.match.pattern}) ${isPulled(found.match.url) ? 'keeps it at' : 'posts it to'} ${found.match.url}\n`
           : `Refused: ${SENTENCES[found.kind]}\n`,
       );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;

@@ -85,7 +85,7 @@ function requireChoice(call: Invocation, selection: Selection): void {
   }
 }
 
-const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
+const STATES = ['waiting', 'dead', 'held', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
 
 function toShown(delivery: QueuedDelivery) {
   const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
@@ -375,11 +375,11 @@ export const queueRetry = changing({
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: 'Ends waiting or dead deliveries without delivering them.',
+  summary: 'Ends waiting, held or dead deliveries without delivering them.',
   done: 'Dropped',
   noted: 'dropped',
   wouldDo: 'Would drop',
-  narrow: inStates('waiting', 'dead'),
+  narrow: inStates('waiting', 'held', 'dead'),
   change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
 });
 

@@ -7,6 +7,8 @@ import { createLists } from '../events/lists.ts';
 import { createNumbers } from '../events/numbers.ts';
 import { createRecorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
+import { createChoosing } from '../inbound/choosing.ts';
+import { createJudging } from '../inbound/judging.ts';
 import { createOwnership } from '../inbound/ownership.ts';
 import { createPacing } from '../inbound/pacing.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
@@ -45,10 +47,13 @@ import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
+import { createPreparation } from '../webhooks/preparation.ts';
+import { createPulling } from '../webhooks/pulling.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
 import { createRenderer, createSample, createSamplePart } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
+import { createTapping } from '../webhooks/tapping.ts';
 import { createTrials } from '../webhooks/trials.ts';
 import {
   type DaemonDeps,
@@ -93,11 +98,26 @@ export function createEvents(
   };
 }
 
+/** The threads that look into messages: those that mail is taken from, and those that are posted or sent. */
+export function createThreads(settings: Settings, { clock, log, metrics }: DaemonDeps) {
+  return createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
+}
+
+type Threads = ReturnType<typeof createThreads>;
+
 /** Inbound mail: routes, return addresses, signing keys, and acceptance onto the queue. */
 export function createInbound(
   settings: Settings,
   { log, clock, ids, metrics }: DaemonDeps,
-  { spool, store, time, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
+  {
+    spool,
+    store,
+    time,
+    tokenSecret,
+    fresh,
+    threads,
+    notes,
+  }: Storage & { readonly fresh: Resolver; readonly threads: Threads; readonly notes: Notes },
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
   const names = createReservedNames(ownNames(settings));
@@ -110,6 +130,8 @@ export function createInbound(
       ? createScanning(scanningSettings(settings), { scanners, spool, time, clock, log, metrics })
       : undefined;
   const doorScan = settings.scan.when === 'before' ? scanning?.atTheDoor : undefined;
+  const judging = createJudging({ run: threads.task('judge'), log });
+  const choosing = createChoosing({ judging, scanNow: async (message) => scanning?.now(message) });
   return {
     backlog,
     pacing,
@@ -127,7 +149,10 @@ export function createInbound(
     ),
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
-    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, pacing, doorScan, clock, ids, metrics }),
+    acceptance: createAcceptance(
+      { hostname: settings.hostname },
+      { spool, pacing, doorScan, choosing, notes, clock, ids, metrics },
+    ),
   };
 }
 
@@ -210,6 +235,7 @@ interface DeliveryParts {
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
   readonly tokenSecret: TokenSecret;
+  readonly threads: Threads;
 }
 
 /** Delivery of everything on the queue. */
@@ -228,13 +254,12 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     ownCarrier,
     loopbackOnly,
   } = parts;
-  const { time, tokenSecret } = parts;
+  const { time, tokenSecret, threads } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const trialPoster = createPoster(trialSettings(settings), { guard, clock });
-  const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
   const composer = createComposer(threads.task('compose'));
   const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, clock });
   const renderer = createRenderer(rendererSettings(settings), {
@@ -257,9 +282,11 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   };
   const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
   const samplePart = createSamplePart({ clock, hostname });
+  const preparation = createPreparation(webhookParts);
   return {
+    pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
+    tapping: createTapping({ spool, preparation, scanning, clock }),
     poster,
-    threads,
     dispatcher,
     linkedFiles,
     urlFault: createUrlCheck({ poster, guard, log }),

@@ -3,6 +3,7 @@ import { createIds } from '../base/ids.ts';
 import { serveTasks } from '../base/worker-tasks.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { DnsSettings } from '../dns/types.ts';
+import { createJudgeTask } from '../inbound/judging.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import { createComposeTask } from '../sending/compose/compose.ts';
 import { createContentTask } from '../webhooks/render/content.ts';
@@ -36,6 +37,7 @@ serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics 
   const withRaw = createRawBytes();
   return {
     render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw, hostname }),
+    judge: createJudgeTask({ authenticator }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),
     compose: createComposeTask(),

@@ -284,7 +284,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 
 /** The console; undefined if it is off. */
 function consoleSettings(settings: Settings, deps: DaemonDeps) {
-  const { console: own, hostname } = settings;
+  const { console: own, hostname, journal, delivery } = settings;
   if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
   return {
     url: consoleOrigin(settings) ?? '',
@@ -292,6 +292,11 @@ function consoleSettings(settings: Settings, deps: DaemonDeps) {
     sessionMs: own.session_hours * 3_600_000,
     idleMs: own.idle_minutes * 60_000,
     operatorReadsMail: own.operator_reads_mail,
+    keeps: {
+      history: journal.keep_days,
+      refusals: journal.keep_refusals_days,
+      givenUp: delivery.keep_dead_days,
+    },
     hostname,
     version: VERSION,
   };

@@ -2,8 +2,12 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { type Envelope, traceLine } from '../mail/envelope.ts';
+import type { Notes } from '../journal/types.ts';
+import { type Envelope, traceLine, type Verdicts } from '../mail/envelope.ts';
+import { firstValue } from '../mail/headers.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
+import type { Choosing } from './choosing.ts';
+import type { ContentFacts } from './conditions.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
 
@@ -12,6 +16,9 @@ interface AcceptanceDeps {
   readonly pacing: Pick<Pacing, 'turn'>;
   /** Undefined if messages are scanned after the 250, or not at all. */
   readonly doorScan: DoorScan | undefined;
+  readonly choosing: Choosing;
+  /** The history. */
+  readonly notes: Notes;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly metrics: Metrics;
@@ -22,35 +29,53 @@ interface AcceptanceDeps {
  * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
 export function createAcceptance(settings: { readonly hostname: string }, deps: AcceptanceDeps): Acceptance {
-  const { spool, pacing, doorScan, clock, ids, metrics } = deps;
+  const { spool, pacing, doorScan, choosing, notes, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
   };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
+
+  function noteUnposted(
+    id: string,
+    { mailFrom }: Envelope,
+    { from, subject, fields }: ContentFacts,
+    verdicts: Verdicts | undefined,
+  ): void {
+    const summary = { from, subject, messageId: firstValue(fields, 'message-id') ?? null };
+    notes.note({ what: 'parsed', id, sender: mailFrom, summary, verdicts: verdicts ?? null });
+  }
+
   return frozen({
     begin() {
       const messageId = ids.message();
       return { messageId, body: spool.body(messageId) };
     },
-    async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
+    async accept(messageId, arrival, given, body): Promise<AcceptResult> {
       const receivedAt = clock.now();
       // Read first: the bytes are transferred with the message and have length 0 afterwards.
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
-      const deliveries = toDeliveries(messageId, routed, size);
-      const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
+      const recipients = [...new Set(given.map(({ recipient }) => recipient))];
+      const only = recipients.length === 1 ? recipients[0] : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
-      const message = { id: messageId, envelope: withFindings(arrival.envelope, routed), trace, body };
-      const isScanned = doorScan && arrival.protocol !== 'HTTP' && deliveries.some(({ kind }) => kind === 'inbound');
-      const recipients = deliveries.map(({ recipient }) => recipient);
-      const scanned = isScanned ? await doorScan({ ...message, recipients }) : undefined;
+      const looked = { id: messageId, envelope: arrival.envelope, trace, recipients, body };
+      const isScanned = doorScan && arrival.protocol !== 'HTTP' && given.some(({ match }) => match.kind === 'inbound');
+      const scanned = isScanned ? await doorScan(looked) : undefined;
       if (scanned?.refused) return { outcome: scanned.refused };
-      const outcome = await spool.accept({ ...message, receivedAt, scan: scanned?.scan }, deliveries);
+      const isDecidedHere = given.some(({ match }) => match.choices || match.fate);
+      const { routed, verdicts, scan, content } = isDecidedHere
+        ? await choosing.choose(looked, given, scanned?.scan)
+        : { routed: given, scan: scanned?.scan };
+      if (routed.length === 0 && given.length > 0) return { outcome: 'unrouted' };
+      const deliveries = toDeliveries(messageId, routed, size);
+      const message = { id: messageId, envelope: withFindings(arrival.envelope, routed), trace, body };
+      const outcome = await spool.accept({ ...message, receivedAt, verdicts, scan }, deliveries);
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);
-      await pacing.turn(deliveries);
-      return { outcome, messageId };
+      for (const { id, fate } of deliveries) if (fate && content) noteUnposted(id, arrival.envelope, content, verdicts);
+      await pacing.turn(deliveries.filter(({ fate }) => !fate));
+      return { outcome, messageId, ...(isDecidedHere && { routed }) };
     },
   });
 }
@@ -59,8 +84,9 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
 function withFindings(envelope: Envelope, routed: readonly RoutedRecipient[]): Envelope {
   const replyData = byRecipient(routed, (match) => match.replyData);
   const captures = byRecipient(routed, (match) => match.captures);
-  return replyData || captures
-    ? { ...envelope, ...(replyData && { replyData }), ...(captures && { captures }) }
+  const tags = byRecipient(routed, (match) => match.tags);
+  return replyData || captures || tags
+    ? { ...envelope, ...(replyData && { replyData }), ...(captures && { captures }), ...(tags && { tags }) }
     : envelope;
 }
 
@@ -77,20 +103,17 @@ function byRecipient<T>(
 
 /** Returns one delivery per id: a recipient that the client names twice has the same id. */
 function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
-  const byId = new Map(
-    routed.map(({ recipient, match: { replyData: _, captures: __, ...match } }) => {
-      const id = deliveryId(messageId, match.routeId, recipient);
-      return [
-        id,
-        {
-          ...match,
-          id,
-          messageId,
-          recipient,
-          size,
-        },
-      ];
-    }),
-  );
+  const byId = new Map<string, Delivery>();
+  for (const { recipient, match } of routed) {
+    const { kind, task, account, pattern, also = [], fate } = match;
+    for (const { routeId, url } of fate ? [match] : [match, ...also]) {
+      const id = deliveryId(messageId, routeId, recipient);
+      const ended = fate && { fate: { state: fate, note: `${WHY[fate]} ${routeId}` } };
+      byId.set(id, { id, kind, task, account, pattern, routeId, url, messageId, recipient, size, ...ended });
+    }
+  }
   return [...byId.values()];
 }
+
+/** Why a delivery is not posted, as its history shows it; the id of the route follows. */
+const WHY = { held: 'held by route', dropped: 'discarded by route' } as const;

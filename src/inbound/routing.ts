@@ -8,7 +8,9 @@ import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-do
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
+import { ACTIONS, type Choice, decide, mayRefuse, openChoices, toAction } from './decision.ts';
 import { toStyle } from './formats.ts';
+import { capture, createGlobs, type Globs, hasNames, isExact, toGlob } from './patterns.ts';
 import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
@@ -16,12 +18,18 @@ interface Domain {
   readonly account: string;
   /** The keys of its reply addresses, the current one first. */
   readonly replyKeys: readonly string[];
-  /** Patterns without wildcards, by folded mailbox; the oldest wins. */
-  readonly exact: ReadonlyMap<string, Match>;
-  /** The rest: the most literal characters first, then the oldest. */
-  readonly globs: Globs<Match>;
+  /** Patterns without wildcards, by folded mailbox: the highest priority first, then the oldest. */
+  readonly exact: ReadonlyMap<string, readonly [Route, ...Route[]]>;
+  /** The rest: the highest priority, the most literal characters, then the oldest. */
+  readonly globs: Globs<Route>;
+  /** Whether the first route that matches a mailbox takes all its mail, as long as no route has conditions. */
+  readonly isPlain: boolean;
   /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
+}
+
+interface Route extends Choice {
+  readonly priority: number;
 }
 
 interface RoutingSettings {
@@ -99,16 +107,19 @@ export function createRouting(
 
   return frozen({
     ownerOf: (domain) => entryOf(domain)?.account,
-    lookup(mailbox, domain): Lookup {
+    lookup(mailbox, domain, sender): Lookup {
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
       if (entry.replyKeys.length > 0) {
         const reply = parseReplyAddress(mailbox);
-        if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, clock.now());
+        if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, sender, clock.now());
       }
-      const match = find(entry, mailbox);
-      return match ? { kind: 'matched', match } : { kind: 'no-route' };
+      return find(entry, mailbox, sender);
+    },
+    choices(mailbox, domain) {
+      const entry = entryOf(domain);
+      return entry ? routesOf(entry, mailbox) : [];
     },
     routeOf(routeId, domain) {
       // A domain may have been added below a wildcard while mail for the route of the wildcard waits.
@@ -117,6 +128,12 @@ export function createRouting(
         if (target) return target;
       }
       return undefined;
+    },
+    hasTarget(account, url) {
+      for (const domain of table?.values() ?? [])
+        if (domain.account === account)
+          for (const target of domain.targets.values()) if (target.url === url) return true;
+      return false;
     },
     async changed(domain) {
       try {
@@ -136,23 +153,41 @@ export function createRouting(
 
 function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {
   const replyKeys = [replyKey, previousReplyKey].filter((key) => typeof key === 'string');
-  const oldestFirst = rows.toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || compareIds(a.id, b.id));
-  const exact = new Map<string, Match>();
-  for (const row of oldestFirst.filter((row) => isExact(row.pattern))) {
+  const inOrder = rows.toSorted(
+    (a, b) =>
+      (b.priority ?? 0) - (a.priority ?? 0) || a.createdAt.getTime() - b.createdAt.getTime() || compareIds(a.id, b.id),
+  );
+  const exact = new Map<string, [Route, ...Route[]]>();
+  for (const row of inOrder.filter((row) => isExact(row.pattern))) {
     const name = fold(row.pattern);
-    if (!exact.has(name)) exact.set(name, toMatch(row));
+    const others = exact.get(name);
+    if (others) others.push(toRoute(row));
+    else exact.set(name, [toRoute(row)]);
   }
-  const globs = oldestFirst
+  const globs = inOrder
     .filter((row) => !isExact(row.pattern))
-    .map((row) => ({ pattern: toGlob(row.pattern), value: toMatch(row) }));
-  const targets = new Map(rows.map((row) => [row.id, toTarget(row)]));
-  return { account, replyKeys, exact, globs: createGlobs(globs), targets };
+    .map((row) => ({ pattern: toGlob(row.pattern), priority: row.priority ?? 0, value: toRoute(row) }));
+  const targets = new Map(rows.flatMap(toTargets));
+  const isPlain = rows.every(
+    ({ when, action, priority = 0 }) => !when && toAction(action) === 'post' && priority === 0,
+  );
+  return { account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets };
 }
 
-function toTarget(row: InboundRouteRow): RouteTarget {
-  const { url, batchEvents = 1, password } = row;
-  return { ...toStyle(row), url, batchEvents, password: password ?? null };
+/** The target of a route, and those of its further URLs. */
+function toTargets(row: InboundRouteRow): [id: string, target: RouteTarget][] {
+  const { id, url, batchEvents = 1, password, also = [] } = row;
+  return [
+    [id, { ...toStyle(row), url, batchEvents, password: password ?? null }],
+    ...also.map((one): [string, RouteTarget] => [
+      alsoId(id, one.n),
+      { ...toStyle(one), url: one.url, batchEvents: 1, password: one.password ?? null },
+    ]),
+  ];
 }
+
+/** The id by which deliveries to a further URL of a route are known (queue/delivery.ts `routeOfTarget`). */
+export const alsoId = (route: string, n: number): string => `${route}+${n}`;
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */
 function ownRoutes({ account }: InboundDomainRow, routes: readonly InboundRouteRow[]): readonly InboundRouteRow[] {
@@ -164,223 +199,60 @@ function compareIds(a: string, b: string): number {
   return Number(a.split('.')[1] ?? 0) - Number(b.split('.')[1] ?? 0);
 }
 
-function toMatch(row: InboundRouteRow): Match {
-  return Object.freeze({ kind: 'inbound', account: row.account, routeId: row.id, pattern: row.pattern, url: row.url });
+function toRoute(row: InboundRouteRow): Route {
+  const { account, id, pattern, url, also = [], when = null, tags = [], priority = 0 } = row;
+  const further = also.map((one) => ({ routeId: alsoId(id, one.n), url: one.url }));
+  const match: Match = { kind: 'inbound', account, routeId: id, pattern, url, ...(further[0] && { also: further }) };
+  return frozen({ match: frozen(match), when, action: toAction(row.action), tags, priority });
 }
 
-function find(domain: Domain, mailbox: string): Match | undefined {
-  const exact = domain.exact.get(fold(mailbox));
-  if (exact) return exact;
-  const match = domain.globs.find(mailbox);
-  return match && NAME.test(match.pattern) ? { ...match, captures: capture(match.pattern, mailbox) } : match;
+/** What is known of a mailbox before its mail is: the route, or those of which the content will choose one. */
+function find(domain: Domain, mailbox: string, sender: string | undefined): Lookup {
+  if (domain.isPlain) {
+    const [first] = domain.exact.get(fold(mailbox)) ?? [];
+    const route = first ?? domain.globs.find(mailbox);
+    return route ? { kind: 'matched', match: withCaptures(route.match, mailbox) } : { kind: 'no-route' };
+  }
+  const choices = openChoices(routesOf(domain, mailbox), { sender }).map((choice) => ({
+    ...choice,
+    match: withCaptures(choice.match, mailbox),
+  }));
+  const first = choices.find(({ action }) => ACTIONS[action].takes);
+  if (!first) return { kind: 'no-route' };
+  const decision = decide(choices, { sender });
+  if (decision.kind === 'none') return { kind: 'no-route' };
+  if (decision.kind === 'rejected') return { kind: 'rejected' };
+  if (decision.kind === 'matched') return decision;
+  return { kind: 'matched', match: { ...first.match, choices, ...(mayRefuse(choices) && { refusable: true }) } };
 }
+
+/** Routes that are tried for one mailbox: each may cost a look at the message. Told by /inbound/add-route. */
+export const MOST_TRIED = 100;
+
+/** The routes that match a mailbox, in the order in which they are tried. */
+function routesOf({ exact, globs }: Domain, mailbox: string): readonly Route[] {
+  const takesAll = ({ when, action }: Route) => when === null && ACTIONS[action].takes;
+  const named = exact.get(fold(mailbox)) ?? [];
+  // The sort is stable: with equal priorities an exact name comes first.
+  const inOrder = [...named, ...globs.all(mailbox, takesAll)].sort((a, b) => b.priority - a.priority);
+  return inOrder.slice(0, MOST_TRIED);
+}
+
+const withCaptures = (match: Match, mailbox: string): Match =>
+  hasNames(match.pattern) ? { ...match, captures: capture(match.pattern, mailbox) } : match;
 
 /** A reply address goes where its mailbox goes, if the token is one of ours. */
 function findReply(
   entry: Domain,
   domain: string,
   { mailbox, token }: { readonly mailbox: string; readonly token: string },
+  sender: string | undefined,
   now: number,
 ): Lookup {
   const sealed = openReplyToken(entry.replyKeys, { account: entry.account, domain, mailbox }, token);
-  const match = sealed && find(entry, mailbox);
-  if (!sealed || !match) return { kind: 'no-route' };
+  const found = sealed && find(entry, mailbox, sender);
+  if (!sealed || !found) return { kind: 'no-route' };
+  if (found.kind !== 'matched') return found;
   if (sealed.expiresAt !== null && sealed.expiresAt <= now) return { kind: 'expired' };
-  return { kind: 'matched', match: { ...match, replyData: sealed.data } };
-}
-
-/** An index of one domain's wildcard patterns: a lookup takes the same time among ten and among 100,000. */
-interface Globs<T> {
-  /** Returns the match with the most literal characters, and among equals the first given. */
-  find(mailbox: string): T | undefined;
-}
-
-interface Entry<T> {
-  readonly pattern: string;
-  readonly value: T;
-  /** Position in the order of matching. */
-  readonly rank: number;
-}
-
-/** Entries by the literal text at one end of their patterns, and the lengths of these texts. */
-interface End<T> {
-  readonly entries: Map<string, Entry<T>[]>;
-  readonly lengths: Set<number>;
-}
-
-/**
- * Indexes each pattern by the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few prefixes and
- * suffixes, so only patterns that share one with it are tried. Patterns without literal ends (`*`, `*word*`) are tried
- * in turn.
- */
-export function createGlobs<T>(all: readonly { readonly pattern: string; readonly value: T }[]): Globs<T> {
-  // Counted once per pattern, not per comparison. The sort is stable: equals keep their order.
-  const counted = all
-    .map((glob) => ({ ...glob, literals: literals(glob.pattern) }))
-    .sort((a, b) => b.literals - a.literals);
-  const heads: End<T> = { entries: new Map(), lengths: new Set() };
-  const tails: End<T> = { entries: new Map(), lengths: new Set() };
-  const rest: Entry<T>[] = [];
-  for (const [rank, { pattern, value }] of counted.entries()) file({ pattern, value, rank }, { heads, tails, rest });
-
-  return frozen({
-    find(mailbox) {
-      const name = fold(mailbox);
-      let best: Entry<T> | undefined;
-      const look = (entries: readonly Entry<T>[] = []) => {
-        best = firstMatch(entries, mailbox, best);
-      };
-      for (const length of heads.lengths) if (length <= name.length) look(heads.entries.get(name.slice(0, length)));
-      for (const length of tails.lengths)
-        if (length <= name.length) look(tails.entries.get(name.slice(name.length - length)));
-      look(rest);
-      return best?.value;
-    },
-  });
-}
-
-function file<T>(
-  entry: Entry<T>,
-  { heads, tails, rest }: { readonly heads: End<T>; readonly tails: End<T>; readonly rest: Entry<T>[] },
-): void {
-  const pattern = fold(entry.pattern);
-  const first = pattern.search(/[*?]/);
-  const last = Math.max(pattern.lastIndexOf('*'), pattern.lastIndexOf('?'));
-  const atHead = first >= pattern.length - 1 - last;
-  const text = atHead ? pattern.slice(0, first) : pattern.slice(last + 1);
-  if (text === '') return void rest.push(entry);
-  const end = atHead ? heads : tails;
-  end.lengths.add(text.length);
-  const filed = end.entries.get(text);
-  if (filed) filed.push(entry);
-  else end.entries.set(text, [entry]);
-}
-
-/** Returns the first match if it ranks before `best`, else `best`. */
-function firstMatch<T>(
-  entries: readonly Entry<T>[],
-  mailbox: string,
-  best: Entry<T> | undefined,
-): Entry<T> | undefined {
-  for (const entry of entries) {
-    if (best && entry.rank > best.rank) break;
-    if (matchesGlob(entry.pattern, mailbox)) return entry;
-  }
-  return best;
-}
-
-/**
- * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, `{name}` one or more,
- * which the payload has under that name; everything else matches itself, in any case; the whole mailbox must match. No
- * regular expressions: they can be made to run forever.
- */
-
-/** Longest pattern; a mailbox name has at most 64 characters (RFC 5321 section 4.5.3.1.1). */
-export const MAX_PATTERN = 255;
-
-const NAME = /\{([a-z][a-z0-9_]{0,31})\}/;
-const NAMES = new RegExp(NAME, 'g');
-
-/** The names in a pattern, in order. */
-export const namesIn = (pattern: string): readonly string[] =>
-  [...pattern.matchAll(NAMES)].map(([, name = '']) => name);
-
-/** The pattern without names, which matches the same. */
-const toGlob = (pattern: string): string => pattern.replace(NAMES, '?*');
-
-/** A mailbox that the pattern matches. */
-export const sampleMailbox = (pattern: string): string =>
-  pattern.replace(NAMES, '*').replaceAll('*', 'sample').replaceAll('?', 'x');
-
-/** Whether `mailbox` matches, in time at most proportional to the product of the two lengths. */
-export const matches = (pattern: string, mailbox: string): boolean => matchesGlob(toGlob(pattern), mailbox);
-
-/**
- * What the names in a pattern stand for in a mailbox that matches it, as the sender wrote it. Each stands for as few
- * characters as possible, the last one for the rest: `{list}-{user}` finds `a` and `b-c` in `a-b-c`.
- */
-export function capture(pattern: string, mailbox: string): Readonly<Record<string, string>> {
-  const written = [...mailbox];
-  const name = [...fold(mailbox)];
-  const source = written.length === name.length ? written : name;
-  const tokens = tokensOf(pattern);
-  const spans = new Map<string, readonly [from: number, to: number]>();
-  let t = 0;
-  let n = 0;
-  /** The last run of characters: its token, where it begins, and where it ends so far. */
-  let run = -1;
-  let from = 0;
-  let to = 0;
-  const end = () => {
-    const of = tokens[run]?.name;
-    if (of !== undefined) spans.set(of, [from, to]);
-  };
-  while (n < name.length) {
-    const token = tokens[t];
-    if (token?.least !== undefined && n + token.least <= name.length) {
-      end();
-      [run, from, to] = [t++, n, n + token.least];
-      n = to;
-    } else if (token?.least === undefined && token && (token.char === '?' || token.char === name[n])) {
-      t++;
-      n++;
-    } else if (run >= 0) {
-      t = run + 1;
-      n = ++to;
-    } else {
-      return {};
-    }
-  }
-  end();
-  return Object.fromEntries([...spans].map(([of, [start, stop]]) => [of, source.slice(start, stop).join('')]));
-}
-
-/** A character of a pattern, or a run of at least so many characters, which may have a name. */
-interface Token {
-  readonly char?: string;
-  readonly least?: number;
-  readonly name?: string;
-}
-
-function tokensOf(pattern: string): readonly Token[] {
-  return pattern.split(/(\{[a-z][a-z0-9_]{0,31}\}|\*)/).flatMap((piece): readonly Token[] => {
-    const [, name] = NAME.exec(piece) ?? [];
-    if (name !== undefined) return [{ least: 1, name }];
-    return piece === '*' ? [{ least: 0 }] : [...fold(piece)].map((char) => ({ char }));
-  });
-}
-
-function matchesGlob(pattern: string, mailbox: string): boolean {
-  const glob = [...fold(pattern)];
-  const name = [...fold(mailbox)];
-  let g = 0;
-  let n = 0;
-  let star = -1; // the last `*` seen, to return to with one more character in it
-  let resume = 0;
-  while (n < name.length) {
-    if (glob[g] === '*') {
-      star = g++;
-      resume = n;
-    } else if (g < glob.length && (glob[g] === '?' || glob[g] === name[n])) {
-      g++;
-      n++;
-    } else if (star >= 0) {
-      g = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (glob[g] === '*') g++;
-  return g === glob.length;
-}
-
-/** Whether the pattern has no wildcards: it then names one mailbox and wins over all others. */
-export function isExact(pattern: string): boolean {
-  return !/[*?]/.test(pattern) && !NAME.test(pattern);
-}
-
-/** Returns the number of literal characters: the more, the more specific the pattern. */
-export function literals(pattern: string): number {
-  return [...toGlob(pattern)].filter((c) => c !== '*' && c !== '?').length;
+  return { kind: 'matched', match: { ...found.match, replyData: sealed.data } };
 }

@@ -1,6 +1,7 @@
 import type { Envelope } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
+import type { Choice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
@@ -9,16 +10,26 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
   readonly replyData?: string | undefined;
   /** What the names in the pattern stand for, if it has any; recorded in the envelope. */
   readonly captures?: Readonly<Record<string, string>> | undefined;
+  /** What routes said of the message; recorded in the envelope. */
+  readonly tags?: readonly string[] | undefined;
+  /** Further URLs of the route, each with a delivery of its own. */
+  readonly also?: readonly Pick<Delivery, 'routeId' | 'url'>[] | undefined;
+  /** Set if the route does not post its mail. */
+  readonly fate?: 'held' | 'dropped' | undefined;
+  /** Set if the content of the message decides which route takes it; the match itself is that of the first one. */
+  readonly choices?: readonly Choice[] | undefined;
+  /** Whether the content may make us refuse the message, which must have no other recipient then. */
+  readonly refusable?: boolean | undefined;
 }
 
 /**
  * matched · no-route: our domain, but no route for the mailbox, or a reply address that is not ours (550 5.1.1) ·
- * expired: a reply address of ours whose time is over (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and
- * the store is unavailable (451).
+ * expired: a reply address of ours whose time is over (550 5.7.1) · rejected: by a route, whoever reads the message
+ * (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and the store is unavailable (451).
  */
 export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
-  | { readonly kind: 'no-route' | 'expired' | 'not-ours' | 'unknown' };
+  | { readonly kind: 'no-route' | 'expired' | 'rejected' | 'not-ours' | 'unknown' };
 
 /** The URL of a route, how its messages are posted, and how many may share a POST. */
 export interface RouteTarget extends PostStyle {
@@ -30,10 +41,17 @@ export interface RouteTarget extends PostStyle {
 
 /** Finds the route of an address in memory, which is refreshed from the store. */
 export interface Routing {
-  /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
-  lookup(mailbox: string, domain: string): Lookup;
-  /** A route of the domain; undefined if there is no such route, or the table was never read. */
+  /**
+   * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if it
+   * is known.
+   */
+  lookup(mailbox: string, domain: string, sender?: string): Lookup;
+  /** Every route that matches the mailbox, in the order in which they are tried. */
+  choices(mailbox: string, domain: string): readonly Choice[];
+  /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
   routeOf(routeId: string, domain: string): RouteTarget | undefined;
+  /** Whether a route of the account has this URL, as its own or among its further ones. */
+  hasTarget(account: string, url: string): boolean;
   /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
   /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */
@@ -65,20 +83,31 @@ export interface Arrival {
 }
 
 export type AcceptResult =
-  | { readonly outcome: 'accepted'; readonly messageId: string }
+  | {
+      readonly outcome: 'accepted';
+      readonly messageId: string;
+      /** The recipients that get it, if the content decided. */
+      readonly routed?: readonly RoutedRecipient[] | undefined;
+    }
   | { readonly outcome: 'full' | 'fault' | Refused };
 
-/** unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message. */
-export type Refused = 'unscanned' | 'unwanted';
+/**
+ * unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message · unrouted: a
+ * route refused it, or none takes it.
+ */
+export type Refused = 'unscanned' | 'unwanted' | 'unrouted';
+
+/** A message that is not accepted yet, for those who look into it. */
+export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
+  readonly id: string;
+  readonly trace: string;
+  readonly recipients: readonly string[];
+  readonly body: Body;
+}
 
 /** Scans a message before it is accepted. */
 export type DoorScan = (
-  message: Pick<Arrival, 'envelope'> & {
-    readonly id: string;
-    readonly trace: string;
-    readonly recipients: readonly string[];
-    readonly body: Body;
-  },
+  message: ScannedMessage,
 ) => Promise<
   { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: Refused }
 >;

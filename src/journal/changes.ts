@@ -180,7 +180,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     if (!row) return;
     const n = Number(row['n']);
     // As in the queue: an attempt that was under way does not change a delivery that has ended meanwhile.
-    const late = firm === 0 && ['delivered', 'dead', 'dropped'].includes(String(row['state']));
+    const late = firm === 0 && ['delivered', 'dead', 'dropped', 'held'].includes(String(row['state']));
     const reworded = [sender, from, subject, headerId].some((text) => text !== null);
     const wasIn = reworded && indexing.takeOut(n);
     const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];

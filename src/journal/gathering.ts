@@ -1,10 +1,10 @@
 import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
-import { networkOf } from '../base/networks.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
+import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
@@ -103,7 +103,13 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
       if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
-      draft.state ??= 'waiting';
+      const { fate } = mail.delivery;
+      draft.state ??= fate?.state ?? 'waiting';
+      if (fate) {
+        draft.endedAt = mail.receivedAt;
+        draft.lastError = fate.note;
+        tell(draft, JSON.stringify([fate.state === 'held' ? 'held' : 'discarded', mail.receivedAt]));
+      }
       added();
     },
     settled(id, state, at, attempt) {
@@ -245,7 +251,7 @@ const NOTHING: Draft = {
   story: '',
 };
 
-const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped' } as const;
+const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped', held: 'held' } as const;
 
 function tell(draft: Draft, entry: string): void {
   if (draft.story.length < MAX_STORY) draft.story += draft.story === '' ? entry : `,${entry}`;
@@ -370,75 +376,3 @@ const toActionRow = ({ at, by, account, what, count, detail }: Omit<Action, 'n'>
   count,
   detail,
 ];
-
-/** Rows of a network within a minute; a harvester must not fill the journal. */
-const OWN_ROWS = 60;
-/** Networks told apart within a minute; the others share one limit. */
-const MAX_NETWORKS = 10_000;
-const MINUTE_MS = 60_000;
-
-/** Counts what comes from each network within a minute. */
-function createMinute() {
-  let minute = 0;
-  const counts = new Map<string, number>();
-  return {
-    /** Whether another minute has begun. */
-    turn(at: number): boolean {
-      const now = Math.floor(at / MINUTE_MS);
-      if (now === minute) return false;
-      minute = now;
-      counts.clear();
-      return true;
-    },
-    /** Counts one; answers whether it gets a row. */
-    hasRow(client: string): boolean {
-      const network = networkOf(client);
-      const key = counts.has(network) || counts.size < MAX_NETWORKS ? network : '';
-      const count = (counts.get(key) ?? 0) + 1;
-      counts.set(key, count);
-      return count <= OWN_ROWS;
-    },
-  };
-}
-
-function dropFirst(map: Map<string, unknown>): void {
-  for (const [key] of map) if (map.delete(key)) return;
-}
-
-/** Refusals that wait. What one network gets too many of within a minute is counted, and written when it is over. */
-function createRefusals() {
-  const minute = createMinute();
-  let rows: Omit<Refusal, 'n'>[] = [];
-  const counted = new Map<string, Omit<Refusal, 'n'>>();
-
-  function turn(at: number): void {
-    if (!minute.turn(at)) return;
-    rows.push(...counted.values());
-    counted.clear();
-  }
-
-  return {
-    add(refusal: Omit<Refusal, 'n' | 'times'>): void {
-      turn(refusal.at);
-      if (minute.hasRow(refusal.client)) {
-        rows.push({ ...refusal, times: 1 });
-        return;
-      }
-      const { client, reason, account } = refusal;
-      const own = `${networkOf(client)} ${reason} ${account}`;
-      const key = counted.has(own) || counted.size < MAX_NETWORKS ? own : reason;
-      const { times } = counted.get(key) ?? { times: 0 };
-      counted.set(key, { ...refusal, times: times + 1 });
-    },
-    size: () => rows.length + counted.size,
-    drop(): void {
-      if (!rows.shift()) dropFirst(counted);
-    },
-    take(now: number): readonly Omit<Refusal, 'n'>[] {
-      turn(now);
-      const taken = rows;
-      rows = [];
-      return taken;
-    },
-  };
-}

@@ -1,7 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { mergeCauses } from './causes.ts';
 import { isLookedUp, type Queries, type Window } from './queries.ts';
-import type { AccountFigures, History, MailFilter, Page } from './types.ts';
+import type { AccountFigures, Cause, History, MailFilter, Page } from './types.ts';
 
 /** Asks the file of the journal; rejects when it cannot answer. */
 export type Ask = <K extends string>(
@@ -52,6 +53,12 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
         const found = await ask('ids', filter, window);
         if (found.length > 0) yield found;
       }
+    },
+    async causes(filter) {
+      let causes: readonly Cause[] = [];
+      for (const window of windows(await ask('mailBounds', timesOf(filter)), stepOf(filter)))
+        causes = mergeCauses([...causes, ...(await ask('causes', filter, window))]);
+      return causes;
     },
     async one(id, account) {
       const found = await ask('one', id);

@@ -1,21 +1,11 @@
-import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
-import { DELIVERY_KINDS, type DeliveryKind } from '../queue/delivery.ts';
+import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { DeliveryKind } from '../queue/delivery.ts';
+import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
-import type {
-  Action,
-  Mail,
-  MailFilter,
-  MailState,
-  MailStory,
-  Refusal,
-  RefusalFilter,
-  Session,
-  StoryEntry,
-} from './types.ts';
+import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
+import type { Action, Cause, Mail, MailFilter, MailState, MailStory, Refusal, RefusalFilter } from './types.ts';
 
 // What the journal is asked. Long scans come in windows of row numbers, so that none takes long and writes get their turn.
-
-type SqlRow = Record<string, SQLOutputValue>;
 
 /** A condition with its values. */
 interface Condition {
@@ -85,6 +75,9 @@ export function createQueries(db: DatabaseSync) {
     /** The ids of matching mail in a window, newest first. */
     ids: (filter: MailFilter, window: Window): string[] =>
       findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
+    /** Matching mail in a window, counted by endpoint and last answer. */
+    causes: (filter: MailFilter, window: Window): readonly Cause[] =>
+      mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
     one(id: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
@@ -174,7 +167,7 @@ export type Window = readonly [from: number, to: number];
 
 function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
   const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
-  const { route, url, status, unanswered, ids } = filter;
+  const { route, url, exceptUrls, status, unanswered, ids } = filter;
   // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
   const failed = unanswered || (status !== undefined && status.from >= 300);
   const states = filter.states ?? (failed ? UNDELIVERED : undefined);
@@ -185,8 +178,9 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
       ...among('kind', kinds),
       ...among('state', states),
       ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
-      ...(route === undefined ? [] : [{ sql: '(route = ? OR pattern = ?)', values: [route, route] }]),
+      ...(route === undefined ? [] : [{ sql: `(${ROUTE} = ? OR pattern = ?)`, values: [route, route] }]),
       ...equal('url', url),
+      ...(exceptUrls ?? []).map((one) => ({ sql: 'url <> ?', values: [one] })),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
       ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
       ...(ids === undefined ? [] : [anyId(ids)]),
@@ -311,127 +305,5 @@ const all = (conditions: readonly Condition[]): Condition => ({
   values: conditions.flatMap(({ values }) => values),
 });
 
-function toMail(row: SqlRow): Mail {
-  return {
-    n: Number(row['n']),
-    id: String(row['id']),
-    at: Number(row['at']),
-    session: text(row, 'session'),
-    kind: toKind(row['kind']),
-    account: String(row['account']),
-    sender: text(row, 'sender'),
-    recipient: String(row['recipient']),
-    from: text(row, 'header_from'),
-    subject: text(row, 'subject'),
-    headerId: text(row, 'header_id'),
-    route: String(row['route']),
-    pattern: String(row['pattern']),
-    url: String(row['url']),
-    size: Number(row['size']),
-    client: text(row, 'client'),
-    helo: text(row, 'helo'),
-    tls: text(row, 'tls'),
-    spf: text(row, 'spf'),
-    dkim: text(row, 'dkim'),
-    dmarc: text(row, 'dmarc'),
-    state: toState(row['state']),
-    attempts: Number(row['attempts']),
-    lastStatus: number(row, 'last_status'),
-    lastError: text(row, 'last_error'),
-    endedAt: number(row, 'ended_at'),
-    story: toStory(row['story']),
-  };
-}
-
-function toRefusal(row: SqlRow): Refusal {
-  return {
-    n: Number(row['n']),
-    at: Number(row['at']),
-    session: text(row, 'session'),
-    listener: String(row['listener']),
-    stage: String(row['stage']),
-    reply: String(row['reply']),
-    reason: String(row['reason']),
-    client: String(row['client']),
-    helo: text(row, 'helo'),
-    tls: text(row, 'tls'),
-    sender: text(row, 'sender'),
-    recipient: text(row, 'recipient'),
-    account: text(row, 'account'),
-    times: Number(row['times']),
-  };
-}
-
-function toSession(row: SqlRow): Session {
-  return {
-    id: String(row['id']),
-    at: Number(row['at']),
-    listener: String(row['listener']),
-    client: String(row['client']),
-    helo: text(row, 'helo'),
-    tls: text(row, 'tls'),
-    messages: Number(row['messages']),
-    recipients: Number(row['recipients']),
-    refusals: Number(row['refusals']),
-    reason: String(row['reason']),
-    durationMs: Number(row['duration']),
-  };
-}
-
-function toAction(row: SqlRow): Action {
-  return {
-    n: Number(row['n']),
-    at: Number(row['at']),
-    by: String(row['by']),
-    account: String(row['account']),
-    what: String(row['what']),
-    count: Number(row['count']),
-    detail: String(row['detail']),
-  };
-}
-
-const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
-
-const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'unknown'];
-const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
-
-const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
-
-/** The story as it was written by this program; a file may be damaged all the same. */
-function toStory(value: unknown): readonly StoryEntry[] {
-  try {
-    const read: unknown = JSON.parse(String(value));
-    return Array.isArray(read) ? read.flatMap(toEntry) : [];
-  } catch {
-    return [];
-  }
-}
-
-const ENDS = ['delivered', 'given_up', 'dropped', 'replayed'] as const;
-
-function toEntry(value: unknown): StoryEntry[] {
-  if (!Array.isArray(value)) return [];
-  const [what, at, ms, status, error, answer]: unknown[] = value;
-  const end = ENDS.find((name) => name === what);
-  if (end) return [{ what: end, at: Number(at) }];
-  return [
-    {
-      what: 'attempt',
-      at: Number(at),
-      ms: Number(ms),
-      status: typeof status === 'number' ? status : null,
-      error: typeof error === 'string' ? error : null,
-      answer: String(answer ?? ''),
-    },
-  ];
-}
-
-function text(row: SqlRow, column: string): string | null {
-  const value = row[column] ?? null;
-  return value === null ? null : String(value);
-}
-
-function number(row: SqlRow, column: string): number | null {
-  const value = row[column] ?? null;
-  return value === null ? null : Number(value);
-}
+/** The route of a delivery, without the number of its URL. */
+const ROUTE = `substr(route, 1, instr(route || '+', '+') - 1)`;

@@ -25,6 +25,7 @@ export const MAIL_STATES = [
   'delivered',
   'dead',
   'dropped',
+  'held',
   'unknown',
 ] as const satisfies readonly MailState[];
 

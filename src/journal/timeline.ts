@@ -14,6 +14,8 @@ export const TIMELINE_KINDS = [
   'delivered',
   'given_up',
   'dropped',
+  'held',
+  'discarded',
   'replayed',
   'next_attempt',
 ] as const;
@@ -105,11 +107,14 @@ function verdicts({ at, spf, dkim, dmarc }: Mail, [first]: readonly Attempt[]): 
 }
 
 function attempt({ kind, url }: Mail, { at, durationMs, status, error, answer }: Attempt): TimelineEntry {
+  const host = hostOf(url);
+  // The URL of a route without a host is pulled: its consumer fetched the mail.
+  const posted = kind === 'inbound' ? (host === url ? 'Pulled' : `POST to ${host}`) : `Attempt to ${host}`;
   const result = status === null ? `no answer, ${error ?? 'reason unknown'}` : String(status);
   return {
     at,
     kind: 'attempt',
-    text: `${kind === 'inbound' ? 'POST' : 'Attempt'} to ${hostOf(url)}: ${result}, after ${toDuration(durationMs)}`,
+    text: `${posted}: ${result}, after ${toDuration(durationMs)}`,
     detail: answer === '' ? null : answer,
   };
 }
@@ -118,6 +123,8 @@ const CHANGES = {
   delivered: 'Delivered',
   given_up: 'Given up; it can be replayed while the queue keeps it',
   dropped: 'Dropped by an operator',
+  held: 'Held by its route; a replay releases it',
+  discarded: 'Discarded by its route; it can be replayed while the queue keeps it',
   replayed: 'Replayed',
 } as const;
 
@@ -148,7 +155,7 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
 }
 
 /** A webhook URL may contain secrets. */
-export const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+export const hostOf = (url: string): string => URL.parse(url)?.host || url;
 
 const count = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
 

@@ -57,7 +57,7 @@ export type StoryEntry =
       readonly error: string | null;
       readonly answer: string;
     }
-  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'replayed'; readonly at: number };
+  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'held' | 'discarded' | 'replayed'; readonly at: number };
 
 /** What parsing a message tells about it. */
 export interface MailSummary {
@@ -129,7 +129,8 @@ export type Note =
       readonly id: string;
       readonly sender: string;
       readonly summary: MailSummary | null;
-      readonly verdicts: Verdicts;
+      /** Null if they were not taken. */
+      readonly verdicts: Verdicts | null;
     }
   | { readonly what: 'action'; readonly action: Omit<Action, 'n'> }
   /** The figures of a minute (series.ts), as JSON. */
@@ -156,6 +157,7 @@ export interface MailFilter {
   /** Id or pattern of the route, whole. */
   readonly route?: string | undefined;
   readonly url?: string | undefined;
+  readonly exceptUrls?: readonly string[] | undefined;
   readonly states?: readonly MailState[] | undefined;
   /** The last status: one, or all of a class such as 500 to 599. */
   readonly status?: { readonly from: number; readonly to: number } | undefined;
@@ -201,12 +203,25 @@ export interface AccountFigures {
   readonly sent: number;
 }
 
+/** Deliveries to one endpoint with the same last answer. */
+export interface Cause {
+  readonly url: string;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+  readonly count: number;
+  /** When the oldest of them was accepted, and when the first of them ended; null if none has. */
+  readonly oldestAt: number;
+  readonly firstEnded: number | null;
+}
+
 /** What can be asked of the history. */
 export interface History {
   /** Newest first, those before `cursor`. After a tenth of a second it returns what it has, with a cursor to go on. */
   mail(filter: MailFilter, limit: number, cursor?: number): Promise<Page<Mail>>;
   /** The ids of all matching deliveries, newest first, in pages. */
   ids(filter: MailFilter): AsyncIterable<readonly string[]>;
+  /** All matching deliveries counted by endpoint and last answer, the most frequent first. */
+  causes(filter: MailFilter): Promise<readonly Cause[]>;
   /** The story of one delivery; undefined if it is not known, or another account's. */
   one(id: string, account?: string): Promise<MailStory | undefined>;
   refusals(filter: RefusalFilter, limit: number, cursor?: number): Promise<Page<Refusal>>;

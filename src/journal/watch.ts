@@ -139,6 +139,16 @@ export function watch(
         const { deliveryId, state, at, attempt } = settlement;
         notes.settled(deliveryId, state, at, attempt);
       },
+      async lease(endpoint, ids, now, until) {
+        const leased = await spool.lease(endpoint, ids, now, until);
+        for (const { id, ranOut } of leased) if (ranOut) notes.settled(id, 'waiting', now, ranOut);
+        return leased;
+      },
+      async endLease(account, end) {
+        const attempt = await spool.endLease(account, end);
+        if (attempt) notes.settled(end.deliveryId, end.state, end.at, attempt);
+        return attempt;
+      },
       async replay(selection, now, progress) {
         const count = await spool.replay(selection, now, progress);
         if (count > 0) await changed(selection, 'replayed', now).catch(failed);
@@ -165,7 +175,7 @@ export function watch(
 }
 
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
-const UNFINISHED = ['waiting', 'dead'] as const;
+const UNFINISHED = ['waiting', 'dead', 'held'] as const;
 
 /** When it ended, if it has and the queue remembers. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

@@ -1,9 +1,8 @@
 import { parseAddress } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { isHeadless } from './header-section.ts';
+import { headerBlock, isHeadless } from './header-section.ts';
 import { allValues, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
-import { CAPS } from './outgoing.ts';
 
 /**
  * The author that a message claims to have. Verdicts, the payload, the API and the check of submissions all use this
@@ -78,16 +77,4 @@ function mailboxesIn(values: readonly string[]): Mailbox[] {
 
 function shown({ address, name }: ListedMailbox): Mailbox {
   return { address, name };
-}
-
-/** The header section, up to the empty line. */
-function headerBlock(message: Uint8Array): Buffer {
-  const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, CAPS.headerBytes));
-  for (let at = 0; at < start.length; ) {
-    if (start[at] === 0x0a || (start[at] === 0x0d && start[at + 1] === 0x0a)) return start.subarray(0, at);
-    const end = start.indexOf(0x0a, at);
-    if (end === -1) break;
-    at = end + 1;
-  }
-  return start;
 }

@@ -46,6 +46,8 @@ export interface Envelope {
   readonly replyData?: Readonly<Record<string, string>> | undefined;
   /** By recipient: what the names in the pattern of its route stand for. Set if there are any. */
   readonly captures?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
+  /** By recipient: what routes said of the message. Set if there is anything. */
+  readonly tags?: Readonly<Record<string, readonly string[]>> | undefined;
   /** Set for mail that an account sends, not for inbound mail. */
   readonly outgoing?: Outgoing | undefined;
 }

@@ -150,6 +150,18 @@ function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): stri
   return Buffer.from(buffer, byteOffset, Math.min(length, most)).toString('latin1');
 }
 
+/** The header section, up to the empty line; of a large one the part that is read. */
+export function headerBlock(message: Uint8Array): Buffer {
+  const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, CAPS.headerBytes));
+  for (let at = 0; at < start.length; ) {
+    if (start[at] === 0x0a || (start[at] === 0x0d && start[at + 1] === 0x0a)) return start.subarray(0, at);
+    const end = start.indexOf(0x0a, at);
+    if (end === -1) break;
+    at = end + 1;
+  }
+  return start;
+}
+
 /** The trace to put in front of a message; if the message has no header, followed by the empty line that ends one. */
 export function traceBefore(trace: string, message: Uint8Array): string {
   return isHeadless(message) ? `${trace}\r\n` : trace;

@@ -26,7 +26,7 @@ export function scanMessage(bytes: Buffer): Scan {
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMessage> {
   const body = walkBody(bytes, root) ?? (await readWithLibrary(bytes));
-  return { ...correspondentsOf(root.fields), subject: walkSubject(root.fields), ...body, fields: root.fields };
+  return { ...correspondentsOf(root.fields), subject: subjectOf(root.fields), ...body, fields: root.fields };
 }
 
 /** An address from a header with its decoded display name. */
@@ -114,7 +114,8 @@ export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>):
 }
 
 /** The decoded subject; '' if there is none. If there are several, the last one counts, as in mailparser. */
-function walkSubject(fields: readonly HeaderField[]): string {
+/** The decoded subject; of several the last. */
+export function subjectOf(fields: readonly HeaderField[]): string {
   return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 

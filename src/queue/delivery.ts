@@ -104,7 +104,10 @@ export interface Delivery {
    * kinds a name in the form of a URL, which is never parsed for routing.
    */
   readonly url: string;
-  /** The route that matched; for outgoing mail the row of its subaccount; '' for neither. */
+  /**
+   * The route that matched, with `+` and a number for one of its further URLs; for outgoing mail the row of its subaccount;
+   * '' for neither.
+   */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient of this delivery, as given in RCPT. */
@@ -115,6 +118,8 @@ export interface Delivery {
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
+  /** Set if it is not carried: how it ends at once, and why. Read on acceptance. */
+  readonly fate?: { readonly state: 'held' | 'dropped'; readonly note: string } | undefined;
   /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
 }
@@ -128,8 +133,17 @@ export interface Report {
   readonly body: string;
 }
 
-/** waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by an operator. */
-export type DeliveryState = 'waiting' | 'delivered' | 'dead' | 'dropped';
+/**
+ * waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by an operator, or discarded by
+ * its route · held: kept by its route until somebody replays it.
+ */
+export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+/** The states by their code in the queue file; 0 must stay `waiting`, since its indexes rely on it. */
+export const DELIVERY_STATES = ['waiting', 'delivered', 'dead', 'dropped', 'held'] as const;
+
+/** The states of deliveries that have ended, as far as the queue is concerned. */
+export const ENDED_STATES = ['delivered', 'dead', 'dropped', 'held'] as const satisfies readonly DeliveryState[];
 
 /** A delivery with its state and history, as stored in the queue. Times are milliseconds since 1970. */
 export interface QueuedDelivery extends Delivery {
@@ -138,7 +152,7 @@ export interface QueuedDelivery extends Delivery {
   readonly dueAt: number;
   /** Attempts since acceptance or the last replay. */
   readonly attempts: number;
-  /** When it became dead, delivered or dropped. */
+  /** When it became dead, delivered, dropped or held. */
   readonly endedAt: number | null;
   /** Start of the time budget: acceptance, the chosen send time, or the last replay. */
   readonly budgetFrom: number;
@@ -178,6 +192,21 @@ export interface Settlement {
   readonly report?: Report | undefined;
 }
 
+/** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
+export interface Leased {
+  readonly id: string;
+  readonly n: number;
+  /** The attempt of the lease before it, if that ran out. */
+  readonly ranOut: AttemptRecord | null;
+}
+
+/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
+export interface LeaseEnd
+  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at'>,
+    Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
+  readonly n: number;
+}
+
 /** The time of the last process, by which the next start checks its clock. */
 export interface LastTime {
   /** The text last given to `keepTime`; null if there is none. */
@@ -213,15 +242,23 @@ export interface NewMessage {
   readonly envelope: Envelope;
   readonly trace: string;
   readonly body: Body;
+  /** Set if they were taken before it was accepted. */
+  readonly verdicts?: Verdicts | undefined;
   /** Set if it was scanned before it was accepted. */
   readonly scan?: Scan | undefined;
 }
+
+/** The id of the route of a delivery, from its `routeId`. */
+export const routeOfTarget = (id: string): string => id.split('+', 1)[0] ?? id;
 
 /** Selects deliveries for an operator or the API. All given conditions must hold. */
 export interface Selection {
   readonly ids?: readonly string[] | undefined;
   readonly account?: string | undefined;
+  /** Of these routes, whichever of its URLs they are for. */
   readonly routeIds?: readonly string[] | undefined;
+  /** Of this `routeId`, which names one URL of a route. */
+  readonly targetId?: string | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
   readonly kinds?: readonly DeliveryKind[] | undefined;
@@ -284,6 +321,17 @@ export interface Spool {
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
+  /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
+  overdue(endpoint: EndpointName, before: number, now: number, limit: number): Promise<QueuedDelivery[]>;
+  /**
+   * Leases those of these deliveries that wait for the endpoint and are due at `now`: none of them is due again before
+   * `until`. Returns them in order.
+   */
+  lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): Promise<readonly Leased[]>;
+  /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
+  endLease(account: string, end: LeaseEnd): Promise<AttemptRecord | null>;
+  /** Keeps verdicts just computed, before the attempt ends. */
+  keepVerdicts(deliveryId: string, fresh: Verdicts): Promise<void>;
   /** Every endpoint with waiting deliveries or saved state. */
   endpoints(): Promise<EndpointSummary[]>;
   /** The endpoints of an account with waiting deliveries, and how many. From memory. */
@@ -321,14 +369,14 @@ export interface Spool {
    * Moves waiting deliveries that were never attempted to another time, where their budget begins. Returns how many.
    */
   reschedule(selection: Selection, at: number): Promise<number>;
-  /** Ends waiting and dead deliveries without delivering them. Returns how many. */
+  /** Ends waiting, held and dead deliveries without delivering them. Returns how many. */
   drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /**
-   * Makes ended deliveries (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Returns
+   * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id. Returns
    * how many.
    */
   replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
-  /** Moves the waiting and dead deliveries of a route to another URL. Returns how many. */
+  /** Moves the waiting, held and dead deliveries of a route to another URL. Returns how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /**
    * Deletes deliveries that ended before these times (milliseconds since 1970), and the oldest delivered ones beyond

@@ -15,8 +15,9 @@ import { type Holder, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
-import type { Lane, Times, Waiting } from './schedule/lane.ts';
+import { type Lane, type Times, toWaiting, type Waiting } from './schedule/lane.ts';
 import { createLanes } from './schedule/lanes.ts';
+import { createOverdue } from './schedule/overdue.ts';
 
 export interface DispatcherDeps {
   readonly spool: Spool;
@@ -44,6 +45,8 @@ export interface Dispatcher extends Service {
    * once the hold is saved.
    */
   hold(endpoint: Endpoint, until: number, by: Holder): Promise<void>;
+  /** Whether it is held now. */
+  isHeld(endpoint: EndpointName): boolean;
   /** Ends a hold. */
   release(endpoint: EndpointName): Promise<void>;
   /**
@@ -90,6 +93,14 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const intake = createIntake({ spool, clock, log, roads, lanes, backlog, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
+  const overdue = createOverdue({
+    ...{ spool, roads, time, clock, log },
+    async giveUp(queued) {
+      const now = { wall: clock.now(), steady: clock.monotonic() };
+      const waiting = toWaiting(queued, now, roads[queued.kind]);
+      if ((await engine.giveUp(waiting)).kind === 'gone') notices.notPulled(waiting);
+    },
+  });
   // An attempt is prepared, sent and recorded; only sending involves the endpoint and needs one of its places. Each
   // road has its own places: a mail server may take ten minutes where a webhook is allowed seconds.
   const places = placesOf(roads, (concurrency): Places => {
@@ -107,6 +118,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       lane.release();
       keep(lane);
     }
+    // Nothing is loaded and nothing starts; only a hold has an end.
+    if (roads[lane.kind].isPulled?.(lane.url)) return agenda.set(lane, lane.nextWake(now));
     // Resets the count in case a counted delivery vanished without being taken up.
     if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
     if (lane.isLookDue(now)) giveUpOld(lane, now);
@@ -195,12 +208,14 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     async start() {
       phase = 'running';
       await intake.open();
+      overdue.start();
     },
     async stop() {
       phase = 'stopping';
       intake.close();
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
+      await overdue.stop();
       await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
     },
@@ -214,6 +229,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       poke(lane);
       await write(lane);
     },
+    isHeld: ({ account, url }) => lanes.get(account, url)?.isHeld(clock.monotonic()) ?? false,
     async release({ account, url }) {
       const lane = lanes.get(account, url);
       if (!lane) return;

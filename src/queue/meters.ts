@@ -80,6 +80,8 @@ interface Notices {
   attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
   /** A delivery expired without an attempt while its endpoint was unavailable. */
   givenUp(lane: Lane, waiting: Waiting): void;
+  /** A delivery expired because no consumer acknowledged it. */
+  notPulled(waiting: Waiting): void;
   endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
 }
 
@@ -109,6 +111,17 @@ export function createDeliveryNotices(log: Log, roads: Roads): Notices {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
         error: lane.state.hold ? `held by ${HOLDER_WORDS[lane.state.hold.by]}` : `endpoint ${lane.phase}`,
+      });
+    },
+    notPulled({ delivery, attempts }) {
+      const { id, kind, messageId: message, account } = delivery;
+      log.error('delivery.failed', {
+        delivery: id,
+        kind,
+        message,
+        account,
+        attempt: attempts,
+        error: 'not acknowledged',
       });
     },
     endpoint(lane, change, result) {

@@ -26,6 +26,11 @@ export interface Road {
    * earlier.
    */
   readonly timed: boolean;
+  /**
+   * Whether the consumer of this endpoint fetches its deliveries. The dispatcher then attempts none of them, and gives
+   * them up at `limit`. Absent: never.
+   */
+  isPulled?(url: string): boolean;
   /** Whether a failed delivery needs attention (logged as an error) or is routine (a warning). */
   isAlarming(delivery: Delivery): boolean;
   /**

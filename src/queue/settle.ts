@@ -1,7 +1,8 @@
-import type { AttemptRecord, DeliveryState, QueuedDelivery, Settlement } from './delivery.ts';
+import type { AttemptRecord, DeliveryState, LeaseEnd, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
 
-// The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`) and over SMTP (`settleMail`).
+// The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and by
+// a consumer that pulled it (`settleLease`).
 
 /** Why there was no HTTP response. Users see these texts; they never reveal internals. */
 export type AttemptError =
@@ -188,6 +189,57 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   if (isFinal(attempt) || (budget.mayEnd && budget.age >= budget.limit)) return end('failed', 'dead');
   const wait = Math.round(gap(delivery.attempts + 1, false, false) * (1 + JITTER * jitter));
   return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
+}
+
+/** What a consumer says of a delivery that it holds. `status`: what its own receiver answered, if it has one. */
+export type Said =
+  | { readonly kind: 'acknowledged' }
+  | {
+      readonly kind: 'refused';
+      readonly status: number | null;
+      readonly reason: string;
+      /** Milliseconds until it is due again; undefined: as after a failed POST. */
+      readonly delay: number | undefined;
+    };
+
+/** The end of a lease, for `settleLease`. */
+interface LeaseFacts {
+  /** `attempts` includes the one of the lease. */
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
+  /** The number of the attempt. */
+  readonly n: number;
+  readonly said: Said;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** In [0, 1). */
+  readonly jitter: number;
+  readonly budget: Budget;
+  /** The status by which the receiver ends the delivery; null: there is none. */
+  readonly stop: number | null;
+}
+
+/**
+ * Returns the consequences of what a consumer says: acknowledged is delivered, everything else is due again until the
+ * time budget is used up. An acknowledgement is shown as a POST that was answered with 200.
+ */
+export function settleLease({ delivery, n, said, now, jitter, budget, stop }: LeaseFacts): {
+  readonly outcome: Settled['outcome'];
+  readonly end: LeaseEnd;
+} {
+  const base = { deliveryId: delivery.id, n, at: now, dueAt: now };
+  if (said.kind === 'acknowledged')
+    return {
+      outcome: 'delivered',
+      end: { ...base, state: 'delivered', status: 200, error: null, answer: 'acknowledged' },
+    };
+  const { status, delay } = said;
+  const reason = said.reason.slice(0, SHOWN);
+  const told =
+    status === null ? { error: reason || 'refused by the consumer', answer: '' } : { error: null, answer: reason };
+  if ((status !== null && status === stop) || (budget.mayEnd && budget.age >= budget.limit))
+    return { outcome: 'failed', end: { ...base, ...told, state: 'dead', status } };
+  const wait = delay ?? Math.round(gap(delivery.attempts, false, false) * (1 + JITTER * jitter));
+  return { outcome: 'deferred', end: { ...base, ...told, state: 'waiting', dueAt: now + wait, status } };
 }
 
 /** Whether another SMTP attempt would have the same result. */

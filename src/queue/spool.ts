@@ -174,6 +174,13 @@ function createSpool(parts: Parts, release: () => void): Spool {
       }
       return due.found;
     },
+    overdue: (endpoint, before, now, limit) => reading.read('overdue', endpoint, before, now, limit),
+    lease: (endpoint, ids, now, until) => file.write('lease', endpoint, ids, now, until),
+    endLease: (account, end) => file.write('endLease', account, end),
+    async keepVerdicts(deliveryId, fresh) {
+      await file.write('keepVerdicts', deliveryId, JSON.stringify(fresh));
+      cache.keepVerdicts(deliveryId, fresh);
+    },
     endpoints: () => summarize(parts),
     waitingOf: file.tally.endpointsOf,
     oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
@@ -200,9 +207,12 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
-    const { id, receivedAt, envelope, trace, scan } = message;
-    cache.put({ id, receivedAt, envelope, trace, verdicts: null, ...(scan && { scan }) }, body, deliveries.length);
-    listeners.tell(deliveries);
+    const { id, receivedAt, envelope, trace, verdicts = null, scan } = message;
+    const fresh = deliveries.filter(({ fate }) => !fate);
+    if (fresh.length > 0) {
+      cache.put({ id, receivedAt, envelope, trace, verdicts, ...(scan && { scan }) }, body, fresh.length);
+      listeners.tell(fresh);
+    }
   } else if (body.kind === 'blob') {
     await blobs.remove([basename(body.path)]);
   }
@@ -217,7 +227,7 @@ function toTight(body: Body): Body {
   return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
 
-function toRow({ id, receivedAt, envelope, trace, scan }: NewMessage, body: Body): MessageRow {
+function toRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
   const row = {
     id,
     receivedAt,
@@ -227,6 +237,7 @@ function toRow({ id, receivedAt, envelope, trace, scan }: NewMessage, body: Body
     crc: null,
     blob: null,
     sha256: null,
+    verdicts: verdicts ? JSON.stringify(verdicts) : null,
     scan: scan ? JSON.stringify(scan) : null,
   };
   if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };

@@ -58,6 +58,8 @@ export interface Scanning {
   of(specimen: Specimen, from: number): Promise<Scanned>;
   /** For a message that is not accepted yet. */
   atTheDoor(specimen: Specimen): Promise<AtTheDoor>;
+  /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
+  now(specimen: Specimen): Promise<Scan | undefined>;
   /** Ends all scans and closes connections. */
   stop(): Promise<void>;
 }
@@ -126,6 +128,12 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
     return begun;
   }
 
+  /** Undefined if a scanner is away, or all are busy for longer than one message may take. */
+  async function askNow(specimen: Specimen) {
+    if (!(await places.free(settings.timeoutMs)) || asking.delay() > 0) return undefined;
+    return places.hold(() => asking.ask(specimen));
+  }
+
   /** When a delivery should come back for a scan that is under way. */
   const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
 
@@ -146,10 +154,14 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
         cancel();
       }
     },
+    async now(specimen) {
+      if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
+      const answers = await askNow(specimen);
+      return !answers || answers.some(({ again }) => again) ? undefined : toScan(answers);
+    },
     async atTheDoor(specimen) {
       if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
-      if (!(await places.free(settings.timeoutMs)) || asking.delay() > 0) return { refused: 'unscanned' };
-      const answers = await places.hold(() => asking.ask(specimen));
+      const answers = await askNow(specimen);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
       const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
       return later ? { refused: 'unscanned' } : { scan: toScan(answers) };

@@ -36,8 +36,11 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   full: `The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ${RETRY}`,
   backlog: `Too much mail of the account is waiting for its webhook. Get the webhook to answer again. ${RETRY}`,
   tooManyRecipients: `The message has more recipients than one may have (smtp.max_recipients). The sending server sends the others in another message.`,
+  oneRecipient: `The routes of this recipient, or of the one before it, may refuse the message for what it says, so each gets a message of its own. ${RETRY}`,
 
   // Permanent
+  unrouted:
+    'A route with the action reject took the message, or no route takes what it says. Test the routes with its sender and its content (/inbound/test-route).',
   unwanted: 'A scanner found a virus in the message or said that it must be refused (scan.when is before).',
   lineTooLong: `The client sent a line that is longer than SMTP allows. ${CLIENT}`,
   unknownCommand: `The client gave a command that does not exist. ${CLIENT}`,

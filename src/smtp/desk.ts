@@ -15,7 +15,8 @@ export interface Desk {
   /** Whether the disk has room for mail. */
   hasRoom(): boolean;
   /** Routes an address, or refuses it. */
-  route(address: Address): RoutedHere | Promise<RoutedHere>;
+  /** `sender` is the reverse-path. */
+  route(address: Address, sender: string): RoutedHere | Promise<RoutedHere>;
   readonly acceptance: Acceptance;
 }
 
@@ -31,6 +32,7 @@ const MAX_KEPT = 100;
 const WHY = {
   'no-route': REFUSALS.noMailbox,
   expired: REFUSALS.expiredAddress,
+  rejected: REFUSALS.unrouted,
   'not-ours': REFUSALS.noRelay,
   unknown: REFUSALS.fault,
 } as const;
@@ -38,7 +40,7 @@ const WHY = {
 /** The `Desk` of the main thread, which answers synchronously. */
 export interface LocalDesk extends Desk {
   readonly admission: Counting;
-  route(address: Address): RoutedHere;
+  route(address: Address, sender: string): RoutedHere;
 }
 
 interface DeskParts extends Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'postmaster' | 'acceptance' | 'spool'> {
@@ -56,10 +58,10 @@ export function createDesk(
     admission,
     hasRoom: () => spool.hasRoom(),
     acceptance,
-    route({ mailbox, domain }): RoutedHere {
+    route({ mailbox, domain }, sender): RoutedHere {
       const refuse = (refused: Reply): RoutedHere => ({ refused, owner: routing.ownerOf(domain) });
       if (domain.startsWith('[') || RELAY_TRICK.test(mailbox)) return refuse(REFUSALS.noRelay);
-      const routed = returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain);
+      const routed = returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain, sender);
       const found = postmaster.lookup(mailbox, domain, routed);
       if (found.kind !== 'matched') return refuse(WHY[found.kind]);
       return spool.backlog(found.match.account, 'in') > maxWaiting(found.match.account)

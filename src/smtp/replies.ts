@@ -42,6 +42,7 @@ export const REFUSALS = frozen({
   full: reply(452, '4.3.1', 'Insufficient system storage, try again later'),
   backlog: reply(452, '4.2.2', 'Mailbox queue is full, try again later'),
   tooManyRecipients: reply(452, '4.5.3', 'Too many recipients'),
+  oneRecipient: reply(452, '4.5.3', 'Too many recipients: send a separate message to this one'),
   // 5xx: permanent
   lineTooLong: reply(500, '5.5.2', 'Line too long'),
   unknownCommand: reply(500, '5.5.2', 'Command not recognized'),
@@ -69,6 +70,7 @@ export const REFUSALS = frozen({
   expiredAddress: reply(550, '5.7.1', 'This reply address has expired'),
   noRelay: reply(550, '5.7.1', 'Relay access denied'),
   unwanted: reply(550, '5.7.1', 'Message content rejected'),
+  unrouted: reply(550, '5.7.1', 'Message rejected by the policy of the recipient'),
   foreignSender: reply(550, '5.7.1', 'Sender address rejected: not owned by this account'),
   noLiteral: reply(550, '5.1.2', 'Address literals are not accepted; use a domain name'),
   badHeader: reply(550, '5.6.0', 'Message header is too long'),

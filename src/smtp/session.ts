@@ -42,7 +42,7 @@ export interface Side {
   /** Returns a refusal if no transaction may begin now. */
   mail(): Reply | undefined;
   /** Routes an address, or refuses it. */
-  recipient(address: Address): Routed | Promise<Routed>;
+  recipient(address: Address, sender: string): Routed | Promise<Routed>;
   /** Returns a refusal if no message may be received now. */
   data(): Reply | undefined;
   /** Opens the reception of the current transaction's message. */

@@ -110,7 +110,7 @@ function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
 /** Adds the recipient to the transaction, or refuses it. */
 function addRecipient(
   { settings, side, state }: Dialog,
-  { utf8, recipients }: Transaction,
+  { utf8, mailFrom, recipients }: Transaction,
   rest: string,
 ): Answer | Promise<Answer> {
   const command = readRcpt(rest, utf8, settings.hostname);
@@ -121,10 +121,14 @@ function addRecipient(
   if (recipients.size >= settings.maxRecipients) return { reply: REFUSALS.tooManyRecipients };
   const add = (found: Routed): Answer => {
     if (found.refused) return { reply: found.refused, owner: found.owner };
+    // After the content there is one reply for all recipients (RFC 5321 section 4.5.3.1.10 has senders come again).
+    const others = [...recipients.values()].map(({ match }) => match);
+    if (others.length > 0 && [found.value, ...others].some((match) => match?.refusable))
+      return { reply: REFUSALS.oneRecipient };
     state.addRecipient(key, { recipient: address.text, match: found.value, dsn });
     return { reply: REPLIES.recipientOk };
   };
-  const found = side.recipient(address);
+  const found = side.recipient(address, mailFrom);
   return found instanceof Promise ? found.then(add) : add(found);
 }
 

@@ -12,6 +12,7 @@ import { SMALL } from '../support/attacks/sizes.ts';
 import { createStage, type Stage, startStages } from '../support/contract/stage.ts';
 import { ENTRIES } from '../support/contract/table.ts';
 import { putMessages } from '../support/messages.ts';
+import { PULLED, putPulled } from '../support/pulled.ts';
 import { queued } from '../support/shared-spool.ts';
 import { putBatch } from '../support/webhooks.ts';
 
@@ -50,6 +51,8 @@ async function openWorlds() {
   await putDeadDelivery(full);
   await putBatch(full.spool, ACCOUNT);
   await putMessages(full, ACCOUNT);
+  await putPulled(full, ACCOUNT);
+  await full.call('/inbound/pull');
   for (const [, collection] of everything(empty))
     for (const row of await collection.many({})) if (row.account === ACCOUNT) await collection.remove({ id: row.id });
   await Promise.all([full, empty].map(({ routing }) => routing.changed('inbound.example.com')));
@@ -103,6 +106,10 @@ const NAMES: readonly string[] = [
   '5c1e0d0000000000000000000000000b',
   '01kcexamplemessage00000000-eKx7WvL3VyFo',
   '01kcexamplebatch0000000000-VzrLfS8YweWn',
+  '1.9',
+  'pull:',
+  `${PULLED}-86VOL8iLh_6y`,
+  `${PULLED}-86VOL8iLh_6y.1`,
   'password-resets',
   'later@example.com',
   'ABC Widgets, Inc.',

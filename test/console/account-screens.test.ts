@@ -49,6 +49,15 @@ if (program !== undefined)
     const api = (path: string, params?: object) => page.running.api(path, params);
 
     describe('domains and routes', () => {
+      /** Chooses in the dialog. */
+      const choose = (label: string, value: string) =>
+        page.browser.evaluate(`(() => {
+          const named = [...document.querySelectorAll('dialog label')].find((one) => one.innerText.startsWith(${JSON.stringify(label)}));
+          const one = named.querySelector('select');
+          one.value = ${JSON.stringify(value)};
+          one.dispatchEvent(new Event('change', { bubbles: true }));
+        })()`);
+
       it('adds a domain, and says what is wrong with its MX record and what should stand there', async () => {
         await page.open('/domains');
         await page.press('Add a domain\u2026');
@@ -61,6 +70,13 @@ if (program !== undefined)
         expect((await api('/inbound/domains')).map(({ domain }: { domain: string }) => domain)).to.include(
           'wrong.test',
         );
+      });
+
+      it('is among what needs somebody while its DNS is wrong', async () => {
+        await page.open('/');
+        await page.shows('Needs you');
+        await page.press('The MX records of wrong.test name mail.old.test');
+        await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
       });
 
       it('says what each name server has, since when it is so, and when it is looked up next', async () => {
@@ -111,14 +127,14 @@ if (program !== undefined)
         expect(await page.browser.evaluate(order)).to.deep.equal(['support-1', 'support-*', '*']);
         await page.fill('Address', 'support-9@wrong.test');
         await page.browser.press('Enter');
-        await page.shows('takes it');
+        await page.shows('It takes the mail.');
         expect(await place()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
         expect(
           await page.browser.evaluate(`[...document.querySelectorAll('.verdicts li')].map((one) => one.innerText)`),
         ).to.deep.equal([
-          'support-*\n1.3\ntakes it',
-          'support-1\n1.4\ndoes not match',
-          '*\n1.2\nmatches too, but support-* comes first',
+          'support-*\n1.3\nIt takes the mail.',
+          'support-1\n1.4\nThe pattern does not match the mailbox.',
+          '*\n1.2\nThe route 1.3 is tried first, and takes the mail.',
         ]);
         await page.press('What is posted, for a sample');
         await page.shows('"email": "support-9@wrong.test"');
@@ -129,7 +145,7 @@ if (program !== undefined)
         await page.press('Change\u2026');
         await page.fill('Mailbox', 'support-9');
         await page.press('Save');
-        await until('another match', async () => /support-9\s+1\.4\s+takes it/.test(await page.text()));
+        await until('another match', async () => /support-9\s+1\.4\s+It takes the mail/.test(await page.text()));
         for (const left of [2, 1, 0]) {
           await page.press('Remove\u2026');
           await page.shows('Mail that was taken already is still posted.');
@@ -148,21 +164,44 @@ if (program !== undefined)
         await page.press('Add a route\u2026');
         await page.fill('Mailbox', 'form');
         await page.fill('URL', page.hook.url);
-        await page.browser.evaluate(`(() => {
-          const one = document.querySelector('dialog select');
-          one.value = 'postmark';
-          one.dispatchEvent(new Event('change', { bubbles: true }));
-        })()`);
+        await choose('Format', 'postmark');
         await page.fill('Password', 'secret');
         await page.press('Add it');
         await page.shows(', as postmark, with a password');
         await page.fill('Address', 'form@wrong.test');
         await page.browser.press('Enter');
-        await page.shows('takes it');
+        await page.shows('It takes the mail.');
         await page.press('What is posted, for a sample');
         await page.shows('application/json');
         await page.shows('"OriginalRecipient": "form@wrong.test"');
         const [{ id }] = await api('/inbound/routes', { domain: 'wrong.test' });
+        await api('/inbound/delete-route', { id });
+      });
+
+      it('gives a route conditions, which stay when something else is changed, and says when they decide', async () => {
+        await page.open('/domain/wrong.test');
+        await page.press('Add a route\u2026');
+        await page.fill('Mailbox', 'strict');
+        await choose('Takes', 'yes');
+        await page.fill('Subject', '*casino*, *lottery*');
+        await choose('DMARC', 'fail');
+        await choose('Does with it', 'reject');
+        await page.press('Add it');
+        await page.shows('refuses it with 550 if subject *casino* or *lottery* and dmarc fail');
+        const [{ id, when }] = await api('/inbound/routes', { domain: 'wrong.test' });
+        expect(when).to.deep.equal({ subject: ['*casino*', '*lottery*'], dmarc: 'fail' });
+        await api('/inbound/update-route', { id, when: { ...when, size: { over: 9 } } });
+        await page.open('/domain/wrong.test');
+        await page.press('Change\u2026');
+        await page.fill('Priority', '7');
+        await page.press('Save');
+        await page.shows('priority 7');
+        const [changed] = await api('/inbound/routes', { domain: 'wrong.test' });
+        expect(changed.when).to.deep.equal({ ...when, size: { over: 9 } });
+        await page.fill('Address', 'strict@wrong.test');
+        await page.browser.press('Enter');
+        await page.shows('goes where its content leads');
+        await page.shows('Depends on: subject, size, dmarc.');
         await api('/inbound/delete-route', { id });
       });
 
@@ -197,7 +236,7 @@ if (program !== undefined)
         );
         await page.press('Which routes are there?');
         await page.shows('is refused with 550 5.1.1');
-        await page.shows('does not match');
+        await page.shows('The pattern does not match the mailbox.');
       });
 
       it('makes a route for an address that was refused', async () => {
@@ -211,7 +250,7 @@ if (program !== undefined)
         expect(await until('the form', () => page.browser.evaluate(mailbox))).to.equal('nobody');
         await page.fill('URL', page.hook.url);
         await page.press('Add it');
-        await page.shows('takes it');
+        await page.shows('It takes the mail.');
         expect(await place()).to.equal('/console/domain/in.test?test=nobody%40in.test');
         const routes = await api('/inbound/routes', { domain: 'in.test' });
         const made = routes.find(({ pattern }: { pattern: string }) => pattern === 'nobody');

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
 import { canLock, lockStore } from '../support/faults/store-lock.ts';
+import { startKeepingNameServer } from '../support/keeping-name-server.ts';
 import { openSession } from '../support/mail.ts';
 import { EICAR, startClamd, startRspamd } from '../support/scanners.ts';
 import { until } from '../support/until.ts';
@@ -178,6 +179,18 @@ if (program !== undefined)
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
+    it('shows an attempt as a command, without the signature', async () => {
+      const { mails } = await page.running.api('/inbound/search', { query: '"Nobody takes this"' });
+      await page.open(`/message/${mails[0].id}`);
+      await page.press('Details');
+      await page.press('As curl');
+      await page.shows('Signatures, passwords and the query of the URL are left out.');
+      const text = await page.text();
+      expect(text).to.contain(`curl '${new URL(page.hook.url).href}' \\`);
+      expect(text).to.match(/--data-urlencode 'mandrill_events=\[\{"event":"inbound"/);
+      expect(text.slice(text.indexOf("curl '"))).to.not.match(/^ {2}-H '[^']*signature/im);
+    });
+
     it('tries a mail with another URL, and shows the answer', async () => {
       const [one] = await deliveries('delivered');
       page.hook.answer({ status: 418, body: 'I am a teapot' });
@@ -273,6 +286,38 @@ if (program !== undefined)
   });
 
 if (program !== undefined)
+  describe('the console of an account without endpoints, in a browser', function () {
+    this.timeout(120_000);
+    let page: ConsolePage;
+    before(async () => {
+      page = await startConsolePage(program);
+      await page.running.api('/inbound/delete-domain', { domain: 'in.test' });
+    });
+    after(() => page?.stop());
+
+    it('shows a receiver in four languages', async () => {
+      await page.open('/endpoints');
+      await page.shows('No endpoint yet.');
+      await page.shows("from 'node:http'");
+      await page.press('Rails');
+      await page.shows('class MailController');
+      await page.browser.press('ArrowRight');
+      await page.shows('from django.http import HttpResponse');
+      await page.browser.press('ArrowRight');
+      await page.shows('<?php');
+    });
+
+    for (const [scheme, size] of LOOKS)
+      it(`gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+        await page.browser.prefer(scheme);
+        await page.open('/endpoints', size);
+        await page.shows('A receiver');
+        expect(await page.faults()).to.deep.equal([]);
+        expect(await page.fits()).to.equal(true);
+      });
+  });
+
+if (program !== undefined)
   describe('a mail that scanners looked at, in a browser', function () {
     this.timeout(120_000);
 
@@ -305,12 +350,65 @@ if (program !== undefined)
         await page.open('/');
         await page.shows('Live');
         await page.running.stop();
-        await page.shows('Not live, trying again');
+        await until('the seconds to be counted', async () =>
+          /Not live, trying again (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
+        );
         await page.press('Send a test message');
         await page.shows('Postern does not answer. Is it running?');
       } finally {
         await page.browser.close();
         await page.hook.stop();
+      }
+    });
+
+    it('says what a mail waits for while the DNS is silent', async () => {
+      const names = await startKeepingNameServer();
+      const page = await startConsolePage(program, {
+        POSTERN_DNS__SERVERS: names.server,
+        POSTERN_DNS__TIMEOUT_MS: '60000',
+        POSTERN_DNS__BUDGET_MS: '60000',
+      });
+      try {
+        names.keep();
+        await page.mail(message('It waits'));
+        const [{ id }] = await until('it waits', async () => {
+          const found = await page.running.api('/inbound/deliveries', { state: 'waiting' });
+          return found.length > 0 ? found : undefined;
+        });
+        await until('what it waits for', async () => {
+          await page.open(`/message/${id}`);
+          return /Being made ready: SPF, DKIM and DMARC are checked\s+waits for the DNS: TXT \S*sender\.test/.test(
+            await page.text(),
+          );
+        });
+        names.release();
+        await page.shows('Delivered at the 1st attempt');
+      } finally {
+        names.release();
+        await page.stop();
+        names.stop();
+      }
+    });
+
+    it('leads from a mailbox that was refused in the session of a mail to what to do about it', async () => {
+      const page = await startConsolePage(program);
+      try {
+        const session = await openSession(page.running.smtp);
+        await session.say('EHLO client.example.org');
+        await session.say('MAIL FROM:<bob@sender.test>');
+        await session.say('RCPT TO:<nobody@in.test>');
+        await session.say('RCPT TO:<box-1@in.test>');
+        await session.say('DATA');
+        await session.data(message('For one of two'));
+        session.close();
+        await until('the POST', () => page.hook.requests.length > 0);
+        await page.open('/mail');
+        await page.press('For one of two');
+        await page.press('What was refused, and what to do');
+        await page.shows('Make a route for it');
+        expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
+      } finally {
+        await page.stop();
       }
     });
 

@@ -1,215 +1,144 @@
-import { execFile, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
-import { promisify } from 'node:util';
-import Parse from '@sendgrid/inbound-mail-parser';
 import { expect } from 'chai';
-import { createTransport, type SendMailOptions } from 'nodemailer';
+import { RECEIVERS, type ReceiverSample } from '../../src/api/console/web/receivers.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { makeKey } from '../support/dns-keys.ts';
-import { postsOf } from '../support/events.ts';
-import { capturedPosts, hasGo, type Receivers, startReceivers } from '../support/interop/receivers.ts';
-import { type Received, type Receiver, startReceiver } from '../support/receiver.ts';
+import { freePort } from '../support/free-port.ts';
+import { sendMail } from '../support/mail.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
-import { startZone, type Zone } from '../support/zone.ts';
 
-// What SendGrid and Mailgun themselves publish for receivers: in Go, for Node and for Python.
+// The receivers that the console shows to those who have none yet.
 
-const KEY = makeKey('sender.test', 's1', 1024);
-const FILE = Buffer.from(Array.from({ length: 70_000 }, (_, i) => (i * 7919) % 256));
-const MAIL: SendMailOptions = {
-  from: 'Zoë Müller <zoe@sender.test>',
-  subject: 'Grüße aus Köln',
-  text: 'für alle\n',
-  html: '<p>für alle',
-  attachments: [{ filename: 'bytes.bin', content: FILE, contentType: 'application/octet-stream' }],
+const NO_KEY = `whsec_${Buffer.alloc(32).toString('base64')}`;
+
+const RAILS = `
+require "action_controller/railtie"
+require "rack/handler/webrick"
+$stdout.sync = true
+class Application < Rails::Application
+  config.eager_load = false
+  config.secret_key_base = "only for this test" * 4
+  config.logger = Logger.new($stdout)
+  config.hosts.clear
+  config.filter_parameters = [:mandrill_events]
+end
+require_relative "mail_controller"
+Application.initialize!
+Application.routes.draw { match "/hooks/mail", to: "mail#create", via: :all }
+Rack::Handler::WEBrick.run(Application, Host: "127.0.0.1", Port: ENV["PORT"].to_i, AccessLog: [])
+`;
+const DJANGO = `
+import os
+from wsgiref.simple_server import make_server
+from django.conf import settings
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], DATA_UPLOAD_MAX_MEMORY_SIZE=50_000_000)
+from django.core.wsgi import get_wsgi_application
+from django.urls import path
+from mail import mail
+urlpatterns = [path("hooks/mail", mail)]
+make_server("127.0.0.1", int(os.environ["PORT"]), get_wsgi_application()).serve_forever()
+`;
+
+/** The file of the sample, the one that runs it in an application, how to start it, and whether it can run here. */
+const WAYS: Readonly<
+  Record<
+    ReceiverSample['id'],
+    {
+      readonly file: string;
+      readonly around?: readonly [name: string, text: string];
+      readonly start: (port: number) => readonly string[];
+      readonly needs: readonly string[];
+    }
+  >
+> = {
+  node: { file: 'receiver.mjs', start: () => [process.execPath, 'receiver.mjs'], needs: [process.execPath, '-v'] },
+  rails: {
+    file: 'mail_controller.rb',
+    around: ['application.rb', RAILS],
+    start: () => ['/usr/bin/ruby', 'application.rb'],
+    needs: ['/usr/bin/ruby', '-e', '%w[railties webrick].each { Gem::Specification.find_by_name(_1) }'],
+  },
+  django: {
+    file: 'mail.py',
+    around: ['application.py', DJANGO],
+    start: () => ['/usr/bin/python3', '-u', 'application.py'],
+    needs: ['/usr/bin/python3', '-c', 'import django'],
+  },
+  php: {
+    file: 'receiver.php',
+    start: (port) => ['php', '-S', `127.0.0.1:${port}`, 'receiver.php'],
+    needs: ['php', '-v'],
+  },
 };
-/** What its README has it look for, but for what a scanner finds. */
-const NODE_KEYS = [
-  ...['to', 'from', 'subject', 'text', 'html', 'headers', 'dkim', 'SPF', 'envelope', 'charsets', 'sender_ip'],
-  ...['attachments', 'attachment-info'],
-];
-const DOMAIN = 'in.example.org';
-const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 
-describe('receivers that the services publish', function () {
-  this.timeout(180_000);
-  let zone: Zone;
+describe('receivers that the console shows', function () {
+  this.timeout(60_000);
   let postern: TestDaemon;
   before(async () => {
-    zone = await startZone({
-      'sender.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'], A: ['127.0.0.1'] },
-      'forged.test': { TXT: ['v=spf1 -all'], A: ['192.0.2.1'] },
-      ...KEY.records,
-    });
-    postern = await startDaemon({
-      POSTERN_DNS__SERVERS: zone.server,
-      POSTERN_DNS__TIMEOUT_MS: '20000',
-      POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32',
-    });
-    await postern.api('/inbound/add-domain', { domain: DOMAIN });
+    postern = await startDaemon({ POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1/32' });
+    await postern.api('/inbound/add-domain', { domain: 'in.test' });
   });
-  after(async () => {
-    await postern?.stop();
-    await zone?.stop();
-  });
+  after(() => postern?.stop());
 
-  const addRoute = async (pattern: string, format: string, url: string): Promise<string> =>
-    (await postern.api('/inbound/add-route', { domain: DOMAIN, pattern, format, url })).id;
+  for (const { id, label, code } of RECEIVERS)
+    describe(label, () => {
+      const { file, around, start, needs } = WAYS[id];
+      let [child, said]: [ChildProcess | undefined, string] = [undefined, ''];
+      let port: number;
+      let folder: string;
 
-  /** From the host that sender.test names and signed with its key, or (`forged`) neither. */
-  async function send(mailbox: string, forged = false): Promise<void> {
-    const transport = createTransport({
-      ...{ ...postern.smtp, name: 'sender.test', ignoreTLS: true },
-      ...(!forged && {
-        dkim: {
-          domainName: 'sender.test',
-          keySelector: 's1',
-          privateKey: String(KEY.privateKey.export({ type: 'pkcs8', format: 'pem' })),
-        },
-      }),
-    });
-    const to = `${mailbox}@${DOMAIN}`;
-    await transport.sendMail({ ...MAIL, to, envelope: { from: forged ? 'zoe@forged.test' : 'zoe@sender.test', to } });
-    transport.close();
-  }
-
-  describe('for Go', () => {
-    let receivers: Receivers;
-    before(async function () {
-      if (!hasGo()) {
-        console.log('left out: receivers for Go, go is not installed');
-        return this.skip();
+      async function run(secret: string): Promise<void> {
+        await end();
+        said = '';
+        const [program = '', ...options] = start(port);
+        const env = { PATH: process.env['PATH'], LANG: 'C.UTF-8', WEBHOOK_SECRET: secret, PORT: String(port) };
+        child = spawn(program, options, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+        for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => void (said += text));
+        await until(`${label} to listen`, () =>
+          fetch(url(), { method: 'HEAD' }).then(
+            ({ ok }) => ok,
+            () => false,
+          ),
+        );
       }
-      try {
-        receivers = await startReceivers();
-      } catch (error) {
-        console.log(`left out: receivers for Go cannot be built: ${String(error).slice(0, 200)}`);
-        return this.skip();
+      async function end(): Promise<void> {
+        const ended = child;
+        child = undefined;
+        if (!ended || ended.exitCode !== null) return;
+        await new Promise((resolve) => ended.once('close', resolve).kill('SIGKILL'));
       }
-      await addRoute('go-sendgrid', 'sendgrid', receivers.urlOf('sendgrid'));
-      await addRoute('go-mime', 'mailgun-mime', receivers.urlOf('mailgun'));
-      const route = await addRoute('go-mailgun', 'mailgun', receivers.urlOf('mailgun'));
-      await receivers.know((await postern.api('/inbound/route-key', { id: route })).auth_key);
-    });
-    after(() => receivers?.stop());
+      const url = () => `http://127.0.0.1:${port}/hooks/mail`;
 
-    async function got(mailbox: string, forged = false) {
-      const before = receivers.messages.length;
-      await send(mailbox, forged);
-      const message = await until('the post', () => receivers.messages[before], 30_000);
-      expect(message.fault).to.equal('');
-      return message;
-    }
-
-    it("mailgun-go finds our signature good, and another key's bad; it reads the form", async () => {
-      const message = await got('go-mailgun');
-      expect(message).to.deep.include({
-        verified: true,
-        from: 'zoe@sender.test',
-        to: [`go-mailgun@${DOMAIN}`],
-        subject: 'Grüße aus Köln',
-        attachments: [{ name: 'bytes.bin', type: 'application/octet-stream', sha256: sha256(FILE) }],
+      before(async function () {
+        if (spawnSync(needs[0] ?? '', needs.slice(1)).status !== 0) {
+          console.log(`left out: ${label} is not installed`);
+          return this.skip();
+        }
+        port = await freePort();
+        folder = await tempDir();
+        for (const [name, text] of [[file, code] as const, ...(around ? [around] : [])])
+          writeFileSync(join(folder, name), text);
+        await run(NO_KEY);
       });
-      expect(message.text.trimEnd()).to.equal('für alle');
-      expect(message.headers).to.deep.include({ 'X-Mailgun-Spf': 'Pass', 'X-Mailgun-Dkim-Check-Result': 'Pass' });
-      expect((await got('go-mime')).verified).to.equal(true);
-      await receivers.know('another key');
-      expect((await got('go-mailgun')).verified, 'control').to.equal(false);
-    });
+      after(end);
 
-    it('sendgrid-go reads the form, and believes the sender only where SPF and DKIM passed', async () => {
-      const message = await got('go-sendgrid');
-      expect(message).to.deep.include({
-        verified: true,
-        from: 'zoe@sender.test',
-        to: [`go-sendgrid@${DOMAIN}`],
-        subject: 'Grüße aus Köln',
-        attachments: [{ name: 'bytes.bin', type: 'application/octet-stream', sha256: sha256(FILE) }],
+      it('takes what Postern posts, and refuses what is signed with another key', async () => {
+        const route = await postern.api('/inbound/add-route', { domain: 'in.test', pattern: id, url: url() });
+        const message = `From: ann@sender.test\r\nSubject: For ${id}, t\u00fcchtig\r\n\r\nHello\r\n`;
+        await sendMail(postern.smtp, { from: 'ann@sender.test', to: `${id}@in.test` }, message);
+        const deliveries = (state: string) => postern.api('/inbound/deliveries', { state, route: route.id });
+        const [refused] = await until('the 401', async () => {
+          const waiting = await deliveries('waiting');
+          return waiting[0]?.attempts.length > 0 ? waiting : undefined;
+        });
+        expect(refused.attempts.at(-1).status).to.equal(401);
+        expect(said).to.not.contain(`For ${id}`);
+        await run((await postern.api('/inbound/route-key', { id: route.id })).signing_secret);
+        await postern.api('/endpoints/retry', { url: url() });
+        await until('the delivery', async () => (await deliveries('delivered')).length === 1);
+        await until('the subject', () => said.includes(`For ${id}`));
       });
-      expect(message.text.trimEnd()).to.equal('für alle');
-      expect(message.headers?.['Return-Path']).to.equal('<zoe@sender.test>');
-      expect((await got('go-sendgrid', true)).verified, 'forged').to.equal(false);
     });
-
-    it('sendgrid-go finds every field of the posts that it was written for', async () => {
-      const ours = (await got('go-sendgrid')).fields;
-      const before = receivers.messages.length;
-      await fetch(receivers.urlOf('sendgrid'), {
-        method: 'POST',
-        headers: { 'content-type': 'multipart/form-data; boundary=xYzZY' },
-        body: await readFile(join(capturedPosts(), 'default_data.txt')),
-      });
-      const { fields } = await until('the captured one', () => receivers.messages[before]);
-      expect(fields).to.have.length.above(10);
-      expect(ours).to.include.members(fields);
-    });
-  });
-
-  describe('for Node and Python', () => {
-    let hook: Receiver;
-    before(async () => {
-      hook = await startReceiver();
-      await addRoute('sendgrid', 'sendgrid', hook.url);
-      await addRoute('sendgrid-raw', 'sendgrid-raw', hook.url);
-    });
-    after(() => hook?.stop());
-
-    async function posted(mailbox: string): Promise<Received> {
-      const before = postsOf(hook.requests).length;
-      await send(mailbox);
-      return until('the post', () => postsOf(hook.requests)[before]);
-    }
-
-    it('@sendgrid/inbound-mail-parser finds every key that it knows, and the file', async () => {
-      const { body, headers } = await posted('sendgrid');
-      const type = String(headers['content-type']);
-      const form = await new Response(Uint8Array.from(body), { headers: { 'content-type': type } }).formData();
-      const fields = Object.fromEntries([...form].filter(([, value]) => typeof value === 'string'));
-      const file = form.get('attachment1');
-      if (!(file instanceof File)) throw new Error('no file');
-      // As middleware hands files over: in a folder.
-      const path = join(await tempDir(), 'upload');
-      await writeFile(path, Buffer.from(await file.arrayBuffer()));
-      const files = [{ path, originalname: file.name, mimetype: file.type }];
-      const parsed = new Parse({ keys: NODE_KEYS }, { body: fields, files });
-      expect(Object.keys(parsed.keyValues())).to.have.members(NODE_KEYS);
-      expect(parsed.hasRawEmail()).to.equal(false);
-      const attachments = await new Promise<object[]>((resolve) => parsed.attachments(resolve));
-      expect(attachments).to.have.length(1);
-      expect(attachments[0]).to.include({ filename: 'bytes.bin', content: FILE.toString('base64') });
-      expect(new Parse({ keys: [] }, { body: { email: 'x' } }).hasRawEmail(), 'raw').to.equal(true);
-    });
-
-    it("SendGrid's parser for Python finds the fields, the raw message and the file", async function () {
-      if (process.env['WITH_PYPI'] === undefined) {
-        console.log('    left out: fetches packages of PyPI; WITH_PYPI=1 runs it');
-        return this.skip();
-      }
-      const packages = await tempDir();
-      const pip = ['-m', 'pip', '--disable-pip-version-check', '-q', 'install', '--no-deps', '--target', packages];
-      const wheels = ['sendgrid==6.12.5', 'werkzeug==3.1.3', 'MarkupSafe==3.0.2', 'six==1.17.0'];
-      await promisify(execFile)('python3', [...pip, ...wheels]);
-      const script = new URL('../support/interop/sendgrid_parser.py', import.meta.url).pathname;
-      const read = async (mailbox: string) => {
-        const { body, headers } = await posted(mailbox);
-        const env = { ...process.env, PYTHONPATH: packages };
-        const child = spawn('python3', [script, String(headers['content-type'])], { env });
-        child.stdin.end(body);
-        const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)]);
-        if (out === '') throw new Error(complaint);
-        return JSON.parse(out);
-      };
-      const parsed = await read('sendgrid');
-      expect(parsed.values).to.include({ subject: 'Grüße aus Köln', SPF: 'pass', dkim: '{@sender.test : pass}' });
-      expect(parsed.attachments).to.deep.equal([['bytes.bin', 'application/octet-stream', FILE.toString('base64')]]);
-      const raw = await read('sendgrid-raw');
-      expect(raw.subject).to.be.a('string');
-      const [, , base64] = raw.attachments.find(([name]: string[]) => name === 'bytes.bin');
-      expect(Buffer.from(base64, 'base64').equals(FILE)).to.equal(true);
-    });
-  });
 });

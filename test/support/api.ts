@@ -10,6 +10,7 @@ import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/d
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
+import { createChoosing } from '../../src/inbound/choosing.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
@@ -37,9 +38,10 @@ import { clockAt, createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
 import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
+import { createTestJudging } from './judging.ts';
 import { seedLists } from './lists.ts';
 import { createTestLog } from './log.ts';
-import { createTestTrials, createTestViews, type Tried } from './message-views.ts';
+import { createTestPulling, createTestTrials, createTestViews, type Tried } from './message-views.ts';
 import { createTestMessages } from './messages.ts';
 import { exampleNameServers } from './name-servers.ts';
 import { createIdleDispatcher } from './roads.ts';
@@ -54,6 +56,9 @@ import { createTestTracking, TOKEN_SECRET } from './tracking.ts';
 import { PATIENCE } from './until.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
+
+/** What the record of a route has that takes all mail of its mailboxes, and posts it. */
+export const NO_RULES = { action: 'post', when: {}, tags: [], priority: 0, also: [] } as const;
 
 export const HOUR_MS = 3_600_000;
 /** The keys of the account that the examples belong to, and that of another. */
@@ -176,6 +181,7 @@ export async function startApi(
   if (options.database) await seed(real, clock, ids);
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
+  const signing = createSigningKeys({ store, clock, ids });
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
@@ -211,9 +217,19 @@ export async function startApi(
       names,
       acceptance: createAcceptance(
         { hostname: 'mx.postern.test' },
-        { spool, pacing: NO_PACING, doorScan: undefined, clock, ids, metrics: NO_METRICS },
+        {
+          spool,
+          pacing: NO_PACING,
+          doorScan: undefined,
+          choosing: createChoosing({ judging: createTestJudging(), scanNow: async () => undefined }),
+          notes: journal,
+          clock,
+          ids,
+          metrics: NO_METRICS,
+        },
       ),
-      signingKeys: createSigningKeys({ store, clock, ids }),
+      signingKeys: signing,
+      ...(await createTestPulling({ spool, dispatcher, signingKeys: signing, clock, log })),
       lists,
       outbox: {
         forget: (account) => {

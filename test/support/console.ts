@@ -121,6 +121,7 @@ export async function startConsole(
         sessionMs: 12 * 3_600_000,
         idleMs: 3_600_000,
         operatorReadsMail: false,
+        keeps: { history: 30, refusals: 7, givenUp: 30 },
         hostname: 'mx.postern.test',
         version: '0.0.0',
         ...settings,

@@ -2,14 +2,24 @@ import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
+import type { SigningKeys } from '../../src/inbound/types.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
+import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createMessageViews, type MessageViews } from '../../src/webhooks/message-views.ts';
+import { createPreparation } from '../../src/webhooks/preparation.ts';
+import { createPulling } from '../../src/webhooks/pulling.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
 import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
+import { createTapping } from '../../src/webhooks/tapping.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
 import type { PostBody } from '../../src/webhooks/types.ts';
 import { afterFile } from './cleanup.ts';
+import { NO_NOTES } from './notes.ts';
 import { noLinks, openThreads } from './renderer.ts';
+import { NO_SENDER_REPORTS } from './roads.ts';
 import { tempDir } from './temp.ts';
 
 interface Shared {
@@ -48,6 +58,27 @@ export async function createTestTrials(clock: Clock, answer: (tried: Tried) => A
     },
   };
   return createTrials({ renderer, poster, destinations: { target: () => PLAIN_TARGET }, clock, ids: createIds(clock) });
+}
+
+/** The real pulling and tapping, of routes in the format raw. */
+export async function createTestPulling(deps: {
+  readonly spool: Spool;
+  readonly dispatcher: Dispatcher;
+  readonly signingKeys: SigningKeys;
+  readonly clock: Clock;
+  readonly log: Log;
+}) {
+  const { renderer } = (shared ??= await open());
+  const target = { ...PLAIN_TARGET, format: 'raw' } as const;
+  const destinations = { target: () => target, of: async () => ({ kind: 'here' }) as const };
+  const own = { metrics: NO_METRICS, notes: NO_NOTES, scanning: undefined };
+  const parts = { ...deps, ...own, renderer, destinations, senderReports: NO_SENDER_REPORTS };
+  const preparation = createPreparation(parts);
+  const [time, ids] = [createRunningTime(deps.clock), createIds(deps.clock)];
+  return {
+    pulling: createPulling({ retryHours: 72 }, { ...parts, preparation, time, ids }),
+    tapping: createTapping({ ...parts, preparation }),
+  };
 }
 
 /** The real views. Their thread starts with the first message that is shown, and serves all tests of a file. */

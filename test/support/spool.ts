@@ -94,6 +94,7 @@ export interface MailOptions {
   readonly body?: Body;
   readonly id?: string;
   readonly notBefore?: number;
+  readonly fate?: Delivery['fate'];
   /** Set for mail of an account. */
   readonly outgoing?: Outgoing;
 }
@@ -105,6 +106,7 @@ export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail
     task,
     outgoing,
     notBefore,
+    fate,
     account = 'acme',
     url = 'https://hooks.example.com/in',
     routeId = '1.1',
@@ -129,6 +131,7 @@ export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail
     pattern,
     recipient,
     ...(notBefore !== undefined && { notBefore }),
+    ...(fate && { fate }),
   }));
   return { message: { id, receivedAt: clock.now(), envelope, trace: 'Received: from there\r\n', body }, deliveries };
 }

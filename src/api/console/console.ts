@@ -32,6 +32,8 @@ export interface ConsoleSettings extends SessionSettings {
   /** The origin that shows the HTML of mail, and nothing else; empty: its own. */
   readonly mailOrigin: string;
   readonly operatorReadsMail: boolean;
+  /** Days for which things are kept. */
+  readonly keeps: { readonly history: number; readonly refusals: number; readonly givenUp: number };
   readonly hostname: string;
   readonly version: string;
 }
@@ -140,6 +142,11 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       signed_in_at: session.createdAt.toISOString(),
       expires_at: session.until.toISOString(),
       idle_minutes: Math.round(settings.idleMs / 60_000),
+      keeps_days: {
+        history: settings.keeps.history,
+        refusals: settings.keeps.refusals,
+        given_up: settings.keeps.givenUp,
+      },
       hostname: settings.hostname,
       version: settings.version,
       smtp: deps.smtpAddresses().map(({ address, port }) => `${isIPv6(address) ? `[${address}]` : address}:${port}`),

@@ -58,7 +58,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     endpoints: ['list', 'info'],
   },
   mail: {
-    inbound: ['search', 'info', 'refusals', 'deliveries', 'replay'],
+    inbound: ['search', 'causes', 'info', 'refusals', 'deliveries', 'replay'],
     messages: ['search', 'search-time-series', 'info', 'list-scheduled'],
     rejects: ['list'],
     whitelists: ['list'],
@@ -67,7 +67,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     jobs: ['info'],
   },
   content: {
-    inbound: ['content', 'payload', 'try'],
+    inbound: ['ack', 'content', 'nack', 'payload', 'pull', 'tap', 'try'],
     messages: ['content'],
   },
   settings: {

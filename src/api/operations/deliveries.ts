@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import type { Scan } from '../../mail/scan.ts';
-import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
+import { type AttemptRecord, DELIVERY_STATES, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
@@ -70,12 +70,13 @@ export const deliveryRecord = z
     pattern: str('pattern of the route when the message arrived'),
     url: str('the URL that it is posted to'),
     email: str('the recipient'),
-    state: z
-      .enum(['waiting', 'delivered', 'dead', 'dropped'])
-      .meta({ description: 'dead: given up, can be replayed; dropped: ended by an operator' }),
+    state: z.enum(DELIVERY_STATES).meta({
+      description:
+        'dead: given up, can be replayed; held: kept by its route, a replay releases it; dropped: ended by an operator or discarded by its route, can be replayed as long as it is kept',
+    }),
     created_at: time('when the message was accepted'),
     next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),
-    ended_at: timeOrNull('when it was delivered, given up or dropped'),
+    ended_at: timeOrNull('when it was delivered, given up, dropped or held'),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
     attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
@@ -88,7 +89,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
   return {
     id: delivery.id,
     message_id: delivery.messageId,
-    route: delivery.routeId,
+    route: routeOfTarget(delivery.routeId),
     pattern: delivery.pattern,
     url: delivery.url,
     email: delivery.recipient,
@@ -213,12 +214,12 @@ const list = operation({
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
-    'Delivered mail is listed for delivery.keep_delivered_hours, dead mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
+    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
     domain: optional(knownDomain).meta({ description: 'deliveries of the routes that the domain has now' }),
-    state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
+    state: optional(z.enum(DELIVERY_STATES)),
     from,
     to,
     limit: limitOf(MAX_LISTED, DEFAULT_LISTED),

@@ -79,6 +79,9 @@ const endpointDetail = endpointRecord
         }),
       )
       .meta({ description: 'answers, similar ones grouped, at most 50 groups: failures first, then by frequency' }),
+    most_in_flight: z.int().nullable().meta({
+      description: 'how many POSTs this host sends to it at a time at the most; null if nothing was posted recently',
+    }),
     sampled: z.boolean().meta({
       description: 'true if the figures do not include all POSTs, only those of the newest deliveries',
     }),
@@ -244,7 +247,12 @@ function toFigures({ attempts, ok, p50, p95 }: AttemptFigures): z.input<typeof f
   return { attempts, ok, failed: attempts - ok, p50_ms: rounded(p50), p95_ms: rounded(p95) };
 }
 
-function toDetail(record: EndpointRecord, history: EndpointHistory, making: readonly Making[]) {
+function toDetail(
+  record: EndpointRecord,
+  lane: KnownEndpoint['lane'],
+  history: EndpointHistory,
+  making: readonly Making[],
+) {
   return {
     ...record,
     hour: toFigures(history.hour),
@@ -258,6 +266,7 @@ function toDetail(record: EndpointRecord, history: EndpointHistory, making: read
       last_at: toTime(lastAt),
       example_id: example,
     })),
+    most_in_flight: lane?.mostPlaces ?? null,
     sampled: history.sampled,
     making: making.slice(0, MAX_MAKING).map(({ id, since, waitsFor, question }) => ({
       id,
@@ -293,6 +302,7 @@ const info = operation({
           example_id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
         },
       ],
+      most_in_flight: null,
       sampled: false,
       making: [],
     },
@@ -301,7 +311,7 @@ const info = operation({
     const show = await findEndpoint(url, call);
     // One at a time: it may keep the queue's reader busy for a tenth of a second.
     const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
-    return toDetail(show(), history, await call.endpoints.making(url));
+    return toDetail(show(), call.endpoints.one(url)?.lane, history, await call.endpoints.making(url));
   },
 });
 

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import type { FormatName } from '../../inbound/formats.ts';
-import { MAX_PATTERN, namesIn } from '../../inbound/routing.ts';
+import { MAX_PATTERN, namesIn } from '../../inbound/patterns.ts';
+import { isMeantAsPulled, isPulled } from '../../inbound/pulled.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { toInboundDomain } from '../../mail/wildcard-domain.ts';
 import type { Call } from '../operation.ts';
@@ -73,12 +74,26 @@ export const pattern = text(MAX_PATTERN)
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
 export const endpointUrl = text(MAX_URL)
-  .refine(
-    (value) => /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value),
-    'Not a valid http or https URL',
-  )
+  .refine(isHttpUrl, 'Not a valid http or https URL')
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
+
+/** The URL of a route, which may be one whose mail is pulled. */
+export const routeUrl = text(MAX_URL)
+  .refine((value) => isMeantAsPulled(value) || isHttpUrl(value), 'Not a valid http or https URL')
+  .refine(
+    (value) => !isMeantAsPulled(value) || isPulled(value),
+    'Please enter pull: or pull:NAME, with a name of 1 to 64 of a-z, 0-9, ".", "_" and "-"',
+  )
+  .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
+  .meta({
+    description:
+      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`',
+  });
+
+function isHttpUrl(value: string): boolean {
+  return /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value);
+}
 
 /**
  * Throws ValidationError if no webhook answers at the URL, in the words of Mandrill's user interface and with the
@@ -89,6 +104,8 @@ export async function verifyUrl(
   call: Pick<Call<never>, 'urlFault' | 'invalid'>,
   format?: FormatName,
 ): Promise<void> {
+  // Nobody answers there.
+  if (isPulled(url)) return;
   const cause = await call.urlFault(url, format);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }

@@ -159,6 +159,71 @@ const search = operation({
   },
 });
 
+/** Causes in an answer. */
+const MAX_CAUSES = 100;
+
+const causes = operation({
+  path: '/inbound/causes',
+  extension: true,
+  summary: 'Counts the inbound mail that a search finds, by endpoint and last answer.',
+  notes: `Takes the queries of /inbound/search. At most the ${MAX_CAUSES} most frequent causes are listed; \`count\` is of all. ${ONE_HOST}`,
+  params: {
+    query: optional(z.string().max(MAX_QUERY)).meta({
+      description: 'words and fields; all mail if omitted, empty or *',
+    }),
+  },
+  returns: z.object({
+    count: z.int().meta({ description: 'how many deliveries match' }),
+    causes: z
+      .array(
+        z
+          .object({
+            url: str('the URL of the route when the mail was accepted'),
+            last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
+            last_error: textOrNull('why the last POST got no answer'),
+            count: z.int().meta({ description: 'how many deliveries' }),
+            oldest_at: time('when the oldest of them was accepted'),
+            first_ended_at: timeOrNull('when the first of them was delivered, given up or dropped', 'null if none was'),
+          })
+          .meta({ title: 'cause record' }),
+      )
+      .meta({ description: 'the most frequent first' }),
+  }),
+  errors: [],
+  example: {
+    params: { query: 'state:dead' },
+    answer: {
+      count: 1,
+      causes: [
+        {
+          url: MAIL.url,
+          last_status: 500,
+          last_error: null,
+          count: 1,
+          oldest_at: MAIL.at,
+          first_ended_at: '2026-01-05 11:45:00',
+        },
+      ],
+    },
+  },
+  async handle({ query = '' }, call) {
+    const parsed = parseMailQuery(query, call.now().getTime());
+    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+    const found = await call.history.causes(parsed.filter);
+    return {
+      count: found.reduce((sum, { count }) => sum + count, 0),
+      causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
+        url,
+        last_status: lastStatus,
+        last_error: lastError,
+        count,
+        oldest_at: toTime(oldestAt),
+        first_ended_at: firstEnded === null ? null : toTime(firstEnded),
+      })),
+    };
+  },
+});
+
 const timelineEntry = z
   .object({
     at: time('when'),
@@ -353,4 +418,4 @@ const listRefusals = operation({
 });
 
 /** The history of inbound mail; not part of Mandrill's API. */
-export const inboundHistory = [search, info, listRefusals];
+export const inboundHistory = [search, causes, info, listRefusals];

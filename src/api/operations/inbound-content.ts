@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { capture, matches, sampleMailbox } from '../../inbound/routing.ts';
+import { capture, matches, sampleMailbox } from '../../inbound/patterns.ts';
+import { isPulled } from '../../inbound/pulled.ts';
 import type { Match } from '../../inbound/types.ts';
 import { parseReplyAddress } from '../../mail/reply-address.ts';
 import { covers, memberOf } from '../../mail/wildcard-domain.ts';
@@ -316,6 +317,8 @@ const tryRoute = operation({
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);
     const { domain, pattern, url } = route;
+    if (isPulled(url))
+      throw call.invalid('id', 'Nothing is posted for this route: its mail is fetched by /inbound/pull');
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
     if (address) mustBeTaken(address, route, call);
     const match = matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
@@ -346,7 +349,7 @@ function matchOf(
   { id, domain, pattern }: InboundRouteRow,
   address: { readonly mailbox: string; readonly domain: string },
   { inbound }: Call<never>,
-): Pick<Match, 'replyData' | 'captures'> | undefined {
+): Pick<Match, 'replyData' | 'captures' | 'tags'> | undefined {
   if (!covers(domain, address.domain)) return undefined;
   const found = inbound.lookup(address.mailbox, address.domain);
   if (found.kind === 'matched' && found.match.routeId === id) return found.match;

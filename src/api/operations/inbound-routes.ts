@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { optional, text } from '../../base/schema.ts';
+import { optional, PLEASE_ENTER, text } from '../../base/schema.ts';
+import { asksForUnknown } from '../../inbound/conditions.ts';
+import { ACTIONS, type Action, toAction } from '../../inbound/decision.ts';
 import {
   ATTACHMENT_MODES,
   type AttachmentMode,
@@ -9,23 +11,40 @@ import {
   factsOf,
   toStyle,
 } from '../../inbound/formats.ts';
+import { isPulled } from '../../inbound/pulled.ts';
+import { MOST_TRIED } from '../../inbound/routing.ts';
 import { fold } from '../../mail/address.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { endpointUrl, knownDomain, pattern, shownUrl, str, verifyUrl } from './fields.ts';
+import { knownDomain, pattern, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
+import {
+  action,
+  also,
+  MOST_OF_A_PATTERN,
+  priority,
+  ruleRecord,
+  sameWhen,
+  tags,
+  toAlsoRecord,
+  toAlsoRows,
+  toWhenRecord,
+  toWhenRow,
+  when,
+} from './route-rules.ts';
 
 export const inboundRouteRecord = z
   .object({
     id: str('unique identifier'),
     pattern: str('what the mailbox name must match'),
-    url: str('webhook URL that inbound messages are posted to'),
+    url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
     format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
     attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
     link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
     has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
+    ...ruleRecord,
   })
   .meta({ title: 'inbound route record' });
 
@@ -67,6 +86,11 @@ const ROUTE_STYLE = {
   attachments: 'auto',
   link_over: 0,
   has_password: false,
+  action: 'post',
+  when: {},
+  tags: [],
+  priority: 0,
+  also: [],
 } as const;
 export const ROUTE = {
   id: '1.1',
@@ -76,13 +100,19 @@ export const ROUTE = {
   ...ROUTE_STYLE,
 };
 
-type RouteOption = 'batchEvents' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password';
+/** In place of a URL, for a route that posts nothing. */
+const NOWHERE = 'nowhere';
+
+/** The parameters that say which mail a route takes, and what it does with it. */
+const RULES = { action, when, tags, priority, also };
+
+type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
 
 /** The record of a route. */
 export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {
-  const { id, pattern, url, batchEvents = 1, password } = row;
+  const { id, pattern, url, batchEvents = 1, password, also = [], tags = [], priority = 0 } = row;
   const { linkOver, ...style } = toStyle(row);
   return {
     id,
@@ -92,12 +122,17 @@ export function toRouteRecord(
     ...style,
     link_over: linkOver,
     has_password: Boolean(password),
+    action: toAction(row.action),
+    when: toWhenRecord(row.when),
+    tags: [...tags],
+    priority,
+    also: also.map(toAlsoRecord),
   };
 }
 
 /** A route as the list of actions names it. */
-const routeText = ({ pattern, domain, url }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url'>) =>
-  `${pattern}@${domain} to ${shownUrl(url)}`;
+const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url' | 'action'>) =>
+  `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
 const routes = operation({
   path: '/inbound/routes',
@@ -116,20 +151,27 @@ const addRoute = operation({
   path: '/inbound/add-route',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route. ' +
+    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most literal characters, then the oldest. ' +
+    'With `when`, a route takes only mail of which the conditions hold; the others are tried then, and if none takes it, it is refused with 550 5.7.1. What is not known does not hold, so that a failing DNS or scanner never rejects or discards. ' +
+    `Conditions on DMARC and on scanners are checked before the reply to the message, if they decide. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content gets one recipient at a time (452 4.5.3). ` +
     'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
     'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
   params: {
     domain: knownDomain,
     pattern,
-    url: endpointUrl,
+    url: routeUrl.or(z.literal(NOWHERE)).meta({
+      description:
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`. With the actions tag, discard and reject it may be left out',
+    }),
     batch_events: batchEvents,
     format,
     raw,
     attachments,
     link_over: linkOver,
     password,
+    ...RULES,
   },
+  defaults: ({ action }) => (action === 'tag' || action === 'discard' || action === 'reject' ? { url: NOWHERE } : {}),
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
@@ -142,11 +184,17 @@ const addRoute = operation({
       ...ROUTE_STYLE,
     },
   },
-  async handle({ domain, pattern, url, batch_events = 1, raw = true, password = '', ...given }, call) {
+  async handle({ domain, pattern, url: to, batch_events = 1, raw = true, password = '', ...given }, call) {
+    const { action = 'post', tags = [], priority = 0 } = given;
+    const url = to === NOWHERE ? '' : to;
+    mustHaveUrl(url, action, call);
+    const when = given.when ? toWhenRow(given.when) : null;
     const domainId = nameOf(await findDomain(domain, call));
     const { format = call.settings.defaultFormat, attachments: mode = 'auto', link_over: linkOver = 0 } = given;
     checkAttachments(format, given.attachments, call);
-    await verifyUrl(url, call, format);
+    checkRules({ action, when, tags, also: given.also }, call);
+    if (url !== '') await verifyUrl(url, call, format);
+    await verifyAlso(given.also ?? [], [], call);
     const row = {
       id: await call.inbound.newRouteId(),
       domain: domainId,
@@ -159,6 +207,11 @@ const addRoute = operation({
       attachments: mode,
       linkOver,
       password: password === '' ? null : password,
+      action,
+      when,
+      tags,
+      priority,
+      also: toAlsoRows(given.also ?? [], []),
       createdAt: call.now(),
     };
     await mustBeOne(row, call);
@@ -175,25 +228,85 @@ const addRoute = operation({
   },
 });
 
-/** A second route with the same pattern would never get mail. */
+/** Throws if another route takes all that this one would. Those that only tag take nothing. */
 async function mustBeOne(
-  { id, domain, pattern }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern'>,
+  { id, domain, pattern, when, action }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern' | 'when' | 'action'>,
   { store, invalid }: Call<never>,
 ): Promise<void> {
+  const limit = MOST_OF_A_PATTERN + 1;
   // Rows of earlier versions have the pattern only as it was written.
   const [folded, written] = await Promise.all([
-    store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit: 2 }),
-    store.inboundRoutes.many({ domain, pattern }, { limit: 2 }),
+    store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit }),
+    store.inboundRoutes.many({ domain, pattern }, { limit }),
   ]);
-  const other = [...folded, ...written].find((row) => row.id !== id);
-  if (other) throw invalid('pattern', `The route ${other.id} has this pattern already, and would get the mail`);
+  const others = [...folded, ...written].filter((row) => row.id !== id);
+  const takes = (name: string | undefined) => ACTIONS[toAction(name)].takes;
+  const same = others.find((row) => takes(row.action) === takes(action) && sameWhen(row.when, when));
+  if (same && !when) throw invalid('pattern', `The route ${same.id} has this pattern already, and would get the mail`);
+  if (same) throw invalid('when', `The route ${same.id} has this pattern and these conditions already`);
+  if (new Set(others.map((row) => row.id)).size >= MOST_OF_A_PATTERN)
+    throw invalid('pattern', `There are ${MOST_OF_A_PATTERN} routes with this pattern, which is the most`);
+}
+
+function mustHaveUrl(url: string, action: Action, { invalid }: Call<never>): void {
+  if (url === '' && (action === 'post' || action === 'hold')) throw invalid('url', PLEASE_ENTER);
+}
+
+/** What a route does with mail must make sense together. */
+function checkRules(
+  {
+    action,
+    when,
+    tags,
+    also = [],
+  }: Pick<InboundRouteRow, 'when' | 'tags'> & {
+    readonly action: Action;
+    readonly also?: readonly Parameters<typeof checkAlso>[0][] | undefined;
+  },
+  call: Call<never>,
+): void {
+  if (ACTIONS[action].loses && when && asksForUnknown(when))
+    throw call.invalid('when', `A route with the action ${action} cannot ask for what is unknown: mail would be lost`);
+  if (action === 'tag' && (tags ?? []).length === 0) throw call.invalid('tags', 'Please enter the tags that it adds');
+  if (also.length > 0 && action !== 'post')
+    throw call.invalid('also', `A route with the action ${action} posts nowhere: please leave also out`);
+  for (const one of also) checkAlso(one, call);
+}
+
+function checkAlso(
+  {
+    format = 'mandrill',
+    attachments,
+  }: { readonly format?: FormatName | undefined; readonly attachments?: AttachmentMode | undefined },
+  call: Call<never>,
+): void {
+  if (isLeftOut(attachments) && factsOf(format).whole) throw call.invalid('also', wholeText(format));
+}
+
+/** Throws ValidationError if there is no webhook at one of the URLs that are new. */
+async function verifyAlso(
+  also: readonly { readonly url: string; readonly format?: FormatName | undefined }[],
+  before: readonly { readonly url: string }[],
+  call: Call<never>,
+): Promise<void> {
+  if (new Set(also.map(({ url }) => url)).size < also.length) throw call.invalid('also', 'Please enter each URL once');
+  const known = new Set(before.map(({ url }) => url));
+  for (const { url, format } of also) {
+    const cause = known.has(url) || isPulled(url) ? undefined : await call.urlFault(url, format);
+    if (cause !== undefined)
+      throw call.invalid('also', `We can't verify that the URL ${shownUrl(url)} exists. Cause: ${cause}`);
+  }
 }
 
 /** A post that is the message itself cannot leave its attachments out. */
 function checkAttachments(format: FormatName, mode: AttachmentMode | undefined, { invalid }: Call<never>): void {
-  if ((mode === 'link' || mode === 'none') && factsOf(format).whole)
-    throw invalid('attachments', `The format ${format} holds the message as it came: please use auto or inline`);
+  if (isLeftOut(mode) && factsOf(format).whole) throw invalid('attachments', wholeText(format));
 }
+
+const isLeftOut = (mode: AttachmentMode | undefined): boolean => mode === 'link' || mode === 'none';
+
+const wholeText = (format: FormatName): string =>
+  `The format ${format} holds the message as it came: please use auto or inline`;
 
 const updateRoute = operation({
   path: '/inbound/update-route',
@@ -203,30 +316,39 @@ const updateRoute = operation({
   params: {
     id: routeId,
     pattern: optional(pattern),
-    url: optional(endpointUrl),
+    url: optional(routeUrl),
     batch_events: batchEvents,
     format,
     raw,
     attachments,
     link_over: linkOver,
     password,
+    ...RULES,
   },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
-  async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, password }, call) {
+  async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, ...given }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
     const style = toStyle(before);
     checkAttachments(format ?? style.format, mode ?? style.attachments, call);
+    const { action = toAction(before.action), tags = before.tags ?? [], priority, password } = given;
+    const when = given.when ? toWhenRow(given.when) : (before.when ?? null);
+    const also = given.also && toAlsoRows(given.also, before.also ?? []);
+    mustHaveUrl(url ?? before.url, action, call);
+    checkRules({ action, when, tags, also: given.also ?? (before.also ?? []).map(toAlsoRecord) }, call);
     if (url !== undefined) await verifyUrl(url, call, format ?? style.format);
-    if (pattern !== undefined && fold(pattern) !== fold(before.pattern)) await mustBeOne({ ...before, pattern }, call);
+    if (given.also) await verifyAlso(given.also, before.also ?? [], call);
+    const after = { ...before, pattern: pattern ?? before.pattern, when, action };
+    if (fold(after.pattern) !== fold(before.pattern) || given.when || given.action) await mustBeOne(after, call);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change(
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
+        ...{ action: given.action, when: given.when && when, tags: given.tags, priority, also },
         folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,
       },
@@ -248,10 +370,17 @@ function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
     before.pattern !== after.pattern && `pattern ${before.pattern} to ${after.pattern}`,
     before.url !== after.url && `URL ${shownUrl(before.url)} to ${shownUrl(after.url)}`,
     batches[0] !== batches[1] && `batch_events ${batches.join(' to ')}`,
+    toAction(before.action) !== toAction(after.action) &&
+      `action ${toAction(before.action)} to ${toAction(after.action)}`,
+    !sameWhen(before.when, after.when) && 'conditions',
+    (before.priority ?? 0) !== (after.priority ?? 0) && `priority ${before.priority ?? 0} to ${after.priority ?? 0}`,
+    urlsOf(before) !== urlsOf(after) && `also ${urlsOf(after) || 'nowhere'}`,
   ]
     .filter(Boolean)
     .join(', ');
 }
+
+const urlsOf = ({ also = [] }: InboundRouteRow): string => also.map(({ url }) => shownUrl(url)).join(' ');
 
 const deleteRoute = operation({
   path: '/inbound/delete-route',

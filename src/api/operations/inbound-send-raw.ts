@@ -48,7 +48,7 @@ const sendRaw = operation({
   path: '/inbound/send-raw',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
-    'Returns one struct for each recipient that matched a route of the account, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
+    'Returns one struct for each recipient whose mail a route of the account takes, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
   large: true,
   params: {
     raw_message: z
@@ -92,15 +92,20 @@ const sendRaw = operation({
     const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const routed = route(named, call);
+    const routed = route(named, mail_from, call);
     if (routed.length === 0) return [];
     const arrival = {
       protocol: 'HTTP',
       envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } },
     };
-    const { outcome } = await call.queue.accept(arrival, routed, bytes);
-    if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
-    return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
+    const accepted = await call.queue.accept(arrival, routed, bytes);
+    if (accepted.outcome === 'unrouted') return [];
+    if (accepted.outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
+    return (accepted.routed ?? routed).map(({ recipient, match }) => ({
+      email: recipient,
+      pattern: match.pattern,
+      url: match.url,
+    }));
   },
 });
 
@@ -110,10 +115,10 @@ function readable(addresses: readonly string[]): Address[] {
 }
 
 /** Each recipient once, with the route that it matches. */
-function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
+function route(recipients: readonly Address[], sender: string, call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
   const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
   return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
-    const found = call.inbound.lookup(mailbox, domain);
+    const found = call.inbound.lookup(mailbox, domain, sender);
     // Unknown does not mean absent: no mail may be lost while the store is unavailable.
     if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
     return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];

@@ -7,6 +7,7 @@ import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
 import { inboundContent } from './inbound-content.ts';
 import { inboundDomains } from './inbound-domains.ts';
+import { inboundPull } from './inbound-pull.ts';
 import { inboundRoutes } from './inbound-routes.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
@@ -70,6 +71,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...deliveries,
   ...endpoints,
   ...inboundContent,
+  ...inboundPull,
   ...replay,
   ...inboundHistory,
   ...jobs,

@@ -2,13 +2,15 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
+import { ENDED_STATES } from '../../queue/delivery.ts';
 import { MOST_AT_ONCE, type Wish } from '../account-replays.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
-const ENDED = ['dead', 'delivered', 'dropped'] as const;
+/** URLs that may be left out. */
+const MAX_EXCEPT = 100;
 
 const params = {
   id: optional(deliveryId).meta({ description: 'one delivery' }),
@@ -16,11 +18,14 @@ const params = {
   from,
   to,
   route: routeId,
-  state: optional(z.enum(ENDED)).meta({ description: 'only deliveries in this state' }),
+  state: optional(z.enum(ENDED_STATES)).meta({ description: 'only deliveries in this state' }),
   query: optional(text(MAX_QUERY)).meta({
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
   url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
+  except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
+    description: `with a query or a status: no deliveries to these URLs, at most ${MAX_EXCEPT}`,
+  }),
   status: optional(text(10)).meta({
     description: 'only deliveries whose last answer was this: a status such as 500, a class such as 5xx, or none',
   }),
@@ -34,7 +39,7 @@ const replayInbound = operation({
   extension: true,
   summary: 'Replays deliveries that have ended: by id, by time, by URL or status, or all that a search finds.',
   notes:
-    'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
+    'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended or is held is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
     `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which goes on after the answer: /jobs/info shows how far it is. An account has one job at a time. ` +
     'Mail that the queue has deleted cannot be replayed. With several hosts, each replays the mail that it accepted itself.',
   params,
@@ -71,11 +76,12 @@ function toWish(given: Given, call: Call<never>): Wish {
     throw call.invalid('id', 'Please enter an id, ids, a query, a url, a status, or a time in from or to');
   const searched = query !== undefined || status !== undefined;
   if (named && searched) throw call.invalid('id', 'Please enter either ids, or a query or a status');
+  if (given.except_urls && !searched) throw call.invalid('except_urls', 'Please enter a query or a status with it');
   const filter = searched ? toFilter(given, call) : undefined;
-  const asked = filter?.states && ENDED.filter((one) => filter.states?.includes(one));
-  if (asked?.length === 0) throw call.invalid('query', `state: takes ${ENDED.join(', ')} here`);
+  const asked = filter?.states && ENDED_STATES.filter((one) => filter.states?.includes(one));
+  if (asked?.length === 0) throw call.invalid('query', `state: takes ${ENDED_STATES.join(', ')} here`);
   return {
-    states: asked ?? (state ? [state] : named ? ENDED : ['dead']),
+    states: asked ?? (state ? [state] : named ? ENDED_STATES : ['dead']),
     selection: {
       ids: named,
       routeIds: route === undefined ? undefined : [route],
@@ -89,7 +95,10 @@ function toWish(given: Given, call: Call<never>): Wish {
 }
 
 /** What the history is asked for: the query, and the other parameters with it. */
-function toFilter({ query = '', status, url, route, from, to, state }: Given, call: Call<never>): MailFilter {
+function toFilter(
+  { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
+  call: Call<never>,
+): MailFilter {
   const parsed = parseMailQuery(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
   const { filter } = parsed;
@@ -105,6 +114,7 @@ function toFilter({ query = '', status, url, route, from, to, state }: Given, ca
     ...filter,
     ...wanted,
     url: url ?? filter.url,
+    exceptUrls,
     route: route ?? filter.route,
     states: state ? [state] : filter.states,
     since: later(filter.since, from?.getTime()),

@@ -1,7 +1,11 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
+import { conditionsOf, DMARC_RESULTS, type MailFacts, type Truth } from '../../inbound/conditions.ts';
+import { type Action, type Decision, decide, toAction } from '../../inbound/decision.ts';
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
-import { matches } from '../../inbound/routing.ts';
+import { matches } from '../../inbound/patterns.ts';
+import type { Lookup, Match } from '../../inbound/types.ts';
+import { parseReplyAddress } from '../../mail/reply-address.ts';
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
@@ -48,13 +52,57 @@ const routeKey = operation({
   },
 });
 
-const VERDICTS = ['hit', 'less specific', 'no match'] as const;
+const RESULTS = ['hit', 'tags', 'conditions', 'depends', 'less specific', 'no match'] as const;
+
+const given = optional(
+  z.strictObject({
+    sender: optional(z.string().max(1000)).meta({ description: 'MAIL FROM; empty: the null sender' }),
+    from: optional(z.string().max(1000)).meta({ description: 'the address in From' }),
+    subject: optional(z.string().max(1000)),
+    header: optional(z.record(z.string().max(76), z.string().max(1000))).meta({ description: 'header fields' }),
+    size: optional(z.int().min(0)).meta({ description: 'bytes' }),
+    authenticated: optional(z.boolean()),
+    dmarc: optional(z.enum(DMARC_RESULTS)),
+    spam: optional(z.enum(['ham', 'spam', 'unknown'])),
+    virus: optional(z.enum(['clean', 'infected', 'unknown'])),
+  }),
+);
+
+/** What is known of a message that somebody describes: of its content all, as soon as there is any. */
+function toFacts({
+  sender,
+  authenticated,
+  dmarc,
+  spam,
+  virus,
+  ...content
+}: NonNullable<z.output<typeof given>>): MailFacts {
+  const { from = null, subject = '', header = {}, size = 0 } = content;
+  const hasContent = Object.values(content).some((value) => value !== undefined);
+  const result = dmarc === 'unknown' ? 'temperror' : (dmarc ?? (authenticated ? 'pass' : 'none'));
+  return {
+    sender,
+    content: hasContent
+      ? { from, subject, size, fields: Object.entries(header).map(([name, value]) => ({ name, value })) }
+      : undefined,
+    auth:
+      authenticated === undefined && dmarc === undefined
+        ? undefined
+        : {
+            authenticated: authenticated ?? dmarc === 'pass',
+            dmarc: { result, policy: null, aligned: false, domain: null },
+          },
+    scan:
+      spam === undefined && virus === undefined ? undefined : { spam: spam ?? 'unknown', virus: virus ?? 'unknown' },
+  };
+}
 
 const testRoute = operation({
   path: '/inbound/test-route',
   extension: true,
   summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
-  notes: 'Give `address`, or `domain` and `mailbox`. Nothing is sent.',
+  notes:
+    'Give `address`, or `domain` and `mailbox`, and for routes with conditions what the message is like. Nothing is sent, scanned or looked up.',
   params: {
     address: optional(emailAddress).meta({ description: 'the address to try' }),
     domain: optional(knownDomain),
@@ -62,19 +110,25 @@ const testRoute = operation({
     format: optional(z.enum(FORMAT_NAMES)).meta({
       description: 'shows the post in this format; in that of the route if omitted',
     }),
+    message: given.meta({
+      description:
+        'what the message is like. Of the four that are its content (from, subject, header, size), those left out are empty if one is given; others that are left out are not known',
+    }),
   },
   returns: z.object({
     email: z.string().meta({ description: 'the address that was tried' }),
-    route: inboundRouteRecord
-      .nullable()
-      .meta({ description: 'the route that it matches; null: mail to it is rejected with 550 5.1.1' }),
+    route: inboundRouteRecord.nullable().meta({
+      description:
+        'the route that takes it; null: mail to it is refused with 550, or what is not known of the message decides (`result` is depends)',
+    }),
     routes: z
       .array(
         inboundRouteRecord.extend({
-          result: z.enum(VERDICTS).meta({
+          result: z.enum(RESULTS).meta({
             description:
-              'no match: the pattern does not match; less specific: it matches, but another route takes precedence',
+              'hit: it takes the mail; tags: it adds its tags; conditions: the pattern matches, and its conditions do not hold; depends: on what is not known of the message; less specific: it matches, but another route takes precedence; no match: the pattern does not match',
           }),
+          why: z.string().meta({ description: 'the same in words' }),
         }),
       )
       .meta({ description: 'every route of the domain, oldest first' }),
@@ -90,12 +144,12 @@ const testRoute = operation({
     answer: {
       email: 'mailbox-123@inbound.example.com',
       route: ROUTE,
-      routes: [{ ...ROUTE, result: 'hit' }],
+      routes: [{ ...ROUTE, result: 'hit', why: 'It takes the mail.' }],
       payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
       content_type: 'application/x-www-form-urlencoded',
     },
   },
-  async handle({ address, domain, mailbox, format }, { store, inbound, refuse, invalid }) {
+  async handle({ address, domain, mailbox, format, message = {} }, { store, inbound, refuse, invalid }) {
     const tried =
       address ??
       (domain && mailbox !== undefined
@@ -108,28 +162,81 @@ const testRoute = operation({
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
     const covering = await inbound.covering(tried.domain);
     if (!covering) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
-    const found = inbound.lookup(tried.mailbox, tried.domain);
+    const found = inbound.lookup(tried.mailbox, tried.domain, message.sender);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
     const rows = await store.inboundRoutes.many({ domain: nameOf(covering) }, { sort: 'createdAt' });
-    const hit = found.kind === 'matched' ? found.match : undefined;
+    const facts = toFacts(message);
+    const tokenless = mailboxOf(found, tried.mailbox);
+    const decision = found.kind === 'not-ours' ? NONE : decide(inbound.choices(tokenless, tried.domain), facts);
+    const hit = found.kind === 'matched' ? hitOf(found.match, facts) : undefined;
     const row = rows.find(({ id }) => id === hit?.routeId);
     const own = toStyle(row ?? {});
     const style = { ...own, format: format ?? own.format };
     const sample = hit && (await inbound.sample(tried.text, hit, style));
     return {
       email: tried.text,
-      route: hit ? toRouteRecord({ ...row, ...hit, id: hit.routeId }) : null,
-      routes: rows.map((one) => ({ ...toRouteRecord(one), result: verdict(one, tried.mailbox, hit?.routeId) })),
+      route: row && hit ? toRouteRecord(row) : null,
+      routes: rows.map((one) => ({ ...toRouteRecord(one), ...resultOf(one, tokenless, { facts, decision, hit }) })),
       payload: sample?.payload ?? null,
       content_type: sample?.type ?? null,
     };
   },
 });
 
-function verdict(route: InboundRouteRow, mailbox: string, hit: string | undefined): (typeof VERDICTS)[number] {
-  if (route.id === hit) return 'hit';
-  return matches(route.pattern, mailbox) ? 'less specific' : 'no match';
+const NONE: Decision = { kind: 'none' };
+
+/** The mailbox whose routes are tried: of a reply address of ours that without the token. */
+function mailboxOf(found: Lookup, mailbox: string): string {
+  const isReply = found.kind === 'expired' || (found.kind === 'matched' && found.match.replyData !== undefined);
+  return (isReply && parseReplyAddress(mailbox)?.mailbox) || mailbox;
 }
+
+/** The match of the route that takes the mail, with what its address says. */
+function hitOf({ choices, ...match }: Match, facts: MailFacts): Match | undefined {
+  if (!choices) return match;
+  const decision = decide(choices, facts);
+  if (decision.kind !== 'matched') return undefined;
+  return { ...decision.match, ...(match.replyData !== undefined && { replyData: match.replyData }) };
+}
+
+interface Trial {
+  readonly facts: MailFacts;
+  readonly decision: Decision;
+  readonly hit: Match | undefined;
+}
+
+/** What a route does with the mail, and why. */
+function resultOf(
+  route: InboundRouteRow,
+  mailbox: string,
+  { facts, decision, hit }: Trial,
+): { readonly result: (typeof RESULTS)[number]; readonly why: string } {
+  if (!matches(route.pattern, mailbox)) return { result: 'no match', why: 'The pattern does not match the mailbox.' };
+  const conditions = route.when ? conditionsOf(route.when, facts) : [];
+  const named = (isOne: (truth: Truth) => boolean) =>
+    conditions.flatMap(({ name, truth }) => (isOne(truth) ? [name] : [])).join(', ');
+  const failed = named((truth) => truth === false);
+  if (failed !== '') return { result: 'conditions', why: `Does not hold: ${failed}.` };
+  const missing = named((truth) => truth !== true && truth !== 'unknown');
+  if (missing !== '') return { result: 'depends', why: `Depends on: ${missing}.` };
+  const unknown = named((truth) => truth === 'unknown');
+  if (unknown !== '') return { result: 'conditions', why: `Not known, so it does not hold: ${unknown}.` };
+  const action = toAction(route.action);
+  const taker = decision.kind === 'matched' || decision.kind === 'rejected' ? decision.match.routeId : undefined;
+  if (route.id === (hit?.routeId ?? taker)) return { result: 'hit', why: DOES[action] };
+  if (action === 'tag' && route.tags?.every((tag) => hit?.tags?.includes(tag)))
+    return { result: 'tags', why: DOES.tag };
+  if (taker === undefined) return { result: 'depends', why: 'Depends on whether a route before it takes the mail.' };
+  return { result: 'less specific', why: `The route ${taker} is tried first, and takes the mail.` };
+}
+
+const DOES: Readonly<Record<Action, string>> = {
+  post: 'It takes the mail.',
+  tag: 'It adds its tags, and the next route is tried.',
+  hold: 'It takes the mail, and holds it.',
+  discard: 'It takes the mail, and discards it.',
+  reject: 'It refuses the mail.',
+};
 
 /** Tools to set up and debug routes; not part of Mandrill's API. */
 export const routeTools = [routeKey, testRoute];

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toExampleEvents } from '../../events/payload.ts';
-import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
+import { type AttemptRecord, DELIVERY_STATES, type QueuedDelivery } from '../../queue/delivery.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
@@ -327,7 +327,7 @@ const deliveries = operation({
   params: {
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
-    state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
+    state: optional(z.enum(DELIVERY_STATES)),
     from: optionalTime.meta({ description: 'created at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
     to: optionalTime.meta({ description: 'created before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
     limit: limitOf(MAX_LISTED, DEFAULT_LISTED),

@@ -1,6 +1,15 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import type { DeliveryState, EndpointName, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
+import { tableOf } from '../../base/tables.ts';
+import {
+  DELIVERY_STATES,
+  type DeliveryState,
+  type EndpointName,
+  type Progress,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
@@ -49,7 +58,7 @@ export function createBulk(
     replay: (selection: Selection, now: number, progress?: Progress) =>
       change(selection, (keys) => file.write('replay', keys, now), progress),
     redirect: (routeId: string, url: string) =>
-      change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
+      change({ targetId: routeId, states: ['waiting', 'dead', 'held'] }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
 }
@@ -136,10 +145,10 @@ function createScan({ read }: Reader): Scan {
     async count(selection) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
-      const sum = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      const sum = tableOf(DELIVERY_STATES, () => 0);
       for (let from = first; from <= last; from += width) {
         const counts = await read('count', selection, from, Math.min(last, from + width - 1));
-        for (const state of ['waiting', 'delivered', 'dead', 'dropped'] as const) sum[state] += counts[state];
+        for (const state of DELIVERY_STATES) sum[state] += counts[state];
       }
       return sum;
     },

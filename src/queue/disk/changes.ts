@@ -4,12 +4,14 @@ import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
+import { createLeasing, type Leasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import { createScanKeeping, type ScanKeeping } from './scans.ts';
 import {
   detailKey,
   detailKeys,
+  KEPT_ATTEMPTS,
   kindCode,
   number,
   type SqlRow,
@@ -33,7 +35,9 @@ export interface MessageRow {
   readonly crc: number | null;
   readonly blob: string | null;
   readonly sha256: string | null;
-  /** Null if it was not scanned yet. */
+  /** JSON; null if they were not taken yet. */
+  readonly verdicts: string | null;
+  /** JSON; null if it was not scanned yet. */
   readonly scan: string | null;
 }
 
@@ -44,7 +48,14 @@ export interface Accepted {
 }
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
-export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
+export interface Changes
+  extends ScanKeeping,
+    Leasing,
+    Ending,
+    Forgetting,
+    Batching,
+    HookChanges,
+    Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
   /**
    * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
@@ -56,8 +67,8 @@ export interface Changes extends ScanKeeping, Ending, Forgetting, Batching, Hook
   keepTime(memory: string): void;
 }
 
-/** The history of a delivery is limited to its last attempts. */
-const KEPT_ATTEMPTS = 50;
+const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
+  ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
 
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
@@ -71,6 +82,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
     ...createScanKeeping(db),
+    ...createLeasing(db, endpoints),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {
@@ -96,10 +108,11 @@ function createAccepting(
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?)
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
+  const keepVerdicts = db.prepare(KEEP_VERDICTS);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
@@ -118,6 +131,7 @@ function createAccepting(
       sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
     );
     if (changes === 0) return { written: false, bytes: row.bytes };
+    if (row.verdicts !== null) keepVerdicts.run(row.verdicts, crc32(row.verdicts), key);
     if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
@@ -134,6 +148,7 @@ function createAccepting(
         one.pattern,
         one.recipient,
         share,
+        stateCode(one.fate?.state ?? 'waiting'),
         at,
         from,
         from,
@@ -141,8 +156,9 @@ function createAccepting(
         sum,
         kind,
         task,
+        one.fate?.note ?? null,
       );
-      if (written.changes !== 0) endpoints.shift(endpoint, 1);
+      if (written.changes !== 0 && !one.fate) endpoints.shift(endpoint, 1);
     });
     return { written: true, bytes: row.bytes };
   };
@@ -162,8 +178,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     `INSERT OR REPLACE INTO details (key, n, detail) VALUES (${detailKey('?1', '?2')}, ?2, ?3)`,
   );
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
-  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
-    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
+  const keep = db.prepare(KEEP_VERDICTS);
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
@@ -233,7 +248,7 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
     WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
-  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
+  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2, 4)');
   const lost = db.prepare(
     'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
   );
@@ -271,11 +286,16 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       each(
         keys,
         (key, endpoint, state) =>
-          (state === 0 || state === 2) &&
+          (state === 0 || state === 2 || state === 4) &&
           shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0),
       ),
     replay: (keys, now) =>
-      each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),
+      each(
+        keys,
+        (key, endpoint) =>
+          // What a route discards without a URL has nowhere to go.
+          endpoints.byKey(endpoint)?.url !== '' && shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1),
+      ),
     redirect: (keys, url) =>
       each(keys, (key, endpoint, state) => {
         const from = endpoints.byKey(endpoint);
@@ -327,11 +347,12 @@ const SPARE_PAGES = 16_384;
 const MOST_EVENTS = 2000;
 const VACUUM_STEP = 256;
 
-/** A dropped delivery is not kept as long as a dead one: an operator discarded it. */
+/** A dropped delivery is not kept as long as a dead one: somebody discarded it. */
 const ENDED = [
   [1, 'deliveredBefore'],
   [2, 'deadBefore'],
   [3, 'deliveredBefore'],
+  [4, 'deadBefore'],
 ] as const;
 
 /** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */

@@ -58,7 +58,13 @@ interface QueueFileListener {
 /** Milliseconds between checks for changes by another process, and between retries of a failed write. */
 const POLL_MS = 1000;
 /** Writes that can wait and share the commit of new mail. */
-const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'keepScan', 'reported', 'keepTime']);
+const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>([
+  'settle',
+  'keepScan',
+  'keepVerdicts',
+  'reported',
+  'keepTime',
+]);
 
 /** Opens the queue file in its thread. */
 export async function openQueueFile(

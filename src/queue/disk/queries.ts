@@ -1,15 +1,19 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type {
-  AttemptRecord,
-  Body,
-  DeliveryState,
-  LastTime,
-  Message,
-  QueuedDelivery,
-  Report,
-  Selection,
+import { tableOf } from '../../base/tables.ts';
+import {
+  type AttemptRecord,
+  type Body,
+  DELIVERY_STATES,
+  type DeliveryState,
+  ENDED_STATES,
+  type EndpointName,
+  type LastTime,
+  type Message,
+  type QueuedDelivery,
+  type Report,
+  type Selection,
 } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
@@ -43,6 +47,8 @@ interface Due {
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
+  /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
+  overdue(endpoint: EndpointName, before: number, now: number, limit: number): QueuedDelivery[];
   /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
   firstDue(): [key: number, dueAt: number][];
   /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
@@ -85,6 +91,10 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
 function createScheduling(db: DatabaseSync) {
   const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
+  // Few are that old, of all endpoints: the index of start times finds them without a look at the others.
+  const overdue = db.prepare(`${DELIVERY} WHERE d.key IN (
+    SELECT key FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND budget_from <= ? AND due_at <= ?
+    AND endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) LIMIT ?)`);
   const first = db.prepare(
     `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
   );
@@ -100,6 +110,8 @@ function createScheduling(db: DatabaseSync) {
       }
       return due;
     },
+    overdue: ({ account, url }: EndpointName, before: number, now: number, limit: number) =>
+      overdue.all(before, now, account, url, limit).filter(isWholeDelivery).map(toDelivery),
     firstDue() {
       return first.all().flatMap((row): [number, number][] => {
         const due = numberOrNull(row, 'due');
@@ -126,7 +138,7 @@ function createFigures(db: DatabaseSync) {
     },
     ended() {
       const began = performance.now();
-      const counts = { delivered: 0, dead: 0, dropped: 0 };
+      const counts = tableOf(ENDED_STATES, () => 0);
       for (const row of ended.all()) {
         const state = STATES[number(row, 'state')];
         if (state && state !== 'waiting') counts[state] = number(row, 'n');
@@ -197,7 +209,7 @@ function createScans(db: DatabaseSync) {
     },
     count(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
-      const counts = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      const counts = tableOf(DELIVERY_STATES, () => 0);
       for (const row of db
         .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
         .all(...values)) {
@@ -321,6 +333,9 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/** The route of a delivery, without the number of its URL. */
+const ROUTE = `substr(d.route, 1, instr(d.route || '+', '+') - 1)`;
+
 /** Converts a selection to SQL; all external values are bound. */
 function toCondition(selection: Selection): Condition {
   const parts: string[] = [];
@@ -334,7 +349,8 @@ function toCondition(selection: Selection): Condition {
     if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
   };
   inList('d.id', selection.ids);
-  inList('d.route', selection.routeIds);
+  inList(ROUTE, selection.routeIds);
+  inList('d.route', selection.targetId === undefined ? undefined : [selection.targetId]);
   inList('d.state', selection.states?.map(stateCode));
   inList('d.kind', selection.kinds?.map(kindCode));
   if (selection.account !== undefined)

@@ -3,6 +3,7 @@ import { crc32 } from 'node:zlib';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
+  DELIVERY_STATES,
   type DeliveryKind,
   type DeliveryState,
   KINDS,
@@ -146,6 +147,9 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
+/** The history of a delivery is limited to its last attempts. */
+export const KEPT_ATTEMPTS = 50;
+
 /** Attempts of a delivery whose details are kept. Part of the format. */
 const KEPT_DETAILS = 8;
 
@@ -157,8 +161,8 @@ export const detailKey = (delivery: string, n: string): string =>
 export const detailKeys = (delivery: string): string =>
   `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
-/** The states by their code in the file; 0 must stay `waiting`, since the indexes rely on it. */
-export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];
+/** The states by their code in the file. */
+export const STATES: readonly DeliveryState[] = DELIVERY_STATES;
 
 /** Returns the code of a state in the file. */
 export function stateCode(state: DeliveryState): number {

@@ -116,6 +116,8 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     if (fresh.length === 0) return relearn();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
+      // Its consumer fetches it: it neither waits for this host nor takes memory here.
+      if (roads[delivery.kind].isPulled?.(delivery.url)) continue;
       const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
       if (delivery.kind === 'inbound' && !lane.holdsUp(now.steady)) backlog.add(lane);
@@ -147,7 +149,8 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
 
   async function learn(): Promise<void> {
     for (const endpoint of await spool.endpoints()) {
-      const { account, url, waiting, nextDue, memory } = endpoint;
+      const { account, url, kind, nextDue, memory } = endpoint;
+      const waiting = roads[kind].isPulled?.(url) ? 0 : endpoint.waiting;
       if ((waiting === 0 && memory === null) || lanes.has(account, url)) continue;
       const { queue } = lanes.of(endpoint, memory);
       const sleep = Math.min(Math.max(nextDue - clock.now(), 0), LONGEST_SLEEP);

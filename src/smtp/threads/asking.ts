@@ -23,7 +23,7 @@ interface Questions {
   enter(n: number, client: string, behindProxy: boolean, busy: boolean): RefusalName | null;
   nameClient(n: number, client: string): RefusalName | null;
   leave(n: number): void;
-  route(address: Address): RouteAnswer;
+  route(address: Address, sender: string): RouteAnswer;
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
   opened(): void;
   closed(): void;
@@ -90,9 +90,9 @@ export function createAnswers(
         places.get(n)?.leave();
         places.delete(n);
       },
-      route(address) {
+      route(address, sender) {
         look();
-        const found = desk.route(address);
+        const found = desk.route(address, sender);
         return found.refused ? { refused: named(found.refused), owner: found.owner } : { match: found.value };
       },
       accept: (messageId, arrival, routed, body) => desk.acceptance.accept(messageId, arrival, routed, body),
@@ -157,8 +157,8 @@ export function createAskingDesk(parts: AskingParts): {
     desk: frozen({
       admission: createAskingAdmission(parts, ask, tell),
       hasRoom: () => Atomics.load(cells, ROOM) !== 0,
-      async route(address): Promise<RoutedHere> {
-        const answer = await ask('route', address);
+      async route(address, sender): Promise<RoutedHere> {
+        const answer = await ask('route', address, sender);
         return answer.match ? { value: answer.match } : { refused: REFUSALS[answer.refused], owner: answer.owner };
       },
       acceptance: createAskingAcceptance(parts),

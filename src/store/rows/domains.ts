@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { toAsciiDomain } from '../../mail/address.ts';
+import type { Scan } from '../../mail/scan.ts';
 import type { Collection, Row } from '../driver/port.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
@@ -244,7 +245,43 @@ export interface InboundRouteRow extends OwnedRow {
   readonly linkOver?: number;
   /** For Basic authentication; null or absent: none. */
   readonly password?: string | null;
+  /** Further URLs, each with a delivery of its own. */
+  readonly also?: readonly AlsoRow[];
+  /** What must hold for it to take a message; null or absent: it takes every one. */
+  readonly when?: When | null;
+  /** What it does with mail (inbound/decision.ts); absent: it posts it. */
+  readonly action?: string;
+  /** What it says of the mail that it takes or passes on. */
+  readonly tags?: readonly string[];
+  /** Higher ones are tried first, whatever their patterns; absent: 0. */
+  readonly priority?: number;
   readonly createdAt: Date;
+}
+
+/** A further URL of a route. */
+export interface AlsoRow
+  extends Pick<InboundRouteRow, 'url' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password'> {
+  /** Its number among those that the route ever had. */
+  readonly n: number;
+}
+
+/** What must hold for a route to take a message: all conditions that are given. Lists name alternatives. */
+export interface When {
+  /** MAIL FROM matches one of these globs; `<>` is the empty reverse-path. */
+  readonly sender?: readonly string[];
+  /** The address in From matches one of these globs. */
+  readonly from?: readonly string[];
+  /** The decoded subject matches one of these globs. */
+  readonly subject?: readonly string[];
+  /** A field of this name has a value that matches one of the globs; without globs: there is no such field. */
+  readonly header?: readonly { readonly name: string; readonly is: readonly string[] }[];
+  /** Bytes of the message as it came. */
+  readonly size?: { readonly over?: number; readonly under?: number };
+  /** Whether the author may be believed (mail/trust.ts). */
+  readonly authenticated?: boolean;
+  readonly dmarc?: readonly ('pass' | 'fail' | 'none' | 'unknown')[];
+  readonly spam?: readonly Scan['spam'][];
+  readonly virus?: readonly Scan['virus'][];
 }
 
 export const inboundRoutes = collection<InboundRouteRow>()({

@@ -63,7 +63,7 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   const { dkim, spf, dmarc, arc } = verdicts;
   yield `,"spam_report":${spamReport(message.scan)}`;
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
-  yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
+  yield `,"email":${json(inbound.recipient)},"tags":${json(tagsOf(inbound))},"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
   yield `,"id":${json(message.id)},"envelope":${json(envelopeOf(inbound))}`;
   yield `,"sender_auth":${json(inbound.senderAuth)}`;
@@ -74,6 +74,10 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
   yield '}}';
 }
+
+/** What routes said of the message. */
+export const tagsOf = ({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>): readonly string[] =>
+  message.envelope.tags?.[recipient] ?? [];
 
 /** As Mandrill's. */
 export function spamReport(scan: Scan | undefined): string {

@@ -224,7 +224,7 @@ export interface Sample {
 }
 
 /** Makes a small sample message to an address, as a route that matched it would get it. */
-export type SamplePart = (address: string, matched?: Pick<Match, 'replyData' | 'captures'>) => RenderPart;
+export type SamplePart = (address: string, matched?: Pick<Match, 'replyData' | 'captures' | 'tags'>) => RenderPart;
 
 export function createSamplePart({
   clock,
@@ -233,13 +233,14 @@ export function createSamplePart({
   readonly clock: Clock;
   readonly hostname: string;
 }): SamplePart {
-  return (recipient, { replyData, captures } = {}) => {
+  return (recipient, { replyData, captures, tags } = {}) => {
     const receivedAt = clock.now();
     const envelope = {
       mailFrom: 'sender@example.com',
       client: { address: '192.0.2.1', helo: 'mail.example.com', tls: null },
       ...(replyData !== undefined && { replyData: { [recipient]: replyData } }),
       ...(captures && { captures: { [recipient]: captures } }),
+      ...(tags && { tags: { [recipient]: tags } }),
     };
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
     return {

@@ -218,5 +218,10 @@ export const inboundRoute: Struct = {
     attachments: 'how attachments reach the receiver',
     link_over: 'the size of those that are never links',
     has_password: 'whether they carry a password',
+    action: 'what it does with mail',
+    when: 'which mail it takes',
+    tags: 'what it says of mail',
+    priority: 'its place among the routes',
+    also: 'further URLs',
   },
 };

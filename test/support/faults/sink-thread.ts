@@ -3,25 +3,15 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { parentPort } from 'node:worker_threads';
 import { formatAt, type ReadPost, readPost } from '../read-post.ts';
-import { messageHash } from './hash.ts';
+import { fromFirstLine, hashesOf, messageHash } from './hash.ts';
 import { headOf } from './load.ts';
 import type { Manner, Said, Told } from './sink.ts';
 
-const FIRST_LINE = 'X-Ledger: ';
-
-/** The messages in a post of mail, without the lines before the client's first. */
-async function hashesOf(path: string, type: string, body: Buffer): Promise<string[]> {
+/** The messages in a post of mail, in the format that its path names. */
+async function hashesIn(path: string, type: string, body: Buffer): Promise<readonly string[]> {
   const format = formatAt(path);
-  if (format !== 'mandrill') return [hashOf(await readPost(format, type, body))];
-  const events: unknown = JSON.parse(new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]');
-  if (!Array.isArray(events)) return [];
-  return events.flatMap((event) => {
-    const raw = event?.msg?.raw_msg;
-    return typeof raw === 'string' ? [messageHash(fromFirstLine(raw))] : [];
-  });
+  return format === 'mandrill' ? hashesOf(body.toString()) : [hashOf(await readPost(format, type, body))];
 }
-
-const fromFirstLine = (raw: string): string => raw.slice(Math.max(0, raw.indexOf(FIRST_LINE)));
 
 /** A parsed message is put together again: the client's fields are known but for two. */
 function hashOf({ raw, field, text }: ReadPost): string {
@@ -43,7 +33,7 @@ async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => 
     const body = await bytesOf(request);
     if (request.method !== 'POST' || body.toString('latin1', 0, 22) === 'mandrill_events=%5B%5D')
       return void response.writeHead(200).end();
-    const hashes = await hashesOf(path, String(request.headers['content-type']), body);
+    const hashes = await hashesIn(path, String(request.headers['content-type']), body);
     say({ arrived: { id: String(request.headers['webhook-id']), hashes, path, status, at: Date.now() } });
     if (status > 0) setTimeout(() => response.writeHead(status).end(), afterMs);
   };

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { expect } from 'chai';
-import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
+import { type ApiWorld, KEY, NO_RULES, startApi } from '../../support/api.ts';
 import { faultsOf } from '../../support/contract/shapes.ts';
 import { createStage, type Stage, startStages } from '../../support/contract/stage.ts';
 import { ENTRIES } from '../../support/contract/table.ts';
@@ -45,6 +45,7 @@ describe('mandrill-api', () => {
       attachments: 'auto',
       link_over: 0,
       has_password: false,
+      ...NO_RULES,
     });
     expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([
       { email: 'box@new.example.com', pattern: 'box', url: HOOK },
@@ -126,6 +127,7 @@ describe('@mailchimp/mailchimp_transactional', () => {
       attachments: 'auto',
       link_over: 0,
       has_password: false,
+      ...NO_RULES,
     });
     expect(await inbound.sendRaw({ raw_message: RAW })).to.deep.equal([
       { email: 'box@new.example.com', pattern: 'box', url: HOOK },

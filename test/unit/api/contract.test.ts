@@ -7,6 +7,7 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
 import { putHistory } from '../../support/history.ts';
 import { putMessages, putSubmitted, putWaiting } from '../../support/messages.ts';
+import { putPulled } from '../../support/pulled.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
@@ -99,6 +100,7 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
   },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
+  Unknown_Lease: () => ({ lease: '01kcnosuchmail0000000000000-xxxxxxxxxxxx.1' }),
   Unknown_Job: () => ({ id: '01kcnosuchjob0000000000000' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
@@ -180,7 +182,9 @@ describe('every operation, called wrongly', () => {
             1e300,
           ];
           for (const [name] of paramsOf(operation)) {
-            for (const value of operators) {
+            // Null counts as absent, and an empty struct may be a value.
+            const takesEmpty = operation.params.shape[name]?.safeParse({}).success === true;
+            for (const value of operators.filter((one) => !takesEmpty || JSON.stringify(one) !== '{"$ne":null}')) {
               const { status, body } = await call({ ...example, [name]: value });
               expect(status, `${name} ${JSON.stringify(value)}`).to.equal(422);
               expect(body).to.include({ name: 'ValidationError', code: -2 });
@@ -193,7 +197,7 @@ describe('every operation, called wrongly', () => {
 });
 
 /** Operations that ask the history. */
-const REMEMBERING = /^\/(actions|jobs|inbound\/(search|info|refusals))/;
+const REMEMBERING = /^\/(actions|jobs|inbound\/(search|causes|info|refusals))/;
 
 describe('every operation', () => {
   let world: ApiWorld;
@@ -210,6 +214,8 @@ describe('every operation', () => {
       // What waits to be sent counts as backlog elsewhere.
       if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
       if (/^\/messages\/(retry|stop)$/.test(operation.path)) beforeEach(() => putWaiting(world, ACCOUNT));
+      if (/^\/inbound\/(pull|ack|nack)$/.test(operation.path)) beforeEach(() => putPulled(world, ACCOUNT));
+      if (/^\/inbound\/(ack|nack)$/.test(operation.path)) beforeEach(() => world.call('/inbound/pull'));
       const call = (params: object) => world.call(operation.path, params);
       const example = operation.example.params;
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, putDeadDelivery, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, NO_RULES, OTHER_ACCOUNT, putDeadDelivery, startApi } from '../../support/api.ts';
 import { clockAt } from '../../support/clock.ts';
 import { put, settled } from '../../support/spool.ts';
 
@@ -77,7 +77,9 @@ describe('beyond the documented interface', () => {
           attachments: 'auto',
           link_over: 0,
           has_password: false,
+          ...NO_RULES,
           result: 'no match',
+          why: 'The pattern does not match the mailbox.',
         },
       ],
     });

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
-import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, NO_RULES, OTHER_KEY, startApi } from '../../support/api.ts';
 import { put } from '../../support/spool.ts';
 
 const NOW = '2026-01-05 12:00:00';
@@ -37,6 +37,7 @@ const ROUTE = {
   attachments: 'auto',
   link_over: 0,
   has_password: false,
+  ...NO_RULES,
 };
 
 const fault = (code: number, name: string, message: string) => ({ status: 'error', code, name, message });
@@ -99,6 +100,7 @@ describe('the Inbound group', () => {
         attachments: 'auto',
         link_over: 0,
         has_password: false,
+        ...NO_RULES,
       },
     ],
     [
@@ -115,6 +117,7 @@ describe('the Inbound group', () => {
         attachments: 'auto',
         link_over: 0,
         has_password: false,
+        ...NO_RULES,
       },
     ],
     [

@@ -8,21 +8,26 @@ import { attempt, put, settled } from '../../support/spool.ts';
 import { until } from '../../support/until.ts';
 
 const URL_A = 'https://app.example.com/a';
+const URL_B = 'https://app.example.com/b';
 const NOON = Date.UTC(2026, 0, 5, 12);
 /** More than one call replays. */
 const MANY = 1205;
 
 /** Mail of one millisecond that was given up after an answer. */
-async function putDead(world: ApiWorld, count: number, options: { account?: string; status?: number } = {}) {
-  const { account = ACCOUNT, status = 500 } = options;
+async function putDead(
+  world: ApiWorld,
+  count: number,
+  options: { account?: string; status?: number; url?: string } = {},
+) {
+  const { account = ACCOUNT, status = 500, url = URL_A } = options;
   const clock = clockAt(NOON - 60_000);
   const ids = Array.from(
     { length: count },
-    (_, i) => `01kcdead${account.slice(0, 4)}${status}${String(i).padStart(10, '0')}`,
+    (_, i) => `01kcdead${account.slice(0, 4)}${url.slice(-1)}${status}${String(i).padStart(10, '0')}`,
   );
   const all = await Promise.all(
     ids.map(async (id) => {
-      const { delivery } = await put(world.spool, clock, { id, account, url: URL_A, recipients: ['box@in.test'] });
+      const { delivery } = await put(world.spool, clock, { id, account, url, recipients: ['box@in.test'] });
       await world.spool.settle(settled(clock, delivery, { state: 'dead', attempt: attempt(clock, status) }));
       return delivery.id;
     }),
@@ -60,6 +65,37 @@ describe('replays of what a search finds', function () {
     const { body } = await world.call('/inbound/info', { id: mail.id });
     expect(body.deliveries).to.deep.equal([]);
     expect(body.timeline.map(({ kind }: { kind: string }) => kind)).to.deep.equal(['accepted', 'attempt', 'given_up']);
+  });
+
+  it('leave out endpoints that are named', async () => {
+    await putDead(world, 2);
+    await putDead(world, 1, { url: URL_B });
+    expect(await replay({ query: 'state:dead', dry_run: true })).to.include({ matched: 3 });
+    expect(await replay({ query: 'state:dead', except_urls: [URL_A], dry_run: true })).to.include({ matched: 1 });
+    expect(await replay({ query: 'state:dead', except_urls: [URL_A] })).to.include({ matched: 1, replayed: 1 });
+    expect((await states()).waiting).to.equal(1);
+    const { message } = await replay({ url: URL_A, except_urls: [URL_B] });
+    expect(message).to.contain('Please enter a query or a status with it');
+  });
+
+  it('can be seen by their causes first', async () => {
+    await putDead(world, 3);
+    await putDead(world, 2, { status: 404 });
+    await putDead(world, 1, { url: URL_B });
+    await putDead(world, 2, { account: OTHER_ACCOUNT });
+    const { count, causes } = (await world.call('/inbound/causes', { query: 'state:dead' })).body;
+    expect(count).to.equal(6);
+    const short = causes.map(({ url, last_status, count }: Record<string, unknown>) => [url, last_status, count]);
+    expect(short).to.deep.equal([
+      [URL_A, 500, 3],
+      [URL_A, 404, 2],
+      [URL_B, 500, 1],
+    ]);
+    expect((await world.call('/inbound/causes', { query: 'status:404' })).body.count).to.equal(2);
+    expect((await world.call('/inbound/causes', { query: 'state:delivered' })).body).to.deep.equal({
+      count: 0,
+      causes: [],
+    });
   });
 
   for (const [name, params] of [
@@ -183,6 +219,7 @@ describe('questions to the history', () => {
     const history: History = {
       mail,
       async *ids() {},
+      causes: never,
       one: never,
       refusals: never,
       refusalsByReason: never,

@@ -5,6 +5,7 @@ import { createStage, type Stage, settle, startStages } from '../../support/cont
 import { ENTRIES } from '../../support/contract/table.ts';
 import { JOB, putHistory } from '../../support/history.ts';
 import { putMessages, putWaiting } from '../../support/messages.ts';
+import { PULLED, putPulled } from '../../support/pulled.ts';
 import { queued } from '../../support/shared-spool.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
@@ -19,6 +20,7 @@ const [SENT, LATER, WAITING, NOBODYS] = [
 ] as const;
 
 const [OURS, NOBODYS_URL] = ['https://app.example.com/hooks/mail', 'https://app.example.com/hooks/nobody'] as const;
+const [PULLED_LEASE, NO_LEASE] = [`${PULLED}-86VOL8iLh_6y.1`, `${PULLED}-xxxxxxxxxxxx.1`] as const;
 const [SPARE, NO_KEY] = ['a6355eee6291ff6e', 'ffffffffffffffff'];
 
 /**
@@ -141,6 +143,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   ],
   '/inbound/content': [{ id: DEAD }, { id: 'none' }],
   '/inbound/payload': [{ id: DEAD }, { id: 'none' }],
+  '/inbound/pull': [{ id: '1.9' }, { id: '9.9' }],
+  '/inbound/ack': [{ lease: PULLED_LEASE }, { lease: NO_LEASE }],
+  '/inbound/nack': [{ lease: PULLED_LEASE }, { lease: NO_LEASE }],
+  '/inbound/tap': [{ id: '1.1' }, { id: '9.9' }],
   '/inbound/try': [
     { id: DEAD, url: 'http://a.example/' },
     { id: 'none', url: 'http://a.example/' },
@@ -193,6 +199,8 @@ const names = (value: unknown) =>
     .replaceAll('nobody-here', 'cust-123')
     .replaceAll('09:20:28.99999', '09:20:28.13842')
     .replaceAll('nowhere.example.com', 'inbound.example.com')
+    .replaceAll(NO_LEASE, PULLED_LEASE)
+    .replaceAll('1.9', '1.1')
     .replaceAll('9.9', '1.1')
     .replaceAll('198.51.100.99', '192.0.2.3')
     .replaceAll('192.0.2.1', '192.0.2.3')
@@ -211,7 +219,9 @@ describe('another account', () => {
       putBatch(world.spool, ACCOUNT),
       putMessages(world, ACCOUNT),
       putWaiting(world, ACCOUNT),
+      putPulled(world, ACCOUNT),
     ]);
+    await world.call('/inbound/pull');
     await putHistory(world);
   };
 
@@ -248,7 +258,7 @@ describe('another account', () => {
     const naming = OPERATIONS.filter((operation) =>
       Object.keys(operation.params.shape).some(
         (name) =>
-          /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name) ||
+          /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount|leases)$/.test(name) ||
           (/^\/(urls|metadata|endpoints)\//.test(operation.path) && /^(url|name)$/.test(name)),
       ),
     ).map((operation) => operation.path);

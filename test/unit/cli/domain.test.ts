@@ -45,6 +45,12 @@ describe('domains and routes on the command line, beside a running daemon', () =
     expect(form.format).to.equal('postmark');
     expect((await postern([...formed, 'fax'], env)).err).to.contain('--format must be one of mandrill, raw, json,');
     expect(await postern(['route', 'remove', form.id], env)).to.include({ code: 0 });
+    const ruled = ['route', 'add', 'shop.test', 'ruled', '--action', 'reject', '--priority', '3', '--json', '--when'];
+    const [rule] = (await postern([...ruled, '{"dmarc":"fail"}'], env)).json();
+    expect(rule).to.deep.include({ action: 'reject', priority: 3, when: { dmarc: 'fail' }, url: '' });
+    expect((await postern([...ruled, 'dmarc=fail'], env)).err).to.contain('--when must be a JSON object');
+    expect((await postern(['route', 'list'], env)).out).to.match(/ruled +dmarc +reject +mandrill +1 +-\n/);
+    expect(await postern(['route', 'remove', rule.id], env)).to.include({ code: 0 });
     const routes = (await postern(['route', 'list', '--json'], env)).json();
     expect(routes.map((row: { batch_events: number }) => row.batch_events)).to.deep.equal([1, 20]);
     expect((await postern(['domain', 'list', '--json'], env)).json()).to.have.nested.property(

@@ -55,14 +55,14 @@ describe('the roles of the console', () => {
     expect(may['owner']).to.deep.equal(all);
     const kept = all.filter((path) => !may['operator']?.includes(path));
     expect(kept).to.include.members(CONTENT);
-    expect(kept.every((path) => /content|payload|\/try/.test(path))).to.equal(true);
+    expect(kept.every((path) => /content|payload|\/try|\/pull|\/ack|\/nack|\/tap/.test(path))).to.equal(true);
     expect(may['helper']).to.include.members([...FOR_HELPERS, ...FOR_READERS]);
     expect(may['reader']).to.include.members(FOR_READERS);
     for (const path of FOR_HELPERS) expect(may['reader']).to.not.include(path);
     for (const role of ['helper', 'reader']) {
       expect(
         may[role]?.filter((path) =>
-          /content|payload|\/try|key|\/add|delete|update|\/send\b|webhooks|templates/.test(path),
+          /content|payload|\/try|\/pull|\/n?ack$|\/tap$|key|\/add|delete|update|\/send\b|webhooks|templates/.test(path),
         ),
         role,
       ).to.deep.equal([]);

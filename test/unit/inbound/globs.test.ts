@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createGlobs, literals, matches } from '../../../src/inbound/routing.ts';
+import { createGlobs, literals, matches } from '../../../src/inbound/patterns.ts';
 
 import { growth } from '../../support/growth.ts';
 
@@ -48,6 +48,19 @@ describe('the table of patterns', () => {
     expect(globs.find('xy')).to.equal(undefined);
   });
 
+  it('finds all that match up to the first that ends the search, the highest priority first', () => {
+    const globs = createGlobs([
+      { pattern: '*', value: 'rest' },
+      { pattern: 'a-*', value: 'a' },
+      { pattern: '*-z', priority: 5, value: 'z' },
+      { pattern: 'a-b*', value: 'ab' },
+    ]);
+    expect(globs.all('a-b-z', () => false)).to.deep.equal(['z', 'ab', 'a', 'rest']);
+    expect(globs.all('a-b-z', (value) => value === 'a')).to.deep.equal(['z', 'ab', 'a']);
+    expect(globs.all('q', () => false)).to.deep.equal(['rest']);
+    expect(globs.find('a-b-z')).to.equal('z');
+  });
+
   it('takes no longer among many patterns than among few', () => {
     const looks = (count: number) => {
       const table = globsOf([
@@ -55,7 +68,10 @@ describe('the table of patterns', () => {
         '*',
       ]);
       return () => {
-        for (let i = 0; i < 3000; i++) table.find(`somebody-${i}`);
+        for (let i = 0; i < 3000; i++) {
+          table.find(`somebody-${i}`);
+          table.all(`somebody-${i}`, (value) => value.endsWith(' *'));
+        }
       };
     };
     const few = looks(500);

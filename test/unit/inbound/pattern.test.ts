@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { capture, isExact, literals, matches, namesIn } from '../../../src/inbound/routing.ts';
+import { capture, isExact, literals, matches, namesIn } from '../../../src/inbound/patterns.ts';
 
 describe('a route pattern', () => {
   const cases: [pattern: string, mailbox: string, hit: boolean][] = [

@@ -130,7 +130,7 @@ const drop = changing({
   path: '/host/drop',
   summary: 'Ends waiting and dead deliveries without delivering them.',
   noted: 'dropped',
-  states: ['waiting', 'dead'],
+  states: ['waiting', 'held', 'dead'],
   change: (selection, { spool, now }) => spool.drop(selection, now()),
 });
 

@@ -4,6 +4,7 @@ import { keepLive } from './live.ts';
 import { forgetShown } from './load.ts';
 import { Button } from './parts/elements.ts';
 import { Frame, mayOpen } from './parts/frame.ts';
+import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
@@ -156,9 +157,12 @@ followLinks();
 listenToKeys();
 tickClock();
 keepLive();
+keepFollowing();
 effect(() => {
   // What one person saw is not shown to the next.
-  if (session.value.state === 'out') forgetShown();
+  if (session.value.state !== 'out') return;
+  forgetShown();
+  forgetJob();
 });
 const root = document.getElementById('app');
 if (root) render(h(App, null), root);

@@ -1,6 +1,6 @@
 // The records of the operations that the page calls, as docs/api.md describes them. Times are texts in UTC.
 
-export type MailState = 'waiting' | 'delivered' | 'dead' | 'dropped' | 'unknown';
+export type MailState = 'waiting' | 'delivered' | 'dead' | 'dropped' | 'held' | 'unknown';
 
 /** A message for one recipient: /inbound/search. */
 export interface Mail {
@@ -28,6 +28,21 @@ export interface Mail {
   readonly tls: string | null;
   /** Whether its content is still on the queue. */
   readonly kept: boolean;
+}
+
+/** /inbound/causes: mail that a search finds, by endpoint and last answer. */
+export interface Causes {
+  readonly count: number;
+  readonly causes: readonly Cause[];
+}
+
+export interface Cause {
+  readonly url: string;
+  readonly last_status: number | null;
+  readonly last_error: string | null;
+  readonly count: number;
+  readonly oldest_at: string;
+  readonly first_ended_at: string | null;
 }
 
 /** Something that happened to a message. */
@@ -167,6 +182,7 @@ export interface EndpointDetail extends Endpoint {
     readonly last_at: string;
     readonly example_id: string;
   }[];
+  readonly most_in_flight: number | null;
   readonly sampled: boolean;
   readonly making: readonly {
     readonly id: string;
@@ -227,13 +243,21 @@ export interface InboundRoute {
   readonly format: string;
   readonly attachments: string;
   readonly has_password: boolean;
+  readonly action: 'post' | 'tag' | 'hold' | 'discard' | 'reject';
+  readonly when: Readonly<Record<string, unknown>>;
+  readonly tags: readonly string[];
+  readonly priority: number;
+  readonly also: readonly { readonly url: string; readonly format: string }[];
 }
 
 /** /inbound/test-route. */
 export interface RouteTest {
   readonly email: string;
   readonly route: InboundRoute | null;
-  readonly routes: readonly (InboundRoute & { readonly result: 'hit' | 'less specific' | 'no match' })[];
+  readonly routes: readonly (InboundRoute & {
+    readonly result: 'hit' | 'tags' | 'conditions' | 'depends' | 'less specific' | 'no match';
+    readonly why: string;
+  })[];
   readonly payload: unknown;
   readonly content_type: string | null;
 }

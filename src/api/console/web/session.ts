@@ -21,6 +21,8 @@ export interface Person {
   /** How many recovery codes are left. */
   readonly recovery_codes: number;
   readonly can_set_password: boolean;
+  /** Days for which things are kept. */
+  readonly keeps_days: { readonly history: number; readonly refusals: number; readonly given_up: number };
   readonly hostname: string;
   readonly version: string;
   /** Addresses that take mail. */

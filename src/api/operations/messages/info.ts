@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
-import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
+import { type AttemptRecord, DELIVERY_STATES, type QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import { type Call, operation } from '../../operation.ts';
@@ -64,8 +64,8 @@ const mailAttemptRecord = z.object({
 
 const sentDelivery = z.object({
   state: z
-    .enum(['waiting', 'delivered', 'dead', 'dropped'])
-    .meta({ description: 'dead: given up; dropped: ended by a person' }),
+    .enum(DELIVERY_STATES)
+    .meta({ description: 'dead: given up; dropped: ended by a person; held is for inbound mail only' }),
   next_attempt_at: timeOrNull('when it is attempted next', 'null if it is not waiting'),
   attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
 });

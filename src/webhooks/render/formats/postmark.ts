@@ -4,7 +4,7 @@ import { createNames, toFileName } from '../../../mail/filename.ts';
 import type { HeaderField } from '../../../mail/headers.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import type { Scan } from '../../../mail/scan.ts';
-import { type Inbound, replyIn } from '../payload.ts';
+import { type Inbound, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
 import { fieldOf, type Mail, toTexts, type Written } from './mail.ts';
@@ -42,7 +42,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
   yield* mail.html === undefined ? ['""'] : jsonText(mail.html);
   yield ',"StrippedTextReply":';
   yield* jsonText(replyIn(inbound.content).reply);
-  yield `,"Tag":"","Headers":${json(headersOf(mail))},"Attachments":[`;
+  yield `,"Tag":${json(tagsOf(inbound)[0] ?? '')},"Headers":${json(headersOf(mail))},"Attachments":[`;
   const names = createNames();
   let separator = '';
   for (const file of mail.files) {

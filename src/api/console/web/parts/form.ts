@@ -109,7 +109,7 @@ export function Copy({ text, label = 'Copy' }: { readonly text: string; readonly
   return h(Button, {
     label: copied ? 'Copied' : label,
     kind: 'quiet',
-    title: text,
+    title: text.slice(0, 200),
     onPress: async () => {
       await navigator.clipboard.writeText(text);
       setCopied(true);

@@ -9,6 +9,7 @@ import { ConfirmPassword } from './confirm-password.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon, type IconName } from './icons.ts';
+import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
 import { now, relative } from './text.ts';
@@ -67,7 +68,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
       h(PersonMenu, null),
     ),
     h(Rail, null),
-    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(PasswordNotice, null), children),
+    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(JobBar, null), h(PasswordNotice, null), children),
     passwordOpen.value && h(PasswordDialog, null),
     factorOpen.value && h(FactorDialog, null),
     helpOpen.value && h(Help, null),
@@ -185,18 +186,32 @@ function Search(): ComponentChildren {
 
 function LiveMark(): ComponentChildren {
   const state = live.value;
-  const text =
-    state.state === 'on'
-      ? 'Live'
-      : state.state === 'lost'
-        ? `Not live, trying again ${relative(state.at, now.value)}`
-        : 'Not live';
   return h(
     'span',
     { class: `live ${state.state}`, role: 'status' },
     h('span', { class: 'lamp', 'aria-hidden': 'true' }),
-    h('span', null, text),
+    h(
+      'span',
+      null,
+      state.state === 'on' ? 'Live' : 'Not live',
+      state.state === 'lost' && h(Seconds, { until: state.at }),
+    ),
   );
+}
+
+const SECOND_MS = 1_000;
+
+/** How long until it is tried again. Readers of screens are not told each second. */
+function Seconds({ until }: { readonly until: number }): ComponentChildren {
+  const [left, setLeft] = useState(() => until - Date.now());
+  useEffect(() => {
+    const tick = () => setLeft(until - Date.now());
+    tick();
+    const timer = setInterval(tick, SECOND_MS);
+    return () => clearInterval(timer);
+  }, [until]);
+  const seconds = Math.ceil(left / SECOND_MS);
+  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, trying again in ${seconds} s` : ', trying again now');
 }
 
 /** Opens a dialog, and closes the menu that it was chosen from. */

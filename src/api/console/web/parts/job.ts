@@ -1,37 +1,140 @@
-import { useEffect, useState } from 'preact/hooks';
-import { call } from '../call.ts';
-import { messageOf } from '../session.ts';
+import { effect, signal } from '@preact/signals';
+import { type ComponentChildren, h } from 'preact';
+import { call, chosenAccount, Failed } from '../call.ts';
+import { messageOf, session } from '../session.ts';
+import { Button } from './elements.ts';
+import { count, number } from './text.ts';
 
-/** Work that goes on after the answer, as /jobs/info and /host/job show it. */
+// Work that goes on after the answer. It is shown on every screen until somebody has seen its end, and found again when the
+// page is loaded anew.
+
 export interface Job {
+  readonly operation: 'jobs/info' | 'host/job';
+  readonly id: string;
+  /** What is done to how many. */
+  readonly what: string;
+  readonly one: string;
+  readonly several: string;
+  readonly of: number;
+  /** The call that goes on where it stopped; undefined if it has to be asked for anew. */
+  readonly again?: { readonly operation: string; readonly params: object };
+}
+
+/** /jobs/info and /host/job. */
+interface Progress {
   readonly done: number;
   readonly of: number;
   readonly state: 'running' | 'done' | 'failed';
   readonly error: string | null;
 }
 
+interface Followed {
+  readonly job: Job;
+  /** Of which account it is, if there is a choice. */
+  readonly account: string | undefined;
+  readonly progress?: Progress;
+  /** Why nothing is known of it. */
+  readonly failed?: string;
+}
+
+const STORED = 'postern-job';
 const EVERY_MS = 1_000;
 
-/** How far a job is, every second until it has ended; nothing without an id. */
-export function useJob(
-  operation: 'jobs/info' | 'host/job',
-  id: string | null,
-): { readonly job: Job | undefined; readonly failed: string | undefined } {
-  const [job, setJob] = useState<Job>();
-  const [failed, setFailed] = useState<string>();
-  useEffect(() => {
-    if (id === null) return;
-    const timer = setInterval(async () => {
-      try {
-        const now = await call<Job>(operation, { id });
-        setJob(now);
-        setFailed(undefined);
-        if (now.state !== 'running') clearInterval(timer);
-      } catch (error) {
-        setFailed(messageOf(error));
-      }
-    }, EVERY_MS);
-    return () => clearInterval(timer);
-  }, [operation, id]);
-  return { job, failed };
+export const followed = signal<Followed | undefined>(remembered());
+
+function remembered(): Followed | undefined {
+  try {
+    return JSON.parse(window.sessionStorage.getItem(STORED) ?? 'null') ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Shows how far a job is from now on. */
+export function followJob(job: Job): void {
+  followed.value = { job, account: chosenAccount.value };
+}
+
+export function forgetJob(): void {
+  followed.value = undefined;
+}
+
+/** Asks every second until the job has ended. */
+export function keepFollowing(): void {
+  effect(() => {
+    const { job, account } = followed.value ?? {};
+    if (job === undefined) return window.sessionStorage.removeItem(STORED);
+    window.sessionStorage.setItem(STORED, JSON.stringify({ job, account }));
+  });
+  effect(() => {
+    if (session.value.state !== 'in' || !isRunning(followed.value)) return;
+    const timer = setTimeout(ask, EVERY_MS);
+    return () => clearTimeout(timer);
+  });
+}
+
+const isRunning = (one: Followed | undefined) =>
+  one !== undefined && (one.progress === undefined || one.progress.state === 'running') && one.failed === undefined;
+
+async function ask(): Promise<void> {
+  const asked = followed.value;
+  if (!asked) return;
+  const next = asked.account === chosenAccount.value ? await look(asked) : { ...asked };
+  // Somebody may have closed it, or begun another.
+  if (followed.value === asked) followed.value = next;
+}
+
+async function look(one: Followed): Promise<Followed> {
+  try {
+    return { ...one, progress: await call<Progress>(one.job.operation, { id: one.job.id }) };
+  } catch (error) {
+    // A server that does not answer for a while does not end a job.
+    const isAway = error instanceof Failed && (error.status === 0 || error.status >= 500 || error.status === 429);
+    return isAway ? { ...one } : { ...one, failed: messageOf(error) };
+  }
+}
+
+/** Goes on where a job has stopped. */
+async function goOn({ job }: Followed): Promise<void> {
+  if (!job.again) return;
+  const { operation, params } = job.again;
+  const { job: id, matched } = await call<{ readonly job: string | null; readonly matched: number }>(operation, params);
+  if (id === null) forgetJob();
+  else followJob({ ...job, id, of: matched });
+}
+
+/** How far the job is; nothing if there is none. */
+export function JobProgress(): ComponentChildren {
+  const one = followed.value;
+  if (!one) return null;
+  const { job, progress, failed } = one;
+  const { done, of, state, error } = progress ?? { done: 0, of: job.of, state: 'running', error: null };
+  const wrong = failed ?? error;
+  return h(
+    'div',
+    null,
+    h('progress', { max: of, value: done, 'aria-label': job.what }),
+    h(
+      'p',
+      { role: isRunning(one) ? undefined : 'status' },
+      state === 'done'
+        ? `${job.what}: done for ${count(done, job.one, job.several)}.`
+        : `${job.what}: ${number(done)} of ${number(of)}.`,
+      isRunning(one) && ' This goes on wherever you go.',
+    ),
+    wrong !== null && wrong !== undefined && h('p', { class: 'wrong' }, wrong),
+    wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Go on', onPress: () => goOn(one) }),
+  );
+}
+
+/** The same on every screen. */
+export function JobBar(): ComponentChildren {
+  const one = followed.value;
+  if (!one) return null;
+  return h(
+    'div',
+    { class: 'banner job' },
+    h(JobProgress, null),
+    !isRunning(one) && h(Button, { label: 'Close', kind: 'quiet', onPress: forgetJob }),
+  );
 }

@@ -1,18 +1,25 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import { useLoad } from '../load.ts';
-import { account } from '../session.ts';
-import { Bars, Button, Dialog, Fault } from './elements.ts';
-import { useJob } from './job.ts';
-import { count, number } from './text.ts';
+import { type Loaded, useLoad } from '../load.ts';
+import type { Causes, Endpoint, EndpointDetail } from '../records.ts';
+import { account, may } from '../session.ts';
+import { Bars, Button, Dialog, Fault, Time } from './elements.ts';
+import { followJob, JobProgress } from './job.ts';
+import { isFailing } from './states.ts';
+import { count, number, shortUrl, span } from './text.ts';
 
 // Replays of many: first the number, then the button with the number in it.
 
 /** Which mail: by id, or all that a search finds. */
 export type Wish =
   | { readonly ids: readonly string[] }
-  | { readonly query: string; readonly state: 'dead' | 'delivered' | 'dropped' };
+  | {
+      readonly query: string;
+      readonly state: 'dead' | 'delivered' | 'dropped' | 'held';
+      /** Endpoints whose mail is left out. */
+      readonly except_urls?: readonly string[];
+    };
 
 interface Answer {
   readonly matched: number;
@@ -23,23 +30,47 @@ interface Answer {
   readonly job: string | null;
 }
 
-const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
-  call<Answer>(
-    'inbound/replay',
-    { ...wish, ...('query' in wish && { query: wish.query || '*' }), ...(dryRun && { dry_run: true }) },
-    stop,
-  );
+const paramsOf = (wish: Wish): object => ({ ...wish, ...('query' in wish && { query: wish.query || '*' }) });
 
-export function ReplayDialog({ wish, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
-  const asked = useLoad(`replay ${account.value?.id} ${JSON.stringify(wish)} ${useOnce()}`, (stop) =>
+const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
+  call<Answer>('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
+
+export function ReplayDialog({ wish: given, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
+  const [leftOut, setLeftOut] = useState<readonly string[]>([]);
+  const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
+  const opened = useOnce();
+  const asked = useLoad(`replay ${account.value?.id} ${JSON.stringify(wish)} ${opened}`, (stop) =>
     replay(wish, true, stop),
   );
+  const where = useWhere(given, opened);
   const [answer, setAnswer] = useState<Answer>();
-  const start = async () => setAnswer(await replay(wish, false));
+  const start = async () => {
+    const started = await replay(wish, false);
+    if (started.job !== null)
+      followJob({
+        operation: 'jobs/info',
+        id: started.job,
+        what: 'Replay',
+        one: 'mail',
+        several: 'mails',
+        of: started.matched,
+        again: { operation: 'inbound/replay', params: paramsOf(wish) },
+      });
+    setAnswer(started);
+  };
   return h(
     Dialog,
     { title: 'Replay', onClose },
-    answer ? h(Result, { answer, onClose }) : h(Question, { asked, start, onClose }),
+    answer
+      ? h(Result, { answer, onClose })
+      : h(Question, {
+          asked,
+          where,
+          leftOut,
+          onLeave: (url) => setLeftOut([...leftOut, url]),
+          start,
+          onClose,
+        }),
   );
 }
 
@@ -49,12 +80,77 @@ function useOnce(): number {
   return number;
 }
 
+/** An endpoint of the mail that is meant. */
+interface Where {
+  readonly url: string;
+  readonly count: number;
+  readonly oldestAt: string;
+  readonly endpoint: Endpoint | undefined;
+  /** Of the largest ones. */
+  readonly detail: EndpointDetail | undefined;
+}
+
+/** So many are asked how fast they are. */
+const ASKED = 3;
+
+/** Where the mail goes, the most first; undefined until that is known, or for single mails. */
+function useWhere(wish: Wish, opened: number): readonly Where[] | undefined {
+  const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
+  const { data } = useLoad(query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`, (stop) =>
+    readWhere(query ?? '', stop),
+  );
+  return data;
+}
+
+async function readWhere(query: string, stop: AbortSignal): Promise<readonly Where[]> {
+  const [{ causes }, endpoints] = await Promise.all([
+    call<Causes>('inbound/causes', { query }, stop),
+    may('endpoints/list') ? call<readonly Endpoint[]>('endpoints/list', {}, stop) : [],
+  ]);
+  const found = new Map<string, Where>();
+  for (const { url, count, oldest_at: oldestAt } of causes) {
+    const known = found.get(url);
+    found.set(url, {
+      url,
+      count: count + (known?.count ?? 0),
+      oldestAt: known && known.oldestAt < oldestAt ? known.oldestAt : oldestAt,
+      endpoint: endpoints.find((one) => one.url === url),
+      detail: undefined,
+    });
+  }
+  const all = [...found.values()].sort((a, b) => b.count - a.count);
+  // One after the other: the server answers one such question of an account at a time.
+  for (const [i, one] of all.slice(0, ASKED).entries()) {
+    const detail =
+      one.endpoint && (await call<EndpointDetail>('endpoints/info', { url: one.url }, stop).catch(() => undefined));
+    all[i] = { ...one, detail };
+  }
+  return all;
+}
+
+/** How long it takes, if each endpoint answers as it did in the last day; undefined if that is not known. */
+function takes(where: readonly Where[]): number | undefined {
+  const each = where.map(({ count, detail }) => {
+    const { p50_ms: p50 = null } = detail?.day ?? {};
+    const { most_in_flight: places = null } = detail ?? {};
+    return p50 === null || places === null ? undefined : (count * p50) / places;
+  });
+  const known = each.filter((one) => one !== undefined);
+  return known.length < each.length || known.length === 0 ? undefined : Math.max(...known);
+}
+
 function Question({
   asked,
+  where,
+  leftOut,
+  onLeave,
   start,
   onClose,
 }: {
-  readonly asked: ReturnType<typeof useLoad<Answer>>;
+  readonly asked: Loaded<Answer>;
+  readonly where: readonly Where[] | undefined;
+  readonly leftOut: readonly string[];
+  onLeave(url: string): void;
   start(): Promise<void>;
   onClose(): void;
 }): ComponentChildren {
@@ -75,7 +171,9 @@ function Question({
       null,
       `${count(matched, 'mail')} will be posted again, with the same webhook-id as before. Nothing has been moved yet.`,
     ),
+    where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
     left && h('p', { class: 'faint' }, left),
+    h(Troubled, { where, leftOut, onLeave }),
     h(
       'p',
       { class: 'buttons' },
@@ -85,22 +183,62 @@ function Question({
   );
 }
 
-function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void }): ComponentChildren {
-  const { job, failed } = useJob('jobs/info', answer.job);
-  const done = answer.job === null ? answer.replayed : (job?.done ?? 0);
-  const of = answer.job === null ? answer.replayed : (job?.of ?? answer.matched);
+/** Where the mail goes, how old it is, and how long it takes. */
+function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildren {
+  const [first] = where;
+  if (!first) return null;
+  const oldest = where.reduce((before, { oldestAt }) => (oldestAt < before ? oldestAt : before), first.oldestAt);
+  const ms = takes(where);
+  return h(
+    'p',
+    { class: 'faint' },
+    where.length === 1 ? `To ${shortUrl(first.url)}` : `To ${count(where.length, 'endpoint')}`,
+    ', the oldest came ',
+    h(Time, { at: oldest }),
+    ms !== undefined && ms >= 1_000 && `; about ${span(ms)}, if they answer as they did in the last day`,
+    '.',
+  );
+}
+
+const MOST_TROUBLED = 5;
+
+/** Endpoints that would not take it now. */
+function Troubled({
+  where = [],
+  leftOut,
+  onLeave,
+}: {
+  readonly where: readonly Where[] | undefined;
+  readonly leftOut: readonly string[];
+  onLeave(url: string): void;
+}): ComponentChildren {
+  const troubled = where.filter(
+    ({ url, endpoint }) =>
+      endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),
+  );
   return h(
     'div',
     { role: 'status' },
-    answer.job !== null && h('progress', { max: of, value: done, 'aria-label': 'Replayed' }),
-    h(
-      'p',
-      null,
-      answer.job === null || job?.state === 'done'
-        ? `${count(done, 'mail')} put on the queue again.`
-        : `${number(done)} of ${number(of)} put on the queue again. This goes on if you close the window.`,
+    leftOut.map((url) => h('p', { key: url, class: 'faint' }, `${shortUrl(url)} is left out.`)),
+    troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
+      h(
+        'p',
+        { key: url, class: 'row' },
+        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'mail')}). `,
+        // With one endpoint there is nothing else to replay.
+        where.length > 1 + leftOut.length && h(Button, { label: 'Leave it out', onPress: () => onLeave(url) }),
+      ),
     ),
-    (job?.error ?? failed) && h('p', { class: 'wrong' }, job?.error ?? failed),
+  );
+}
+
+function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void }): ComponentChildren {
+  return h(
+    'div',
+    { role: answer.job === null ? 'status' : undefined },
+    answer.job === null
+      ? h('p', null, `${count(answer.replayed, 'mail')} put on the queue again.`)
+      : h(JobProgress, null),
     h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
   );
 }

@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import type { Endpoint, Mail, MailState } from '../records.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
-import { now, ordinal, plain, relative, span, toMs } from './text.ts';
+import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 
 // States in words.
 
@@ -10,6 +10,7 @@ const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly wor
   waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
   delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
   dead: { icon: 'cross', word: 'Given up', tone: 'bad' },
+  held: { icon: 'pause', word: 'Held', tone: 'wait' },
   dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
   unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
 };
@@ -41,11 +42,13 @@ export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
     case 'dead':
       return `Given up after ${tries}${after}${answer && `; the last answer was ${answer}`}`;
     case 'dropped':
-      return `Dropped by a person after ${tries}`;
+      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped by a person after ${tries}`;
+    case 'held':
+      return `It is ${answer || 'held by its route'}, until it is replayed`;
     case 'unknown':
       return 'It is no longer on the queue, and how it ended is not known';
     case 'waiting':
-      if (mail.attempts === 0) return 'Waiting for its first POST';
+      if (mail.attempts === 0) return isPulled(mail.url) ? 'Waiting to be pulled' : 'Waiting for its first POST';
       return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(nextAttemptAt)}`;
   }
 }
@@ -61,6 +64,7 @@ export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint })
   if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
   if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });
   if (isFailing(endpoint)) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
+  if (isPulled(endpoint.url)) return h(State, { icon: 'check', word: 'Pulled', tone: 'good' });
   return h(State, { icon: 'check', word: 'Up', tone: 'good' });
 }
 
@@ -83,6 +87,7 @@ export function endpointSentence(endpoint: Endpoint): string {
   if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
   if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;
+  if (isPulled(endpoint.url)) return 'Nothing is posted: a consumer fetches its mail with /inbound/pull';
   return endpoint.last_at === null
     ? 'Nothing was posted since Postern was started'
     : 'The last POST was answered with 2xx';

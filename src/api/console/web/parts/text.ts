@@ -104,6 +104,9 @@ export function ordinal(value: number): string {
   return `${value}${last === 1 ? 'st' : last === 2 ? 'nd' : last === 3 ? 'rd' : 'th'}`;
 }
 
+/** Whether mail for this URL of a route is fetched by a consumer, and not posted. */
+export const isPulled = (url: string): boolean => url.startsWith('pull:');
+
 /** A URL without its query, which may be a secret. */
 export function shortUrl(url: string): string {
   return url.replace(/^https?:\/\//, '').replace(/[?#].*$/s, '?\u2026');

@@ -1,7 +1,12 @@
 import { type ComponentChildren, h } from 'preact';
-import { Facts } from '../parts/elements.ts';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { curlOf } from '../curl.ts';
+import { Button, Facts } from '../parts/elements.ts';
+import { Copy } from '../parts/form.ts';
 import { count, plain, span } from '../parts/text.ts';
-import type { Attempt, AttemptDetail, Header, MailStory, TimelineEntry } from '../records.ts';
+import type { Attempt, AttemptDetail, Header, Mail, MailStory, TimelineEntry } from '../records.ts';
+import { may } from '../session.ts';
 
 // How an attempt got there, and what was said.
 
@@ -17,7 +22,7 @@ export function detailsOf({ timeline, deliveries }: MailStory): ReadonlyMap<Time
   return details;
 }
 
-export function Detail({ detail }: { readonly detail: AttemptDetail }): ComponentChildren {
+export function Detail({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
   const { request_headers: request, response_headers: response, headers_left_out: leftOut } = detail;
   return h(
     'details',
@@ -32,6 +37,26 @@ export function Detail({ detail }: { readonly detail: AttemptDetail }): Componen
     h(Headers, { title: 'Request headers', headers: request }),
     h(Headers, { title: 'Response headers', headers: response }),
     leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'header')} left out.`),
+    request.length > 0 && h(AsCurl, { detail, mail }),
+  );
+}
+
+/** The POST as a command. What was posted is rendered again for it, by those who may read it. */
+function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
+  const [line, setLine] = useState<string>();
+  const show = async () => {
+    const readable = mail.kept && may('inbound/payload');
+    const payload = readable ? await call<unknown>('inbound/payload', { id: mail.id }) : undefined;
+    setLine(curlOf({ url: mail.url, headers: detail.request_headers, payload }));
+  };
+  if (line === undefined) return h(Button, { label: 'As curl', kind: 'quiet', onPress: show });
+  return h(
+    'div',
+    null,
+    h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, line),
+    h('p', { class: 'faint' }, 'Signatures, passwords and the query of the URL are left out.'),
+    line.endsWith('@body') && h('p', { class: 'faint' }, 'The file body has what the tab Payload shows.'),
+    h(Copy, { text: line, label: 'Copy the command' }),
   );
 }
 

@@ -7,7 +7,7 @@ import { Icon } from '../parts/icons.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { SigningKey } from '../parts/signing-key.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
-import { clockTime, count, number, plain, shortUrl, toMs } from '../parts/text.ts';
+import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
@@ -127,7 +127,10 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         { 'data-key': 'replay' },
         h(Button, { label: 'Replay what was given up\u2026', onPress: () => setReplaying(true) }),
       ),
-    route !== undefined && may('inbound/try-route') && h(PostSample, { route, label: 'Send a sample' }),
+    route !== undefined &&
+      !isPulled(url) &&
+      may('inbound/try-route') &&
+      h(PostSample, { route, label: 'Send a sample' }),
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
     said !== undefined && h('span', { role: 'status', class: 'faint' }, said),
     isOperators && !may('host/resume') && h('span', { class: 'faint' }, 'Only the operator can let it go on.'),

@@ -1,9 +1,12 @@
 import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Bars, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Bars, Fault, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Copy } from '../parts/form.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
+import { RECEIVERS, type ReceiverSample } from '../receivers.ts';
 import type { Endpoint } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
@@ -74,14 +77,38 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
 
 function Empty(): ComponentChildren {
   return h(
-    Notice,
-    { title: 'No endpoint yet.' },
+    'div',
+    null,
     h(
-      'p',
-      null,
-      'An endpoint is a URL that a route or a webhook posts to. Routes belong to ',
-      h('a', { href: linkTo('/domains') }, 'domains'),
-      '.',
+      Notice,
+      { title: 'No endpoint yet.' },
+      h(
+        'p',
+        null,
+        'An endpoint is a URL that a route or a webhook posts to: start a receiver, then add a route with its URL to one of your ',
+        h('a', { href: linkTo('/domains') }, 'domains'),
+        '. The signing key is shown by the endpoint; until the receiver has it, posts are answered 401 and tried again.',
+      ),
+    ),
+    h('h2', null, 'A receiver'),
+    h(Receivers, null),
+  );
+}
+
+/** The smallest receiver, in four languages. */
+function Receivers(): ComponentChildren {
+  const [chosen, setChosen] = useState<string>('node');
+  const sample: ReceiverSample | undefined = RECEIVERS.find(({ id }) => id === chosen);
+  if (!sample) return null;
+  return h(
+    'div',
+    null,
+    h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }),
+    h(
+      'div',
+      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
+      h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, sample.code),
+      h(Copy, { key: chosen, text: sample.code, label: 'Copy the receiver' }),
     ),
   );
 }

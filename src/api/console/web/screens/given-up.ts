@@ -1,21 +1,27 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
+import { TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { answerOf } from '../parts/states.ts';
-import { shortUrl } from '../parts/text.ts';
+import { count, now, number, relative, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
-import type { Mail } from '../records.ts';
+import type { Cause, Causes } from '../records.ts';
 import { linkTo, place } from '../router.ts';
-import { may } from '../session.ts';
+import { account, may, person } from '../session.ts';
 import { MailRows } from './mail-list.ts';
+
+const MOST_CAUSES = 8;
 
 /** Mail that was given up, so that nothing stays lost by oversight. */
 export function GivenUp(): ComponentChildren {
   const query = withField(place.value.query.get('q') ?? '', 'state', undefined);
   const list = useMail(withField(query, 'state', 'dead'));
   const [replaying, setReplaying] = useState(false);
+  const all = useCauses(query, list.rows?.[0]?.id)?.count;
   const some = (list.rows?.length ?? 0) > 0;
   return h(
     'div',
@@ -29,7 +35,7 @@ export function GivenUp(): ComponentChildren {
           'span',
           { 'data-key': 'replay' },
           h(Button, {
-            label: query === '' ? 'Replay all\u2026' : 'Replay all that match\u2026',
+            label: `Replay all${all === undefined ? '' : ` ${number(all)}`}${query === '' ? '' : ' that match'}\u2026`,
             kind: 'main',
             icon: 'replay',
             onPress: () => setReplaying(true),
@@ -44,39 +50,68 @@ export function GivenUp(): ComponentChildren {
           list.again();
         },
       }),
-    h(Causes, { rows: list.rows ?? [], query }),
+    h('p', { class: 'choices' }, h(TimeChoice, { path: '/given-up', query })),
+    h(CauseList, { query, newest: list.rows?.[0]?.id }),
     h(MailRows, { list, canMark: false, empty: () => h(Empty, { query }) }),
   );
 }
 
-/** The endpoints and answers of the rows shown; each is a filter. */
-function Causes({ rows, query }: { readonly rows: readonly Mail[]; readonly query: string }): ComponentChildren {
-  const causes = new Map<string, { readonly mail: Mail; count: number }>();
-  for (const mail of rows) {
-    const key = `${mail.url} ${answerOf(mail)}`;
-    const known = causes.get(key);
-    if (known) known.count++;
-    else causes.set(key, { mail, count: 1 });
-  }
-  const filtered = fieldOf(query, 'url') !== undefined || fieldOf(query, 'status') !== undefined;
-  if (causes.size < 2 && !filtered) return null;
+/** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
+function useCauses(query: string, newest: string | undefined): Causes | undefined {
+  return useLoad(`causes ${account.value?.id} ${query} ${newest}`, (stop) =>
+    call<Causes>('inbound/causes', { query: `${query} state:dead` }, stop),
+  ).data;
+}
+
+const statusOf = ({ last_status: status }: Cause) => (status === null ? 'none' : String(status));
+
+/** One cause is one line; each is a filter. */
+function CauseList({
+  query,
+  newest,
+}: {
+  readonly query: string;
+  readonly newest: string | undefined;
+}): ComponentChildren {
+  const [url, status] = [fieldOf(query, 'url'), fieldOf(query, 'status')];
+  const others = withField(withField(query, 'url', undefined), 'status', undefined);
+  const { causes = [] } = useCauses(others, newest) ?? {};
+  if (causes.length === 0) return null;
+  const most = causes[0]?.count ?? 1;
   return h(
     'nav',
-    { class: 'chips', 'aria-label': 'Causes' },
-    filtered && h('a', { class: 'chip', href: linkTo('/given-up') }, 'All'),
-    [...causes].slice(0, 8).map(([key, { mail, count }]) => {
-      const status = mail.last_status === null ? 'none' : String(mail.last_status);
+    { class: 'reasons causes', 'aria-label': 'Causes' },
+    causes.slice(0, MOST_CAUSES).map((cause) => {
+      const chosen = cause.url === url && statusOf(cause) === status;
+      const filter = withField(withField(others, 'url', cause.url), 'status', statusOf(cause));
       return h(
         'a',
         {
-          key,
-          class: 'chip',
-          href: linkTo('/given-up', { q: withField(withField(query, 'url', mail.url), 'status', status) }),
+          key: `${cause.url} ${answerOf(cause)}`,
+          href: linkTo('/given-up', { q: chosen ? others : filter }),
+          'aria-current': chosen ? 'true' : undefined,
         },
-        `${shortUrl(mail.url)}: ${answerOf(mail) || 'no answer'} (${count} shown)`,
+        h(
+          'span',
+          { class: 'name' },
+          `${shortUrl(cause.url)}: ${answerOf(cause) || 'no answer'}`,
+          h('span', { class: 'faint' }, forgottenText(cause.first_ended_at)),
+        ),
+        h('span', { class: 'count' }, number(cause.count)),
+        h('meter', { max: most, value: cause.count, 'aria-hidden': 'true' }),
       );
     }),
   );
+}
+
+const DAY_MS = 86_400_000;
+
+/** When the queue forgets the first of them. */
+function forgottenText(firstEndedAt: string | null): string {
+  const { given_up: days } = person.value?.keeps_days ?? {};
+  if (firstEndedAt === null || days === undefined) return '';
+  const ms = toMs(firstEndedAt) + days * DAY_MS;
+  return ms <= now.value ? '; the oldest is forgotten' : `; the oldest is forgotten ${relative(ms, now.value)}`;
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
@@ -88,7 +123,11 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
     );
   return h(
     Notice,
-    { icon: 'check', tone: 'good', title: 'Nothing was given up.' },
+    {
+      icon: 'check',
+      tone: 'good',
+      title: `Nothing was given up in ${count(person.value?.keeps_days.history ?? 0, 'day')}.`,
+    },
     h('p', null, 'Mail that an endpoint did not take in time appears here, and can be replayed.'),
   );
 }

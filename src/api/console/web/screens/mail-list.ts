@@ -5,13 +5,14 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
+import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog, type Wish } from '../parts/replay.ts';
 import { stateWord } from '../parts/states.ts';
 import { count } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Mail, MailState } from '../records.ts';
 import { linkTo, place } from '../router.ts';
-import { account, may } from '../session.ts';
+import { account, may, person } from '../session.ts';
 import { MessageView } from './message.ts';
 
 /** From this width on the message stands beside the list. */
@@ -22,7 +23,7 @@ WIDE.addEventListener('change', () => {
 });
 /** A row that is only passed by is not fetched. */
 const PREVIEW_AFTER_MS = 150;
-const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'dropped'];
+const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'held', 'dropped'];
 
 /** All mail that came in, or what a search finds. */
 export function MailList(): ComponentChildren {
@@ -38,6 +39,12 @@ export function MailList(): ComponentChildren {
       { class: 'pane' },
       h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query })),
       h(StateFilter, { query }),
+      h(
+        'p',
+        { class: 'choices' },
+        h(TimeChoice, { path: '/mail', query }),
+        h(FieldChoice, { path: '/mail', query, field: 'status', label: 'Last answer', options: ANSWERS }),
+      ),
       h(FieldChips, { query }),
       h(RefusalsToo, { query }),
       h(MailRows, {
@@ -188,7 +195,7 @@ function ReplayAll({ query }: { readonly query: string }): ComponentChildren {
   if (
     !may('inbound/replay') ||
     marked.value.size > 0 ||
-    !(state === 'dead' || state === 'delivered' || state === 'dropped')
+    !(state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held')
   )
     return null;
   return h(Button, {
@@ -208,6 +215,11 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
   return h(
     Notice,
     { title: 'Nothing matches this search.' },
-    h('p', null, h('a', { href: linkTo('/mail') }, 'Show all mail')),
+    h(
+      'p',
+      null,
+      `Mail is remembered for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
+      h('a', { href: linkTo('/mail') }, 'Show all mail'),
+    ),
   );
 }

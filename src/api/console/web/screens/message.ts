@@ -230,7 +230,11 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
           { class: 'text' },
           plain(entry.text),
           entry.detail !== null && h('span', { class: 'detail' }, plain(entry.detail)),
-          detail && h(Detail, { detail }),
+          entry.kind === 'refused' &&
+            mail.client !== null &&
+            may('inbound/refusals') &&
+            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and what to do'),
+          detail && h(Detail, { detail, mail }),
         ),
       );
     }),

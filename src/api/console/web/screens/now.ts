@@ -1,15 +1,17 @@
 import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { ask } from '../call.ts';
+import { ask, call } from '../call.ts';
 import type { HostNeed } from '../host-records.ts';
+import { useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { Endpoint, Mail } from '../records.ts';
+import type { Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
+import { domainSentence } from './domains.ts';
 import { useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
@@ -27,6 +29,7 @@ export function Now(): ComponentChildren {
   const dead = useMail('state:dead', COUNTED);
   const endpoints = useEndpoints();
   const { data: host, error: hostAway } = useOverview();
+  const domains = useWrongDomains();
   const empty = mail.rows?.length === 0;
   return h(
     'div',
@@ -37,7 +40,7 @@ export function Now(): ComponentChildren {
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
-    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], host: host?.needs ?? [] }),
+    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], domains, host: host?.needs ?? [] }),
     empty && h(FirstMinute, null),
     !empty && may('host/series') && h(NowPlots, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
@@ -75,10 +78,12 @@ function Health({
 function NeedsYou({
   endpoints,
   dead,
+  domains,
   host,
 }: {
   readonly endpoints: readonly Endpoint[];
   readonly dead: readonly Mail[];
+  readonly domains: readonly InboundDomain[];
   /** What needs the operator of the host. */
   readonly host: readonly HostNeed[];
 }): ComponentChildren {
@@ -87,7 +92,7 @@ function NeedsYou({
   const others = host.filter(
     ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
   );
-  if (down.length === 0 && dead.length === 0 && others.length === 0) return null;
+  if (down.length + dead.length + domains.length + others.length === 0) return null;
   return h(
     'section',
     { class: 'needs', 'aria-labelledby': 'needs-you' },
@@ -128,6 +133,27 @@ function NeedsYou({
           { key: 'more' },
           h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`),
         ),
+      domains
+        .slice(0, FEW)
+        .map((domain) =>
+          h(
+            'li',
+            { key: domain.domain, 'data-row': domain.domain },
+            h(
+              'a',
+              { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) },
+              h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
+              h('span', { class: 'url' }, h('bdi', null, plain(domain.domain))),
+              h('span', { class: 'sentence' }, domainSentence(domain)),
+            ),
+          ),
+        ),
+      domains.length > FEW &&
+        h(
+          'li',
+          { key: 'more-domains' },
+          h('a', { href: linkTo('/domains') }, `and ${count(domains.length - FEW, 'more domain')}`),
+        ),
       dead.length > 0 &&
         h(
           'li',
@@ -145,6 +171,20 @@ function NeedsYou({
           ),
         ),
     ),
+  );
+}
+
+/** The domain of the test message, which no DNS has. */
+const OF_TEST = /^account-\d+\.test$/;
+
+/** Domains whose DNS was asked and leads elsewhere, or that are not proven. */
+function useWrongDomains(): readonly InboundDomain[] {
+  const { data = [] } = useLoad(may('inbound/domains') ? `wrong domains ${account.value?.id}` : undefined, (stop) =>
+    call<readonly InboundDomain[]>('inbound/domains', {}, stop),
+  );
+  return data.filter(
+    ({ domain, tested_at: testedAt, valid_mx: isRight, routed }) =>
+      !OF_TEST.test(domain) && ((testedAt !== null && !isRight) || !routed),
   );
 }
 

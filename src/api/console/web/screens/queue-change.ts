@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
-import { useJob } from '../parts/job.ts';
+import { followJob, JobProgress } from '../parts/job.ts';
 import { count, number } from '../parts/text.ts';
 
 // Changes of many deliveries of the host: first the number, then the button with the number in it.
@@ -119,7 +119,12 @@ function Question({
   const { matched, waiting } = data;
   if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
   const isDrop = operation === 'host/drop';
-  const start = async () => onAnswer(await call<Answer>(operation, { query, at_most: matched }));
+  const start = async () => {
+    const answer = await call<Answer>(operation, { query, at_most: matched });
+    const { label: what, one, several } = kind;
+    if (answer.job) followJob({ operation: 'host/job', id: answer.job, what, one, several, of: answer.matched });
+    onAnswer(answer);
+  };
   return h(
     'div',
     { role: 'status' },
@@ -154,22 +159,12 @@ function Result({
   readonly answer: Answer;
   onClose(): void;
 }): ComponentChildren {
-  const { job: id = null, matched } = answer;
-  const { job, failed } = useJob('host/job', id);
-  const done = id === null ? answer.changed : (job?.done ?? 0);
-  const of = id === null ? answer.changed : (job?.of ?? matched);
   return h(
     'div',
-    { role: 'status' },
-    id !== null && h('progress', { max: of, value: done, 'aria-label': 'Changed' }),
-    h(
-      'p',
-      null,
-      id === null || job?.state === 'done'
-        ? `${kind.label}: done for ${count(done, kind.one, kind.several)}.`
-        : `${number(done)} of ${number(of)}. This goes on if you close the window.`,
-    ),
-    (job?.error ?? failed) && h('p', { class: 'wrong' }, job?.error ?? failed),
+    { role: answer.job ? undefined : 'status' },
+    answer.job
+      ? h(JobProgress, null)
+      : h('p', null, `${kind.label}: done for ${count(answer.changed, kind.one, kind.several)}.`),
     h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
   );
 }

@@ -3,10 +3,11 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
-import { number, plain } from '../parts/text.ts';
+import { TimeChoice } from '../parts/narrow.ts';
+import { number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
-import { account, may } from '../session.ts';
+import { account, may, person } from '../session.ts';
 
 interface Reasons {
   readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
@@ -21,6 +22,7 @@ export function Refused(): ComponentChildren {
     'div',
     { class: 'screen' },
     h(Title, { text: 'Refused' }),
+    h('p', { class: 'choices' }, h(TimeChoice, { path: '/refused', query })),
     h(Reasons, { query, newest: rows?.[0]?.id }),
     h(
       'div',
@@ -120,6 +122,7 @@ function RefusalEntry({
       filter('client', client),
       helo !== null && `, HELO ${plain(helo)}`,
       `, ${tls ?? 'no TLS'}`,
+      times > 1 && `, and ${number(times - 1)} more like this from its network within that minute`,
       reason === 'noMailbox' &&
         recipient !== null &&
         may('inbound/test-route') && [
@@ -158,11 +161,15 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query.trim() === '')
     return h(
       Notice,
-      { icon: 'check', tone: 'good', title: 'Nothing was refused.' },
+      {
+        icon: 'check',
+        tone: 'good',
+        title: `Nothing was refused in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}.`,
+      },
       h(
         'p',
         null,
-        'Refusals of mail to your domains are kept for some days. Those before a recipient is named are the operator\u2019s, in the log.',
+        'These are refusals of mail to your domains. Those before a recipient is named are the operator\u2019s, in the log.',
       ),
     );
   return h(

@@ -4,7 +4,7 @@ import { useLoad } from '../load.ts';
 import { Bars, Fault, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
-import { count, plain, shortUrl } from '../parts/text.ts';
+import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import type { InboundRoute, RouteTest } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -14,9 +14,9 @@ import { account, may } from '../session.ts';
 
 const MOST_SHOWN = 50;
 
-/** Routes in the order in which they are tried: exact names, then by literal characters; the oldest wins. */
+/** Routes in the order in which they are tried: by priority, exact names, then by literal characters; the oldest wins. */
 export function inOrder<T extends InboundRoute>(oldestFirst: readonly T[]): readonly T[] {
-  return oldestFirst.toSorted((a, b) => weightOf(b.pattern) - weightOf(a.pattern));
+  return oldestFirst.toSorted((a, b) => b.priority - a.priority || weightOf(b.pattern) - weightOf(a.pattern));
 }
 
 const weightOf = (pattern: string): number =>
@@ -53,6 +53,8 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 3 });
   const { route, payload, content_type: type } = data;
+  const isMatched = data.routes.some(({ result }) => result !== 'no match');
+  const depends = data.routes.some(({ result }) => result === 'depends');
   const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
   return h(
     'div',
@@ -61,18 +63,26 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       'p',
       { class: 'sentence' },
       route === null
-        ? h(State, { icon: 'refused', word: 'No match', tone: 'bad' })
+        ? depends
+          ? h(State, { icon: 'question', word: 'Depends', tone: 'wait' })
+          : h(State, { icon: 'refused', word: 'No match', tone: 'bad' })
         : h(State, { icon: 'check', word: 'Match', tone: 'good' }),
       ' ',
       route === null
-        ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ' is refused with 550 5.1.1.']
-        : [
+        ? [
             'Mail to ',
             h('bdi', { key: 'who' }, plain(data.email)),
-            ' is posted to ',
-            h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
-            '.',
-          ],
+            depends ? ' goes where its content leads.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
+          ]
+        : route.action !== 'post'
+          ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` goes to the route ${route.id}.`]
+          : [
+              'Mail to ',
+              h('bdi', { key: 'who' }, plain(data.email)),
+              isPulled(route.url) ? ' is pulled from ' : ' is posted to ',
+              h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
+              '.',
+            ],
     ),
     routes.length === 0
       ? h('p', { class: 'faint' }, 'The domain has no route.')
@@ -81,19 +91,20 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           { class: 'rows verdicts' },
           routes
             .slice(0, MOST_SHOWN)
-            .map(({ id, pattern, result }) =>
+            .map(({ id, pattern, result, why }) =>
               h(
                 'li',
                 { key: id },
                 h('code', null, plain(pattern)),
                 h('span', { class: 'faint' }, id),
-                h('span', { class: result === 'hit' ? 'hit' : 'faint' }, whyOf(result, route)),
+                h('span', { class: result === 'hit' ? 'hit' : 'faint' }, plain(why)),
               ),
             ),
           routes.length > MOST_SHOWN &&
             h('li', { key: 'more', class: 'faint' }, count(routes.length - MOST_SHOWN, 'more route')),
         ),
     route !== null &&
+      !isPulled(route.url) &&
       may('inbound/try-route') &&
       h(PostSample, { key: `${route.id} ${data.email}`, route: route.id, address: data.email, label: 'Post a sample' }),
     payload !== null &&
@@ -107,15 +118,4 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
           : h(Json, { value: payload }),
       ),
   );
-}
-
-function whyOf(result: RouteTest['routes'][number]['result'], route: InboundRoute | null): string {
-  switch (result) {
-    case 'hit':
-      return 'takes it';
-    case 'less specific':
-      return route === null ? 'matches' : `matches too, but ${plain(route.pattern)} comes first`;
-    case 'no match':
-      return 'does not match';
-  }
 }

@@ -1,0 +1,58 @@
+import { type ComponentChildren, h } from 'preact';
+import { fieldOf, withField } from '../query.ts';
+import { go, linkTo } from '../router.ts';
+import { Choice } from './elements.ts';
+
+// Choices that put a field into the search of a list.
+
+export interface NarrowProps {
+  /** The screen of the list. */
+  readonly path: string;
+  readonly query: string;
+}
+
+type Options = readonly (readonly [value: string, label: string])[];
+
+/** The last answer of a webhook. */
+export const ANSWERS: Options = [
+  ['', 'Any answer'],
+  ['2xx', '2xx'],
+  ['3xx', '3xx'],
+  ['4xx', '4xx'],
+  ['5xx', '5xx'],
+  ['none', 'No answer'],
+];
+
+const TIMES: Options = [
+  ['', 'At any time'],
+  ['1h', 'Last hour'],
+  ['1d', 'Last 24 hours'],
+  ['7d', 'Last 7 days'],
+];
+
+/** One field; a value that is not among the options is kept and shown. */
+export function FieldChoice({
+  path,
+  query,
+  field,
+  label,
+  options,
+}: NarrowProps & {
+  readonly field: string;
+  readonly label: string;
+  readonly options: Options;
+}): ComponentChildren {
+  const value = fieldOf(query, field) ?? '';
+  const known = options.some(([one]) => one === value);
+  return h(Choice, {
+    label,
+    value,
+    options: known ? options : [...options, [value, value]],
+    onValue: (one) => go(linkTo(path, { q: withField(query, field, one === '' ? undefined : one) })),
+  });
+}
+
+/** Since when. */
+export function TimeChoice({ path, query }: NarrowProps): ComponentChildren {
+  return h(FieldChoice, { path, query, field: 'after', label: 'Since', options: TIMES });
+}

@@ -1,0 +1,442 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import type { Loaded } from '../load.ts';
+import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
+import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
+import { plain, shortUrl } from '../parts/text.ts';
+import type { InboundRoute } from '../records.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { may } from '../session.ts';
+import { inOrder } from './route-tester.ts';
+
+/** The routes in the order in which they are tried. */
+export function Routes({
+  domain,
+  routes,
+}: {
+  readonly domain: string;
+  readonly routes: Loaded<readonly InboundRoute[]>;
+}): ComponentChildren {
+  const { data, error, failedAt, again, change } = routes;
+  // Who comes from a refusal wants a route for that mailbox.
+  const wanted = place.value.query.get('add') ?? undefined;
+  const [open, setOpen] = useState<
+    { readonly what: 'add' | 'edit' | 'remove'; readonly route?: InboundRoute } | undefined
+  >(wanted !== undefined && may('inbound/add-route') ? { what: 'add' } : undefined);
+  const close = () => {
+    setOpen(undefined);
+    if (wanted !== undefined) go(withQuery({ add: undefined }), true);
+  };
+  const done = () => {
+    close();
+    again();
+  };
+  return h(
+    'section',
+    { 'aria-labelledby': 'routes' },
+    h(
+      'div',
+      { class: 'heading' },
+      h('h2', { id: 'routes' }, 'Routes'),
+      may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setOpen({ what: 'add' }) }),
+    ),
+    h(
+      'p',
+      { class: 'faint' },
+      'In the order in which they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
+    ),
+    error && h(Fault, { error, since: failedAt, again }),
+    data === undefined
+      ? !error && h(Bars, { rows: 3 })
+      : data.length === 0
+        ? h(
+            Notice,
+            { title: 'No route yet.' },
+            h('p', null, 'Mail to this domain is refused until a route says where it is posted to.'),
+          )
+        : h(
+            'ol',
+            { class: 'rows routes' },
+            inOrder(data).map((route) =>
+              h(RouteRow, {
+                key: route.id,
+                route,
+                onEdit: () => setOpen({ what: 'edit', route }),
+                onRemove: () => setOpen({ what: 'remove', route }),
+              }),
+            ),
+          ),
+    open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
+    open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
+    open?.what === 'remove' &&
+      open.route &&
+      h(RemoveRoute, {
+        route: open.route,
+        removed: (id) => change((rows) => rows.filter((one) => one.id !== id)),
+        onClose: close,
+      }),
+  );
+}
+
+function RouteRow({
+  route,
+  onEdit,
+  onRemove,
+}: {
+  readonly route: InboundRoute;
+  onEdit(): void;
+  onRemove(): void;
+}): ComponentChildren {
+  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, action, also } = route;
+  const rules = rulesOf(route);
+  return h(
+    'li',
+    { 'data-row': id },
+    h('code', { class: 'pattern' }, plain(pattern)),
+    h('span', { class: 'faint' }, id),
+    h(
+      'span',
+      { class: 'target' },
+      action === 'post'
+        ? [
+            h('span', { key: 'arrow', 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
+            h('a', { key: 'url', href: linkTo('/endpoint', { url }) }, shortUrl(url)),
+            format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
+            hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
+            batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
+            ...also.map((one) =>
+              h(
+                'span',
+                { key: one.url },
+                ' and ',
+                h('a', { href: linkTo('/endpoint', { url: one.url }) }, shortUrl(one.url)),
+              ),
+            ),
+          ]
+        : DOES[action],
+      rules !== '' && h('span', { class: 'faint' }, ` ${rules}`),
+    ),
+    h(
+      'span',
+      { class: 'buttons' },
+      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Mail'),
+      may('inbound/update-route') &&
+        h(Button, { label: 'Change\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
+      may('inbound/delete-route') &&
+        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
+    ),
+  );
+}
+
+/** What a route does that does not post. */
+const DOES = {
+  tag: 'adds its tags, and goes on to the next',
+  hold: 'holds it until it is replayed',
+  discard: 'accepts it, and discards it',
+  reject: 'refuses it with 550',
+} as const;
+
+/** Which mail a route takes, and what it says of it. */
+function rulesOf({ when, tags, priority }: InboundRoute): string {
+  const conditions = Object.entries(when).map(([name, value]) => `${name} ${valueText(value)}`);
+  return [
+    conditions.length > 0 && `if ${conditions.join(' and ')}`,
+    tags.length > 0 && `tags ${tags.join(', ')}`,
+    priority !== 0 && `priority ${priority}`,
+  ]
+    .filter(Boolean)
+    .map(String)
+    .map(plain)
+    .join('; ');
+}
+
+function valueText(value: unknown): string {
+  if (Array.isArray(value)) return value.map(valueText).join(' or ');
+  if (typeof value !== 'object' || value === null)
+    return value === true ? 'yes' : value === false ? 'no' : String(value);
+  return Object.entries(value)
+    .map(([name, inner]) => `${name} ${valueText(inner)}`)
+    .join(' and ');
+}
+
+const MANDRILL = 'mandrill';
+
+/** The forms of posts, by the applications that read them (inbound/formats.ts). */
+const FORMATS: readonly (readonly [string, string])[] = [
+  [MANDRILL, 'Mandrill: a form with mandrill_events'],
+  ['raw', 'the message itself: Rails (relay), MIME libraries'],
+  ['json', "Postern's own JSON"],
+  ['postmark', 'Postmark'],
+  ['mailgun', 'Mailgun, parsed'],
+  ['mailgun-mime', 'Mailgun, raw (URLs that end in mime)'],
+  ['sendgrid', 'SendGrid, parsed'],
+  ['sendgrid-raw', 'SendGrid, raw'],
+  ['cloudmailin', 'CloudMailin'],
+];
+
+/** Formats whose posts are the message itself, with its attachments. */
+const WHOLE = ['raw', 'mailgun-mime', 'sendgrid-raw'];
+
+const ATTACHMENTS: readonly (readonly [string, string])[] = [
+  ['auto', 'in the POST, as links once the receiver finds it too large'],
+  ['inline', 'in the POST'],
+  ['link', 'as links'],
+  ['none', 'name and size only'],
+];
+
+const ACTIONS: readonly (readonly [string, string])[] = [
+  ['post', 'post it to the URL'],
+  ['tag', 'add tags, and try the next route'],
+  ['hold', 'hold it until it is replayed'],
+  ['discard', 'accept it, and discard it'],
+  ['reject', 'refuse it with 550'],
+];
+
+const ANY = ['', 'whatever it is'] as const;
+const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'yes'], ['false', 'no']];
+const named = (...names: readonly string[]): readonly (readonly [string, string])[] => [
+  ANY,
+  ...names.map((name) => [name, name] as const),
+];
+
+/** The conditions that the form has; others are kept as they are. */
+const TEXTS = ['sender', 'from', 'subject'] as const;
+const RESULTS = ['authenticated', 'dmarc', 'spam', 'virus'] as const;
+
+const isConditional = ({ conditional }: Values): boolean => conditional === 'yes';
+
+/** A condition as text in its field; lists have commas. */
+const textOf = (route: Partial<InboundRoute>, name: string): string => {
+  const value = route.when?.[name];
+  return value === undefined ? '' : Array.isArray(value) ? value.join(', ') : String(value);
+};
+
+const conditionFields = (route: Partial<InboundRoute>): readonly FormField[] => [
+  {
+    name: 'conditional',
+    label: 'Takes',
+    value: Object.keys(route.when ?? {}).length > 0 ? 'yes' : 'no',
+    options: [
+      ['no', 'all mail to the mailbox'],
+      ['yes', 'only mail with these conditions'],
+    ],
+  },
+  {
+    name: 'sender',
+    when: isConditional,
+    label: 'MAIL FROM',
+    value: textOf(route, 'sender'),
+    help: 'All conditions must hold; an empty one is none. * is any run of characters, commas separate alternatives: *@example.com, <>.',
+  },
+  { name: 'from', when: isConditional, label: 'From', value: textOf(route, 'from') },
+  {
+    name: 'subject',
+    when: isConditional,
+    label: 'Subject',
+    value: textOf(route, 'subject'),
+    help: 'For instance *invoice*.',
+  },
+  {
+    name: 'authenticated',
+    when: isConditional,
+    label: 'The author may be believed',
+    value: textOf(route, 'authenticated'),
+    options: YES_NO,
+  },
+  {
+    name: 'dmarc',
+    when: isConditional,
+    label: 'DMARC',
+    value: textOf(route, 'dmarc'),
+    options: named('pass', 'fail', 'none', 'unknown'),
+  },
+  {
+    name: 'spam',
+    when: isConditional,
+    label: 'Spam',
+    value: textOf(route, 'spam'),
+    options: named('ham', 'spam', 'unknown'),
+  },
+  {
+    name: 'virus',
+    when: isConditional,
+    label: 'Virus',
+    value: textOf(route, 'virus'),
+    options: named('clean', 'infected', 'unknown'),
+  },
+];
+
+/** The conditions of the form, and those that it does not have. */
+function whenOf(values: Values, route: Partial<InboundRoute>): Readonly<Record<string, unknown>> {
+  if (!isConditional(values)) return {};
+  const { header, size } = route.when ?? {};
+  const texts = TEXTS.map((name) => [name, listOf(values[name])] as const).filter(([, list]) => list.length > 0);
+  const results = RESULTS.flatMap((name) => {
+    const value = values[name] ?? '';
+    // A result that is a list was made elsewhere: it stays unless it is changed here.
+    if (value === textOf(route, name)) return value === '' ? [] : [[name, route.when?.[name]] as const];
+    return value === '' ? [] : [[name, name === 'authenticated' ? value === 'true' : value] as const];
+  });
+  return {
+    ...(header !== undefined && { header }),
+    ...(size !== undefined && { size }),
+    ...Object.fromEntries([...texts, ...results]),
+  };
+}
+
+const listOf = (text = ''): readonly string[] =>
+  text
+    .split(',')
+    .map((one) => one.trim())
+    .filter((one) => one !== '');
+
+const isPosting = ({ action }: Values): boolean => action === 'post';
+const hasUrl = ({ action }: Values): boolean => action === 'post' || action === 'hold';
+
+const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
+  {
+    name: 'pattern',
+    label: 'Mailbox',
+    value: route.pattern ?? '',
+    help: 'The part before the @. * is any run of characters, ? is one: support-* or *.',
+  },
+  ...conditionFields(route),
+  { name: 'action', label: 'Does with it', value: route.action ?? 'post', options: ACTIONS },
+  {
+    name: 'url',
+    when: hasUrl,
+    label: 'URL',
+    value: route.url ?? '',
+    help: 'Mail is posted there. It is asked now whether it answers. With pull: a consumer fetches it (postern listen).',
+  },
+  {
+    name: 'format',
+    when: isPosting,
+    label: 'Format',
+    value: route.format ?? '',
+    options: route.format === undefined ? [['', 'Default of this host (inbound.default_format)'], ...FORMATS] : FORMATS,
+    help: 'The service whose posts the application reads.',
+  },
+  {
+    name: 'attachments',
+    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    label: 'Attachments',
+    value: route.attachments ?? 'auto',
+    options: ATTACHMENTS,
+    help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
+  },
+  {
+    name: 'password',
+    when: isPosting,
+    label: 'Password',
+    type: 'password',
+    help: `Sent as Basic authentication with the user actionmailbox${route.has_password ? '; there is one, which stays if you leave this empty' : ''}.`,
+  },
+  {
+    name: 'batch_events',
+    when: ({ action, format }) => action === 'post' && (format === MANDRILL || format === ''),
+    label: 'Mails in a POST, at most',
+    type: 'number',
+    value: String(route.batch_events ?? 1),
+    help: 'More than one only when several wait; nothing waits for a POST to fill.',
+  },
+  {
+    name: 'tags',
+    label: 'Tags',
+    value: (route.tags ?? []).join(', '),
+    help: 'What `tags` of the payload says of its mail; commas separate them.',
+  },
+  {
+    name: 'priority',
+    label: 'Priority',
+    type: 'number',
+    value: String(route.priority ?? 0),
+    help: 'Routes with a higher one are tried first.',
+  },
+];
+
+function paramsOf(values: Values, route: Partial<InboundRoute>): object {
+  const { pattern, action, url = '', format = '', attachments, password = '', batch_events: batch = '' } = values;
+  return {
+    ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
+    ...(hasUrl(values) && { url }),
+    ...(format !== '' && { format }),
+    attachments: WHOLE.includes(format) ? 'auto' : attachments,
+    ...(password !== '' && { password }),
+    ...(batch.trim() !== '' && { batch_events: Number(batch) }),
+    priority: Number(values['priority'] ?? 0),
+  };
+}
+
+interface RouteDialog {
+  /** It is done: show the routes anew. */
+  done(): void;
+  onClose(): void;
+}
+
+function AddRoute({
+  domain,
+  mailbox,
+  done,
+  onClose,
+}: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: 'Add a route', onClose },
+    h(Form, {
+      fields: fieldsOf({ pattern: mailbox ?? '' }),
+      label: 'Add it',
+      onSubmit: async (values) => {
+        await call('inbound/add-route', { domain, ...paramsOf(values, {}) });
+        done();
+      },
+    }),
+  );
+}
+
+function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
+  return h(
+    Dialog,
+    { title: `Change route ${route.id}`, onClose },
+    h('p', { class: 'faint' }, 'With another URL, mail that still waits for this route is posted there too.'),
+    h(Form, {
+      fields: fieldsOf(route),
+      label: 'Save',
+      onSubmit: async (values) => {
+        await call('inbound/update-route', { id: route.id, ...paramsOf(values, route) });
+        done();
+      },
+    }),
+  );
+}
+
+function RemoveRoute({
+  route: { id, pattern },
+  removed,
+  onClose,
+}: {
+  readonly route: InboundRoute;
+  removed(id: string): void;
+  onClose(): void;
+}): ComponentChildren {
+  return h(
+    Confirm,
+    {
+      title: `Remove route ${id}?`,
+      label: 'Remove it',
+      onConfirm: async () => {
+        await call('inbound/delete-route', { id });
+        removed(id);
+      },
+      onClose,
+    },
+    h(
+      'p',
+      null,
+      'Mail to ',
+      h('code', null, plain(pattern)),
+      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
+    ),
+  );
+}

@@ -1,0 +1,247 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { isPulled, PULL_URL } from '../../inbound/pulled.ts';
+import { routeOfTarget } from '../../queue/delivery.ts';
+import type { Ready } from '../../webhooks/making.ts';
+import type { PulledMail } from '../../webhooks/pulling.ts';
+import { type Call, operation, passing } from '../operation.ts';
+import { MAX_URL, shownUrl, str, time, toTime } from './fields.ts';
+
+// Mail that an account fetches: of routes whose URL is `pull:`, and a look at that of any other route.
+
+const MAX_PULLED = 100;
+const MAX_LEASES = 1000;
+/** Below the 60 s after which usual proxies end a call. */
+const MAX_WAIT_S = 50;
+const MAX_LEASE_S = 43_200;
+
+const wait = optional(z.int().min(0).max(MAX_WAIT_S)).meta({
+  description: `seconds to wait if there is no mail, at most ${MAX_WAIT_S}; 0 if omitted`,
+});
+const limit = optional(z.int().min(1).max(MAX_PULLED)).meta({
+  description: `maximum number of messages, 1 to ${MAX_PULLED}; 10 if omitted. Their posts have 8 MB in all, but there is always one`,
+});
+
+const shown = z.object({
+  id: str('id of the delivery: `_id` of the event, and webhook-id'),
+  message_id: str('the message; several recipients share one'),
+  route: str('id of the route'),
+  email: str('the recipient'),
+  attempts: z.int().meta({ description: 'how often it was handed out or posted before' }),
+  url: str('the URL of the route, over which X-Mandrill-Signature is computed'),
+  content_type: str('Content-Type of the post'),
+  headers: z
+    .record(z.string(), z.string())
+    .meta({ description: 'the headers that a post has: Content-Type, and the signatures of a POST at this time' }),
+  body: str('the body of the post, in base64'),
+});
+
+const pulledRecord = z
+  .object({
+    lease: str('what /inbound/ack and /inbound/nack take'),
+    expires_at: time('when the lease ends; without an answer, the message is due again then'),
+  })
+  .extend(shown.shape)
+  .meta({ title: 'pulled message' });
+
+function toShown({ delivery, rendered: { headers } }: Ready): Omit<z.input<typeof shown>, 'body'> {
+  const { id, messageId, routeId, recipient, attempts, url } = delivery;
+  return {
+    id,
+    message_id: messageId,
+    route: routeOfTarget(routeId),
+    email: recipient,
+    attempts,
+    url,
+    content_type: headers['Content-Type'] ?? '',
+    headers,
+  };
+}
+
+const toPulled = (mail: PulledMail) => ({
+  lease: mail.lease,
+  expires_at: toTime(mail.until),
+  ...toShown(mail),
+});
+
+/** The URL that the call names, by itself or by a route. Throws Unknown_Endpoint also for that of another account. */
+async function urlOf(
+  { url, id }: { readonly url?: string | undefined; readonly id?: string | undefined },
+  call: Call<'Unknown_Endpoint' | 'Unknown_InboundRoute'>,
+): Promise<string> {
+  const { store, inbound, endpoints, refuse, invalid } = call;
+  if (id !== undefined) {
+    const route = await store.inboundRoutes.one({ id });
+    if (!route) throw refuse('Unknown_InboundRoute', id);
+    if (!isPulled(route.url))
+      throw invalid('id', `The mail of this route is posted to ${shownUrl(route.url)}: please give it the URL pull:`);
+    return route.url;
+  }
+  const wanted = url ?? PULL_URL;
+  const [route] = await store.inboundRoutes.many({ url: wanted }, { limit: 1 });
+  if (!route && !inbound.isTarget(wanted) && (endpoints.one(wanted)?.waiting ?? 0) === 0)
+    throw refuse('Unknown_Endpoint', wanted);
+  if (!isPulled(wanted)) throw invalid('url', 'The mail for this URL is posted there: please name a URL as pull:');
+  return wanted;
+}
+
+const EXAMPLE_POST = [
+  'Return-Path: <sam@sender.example>',
+  'X-Original-To: laptop@inbound.example.com',
+  'Authentication-Results: mx.example.net;',
+  '\tspf=pass;',
+  '\tdkim=none;',
+  '\tdmarc=pass;',
+  '\tarc=none',
+  'Subject: Hi',
+  '',
+  'Text',
+  '',
+];
+
+const EXAMPLE: z.input<typeof pulledRecord> = {
+  lease: '01kcexamplepulled000000000-86VOL8iLh_6y.1',
+  expires_at: '2026-01-05 12:01:00',
+  id: '01kcexamplepulled000000000-86VOL8iLh_6y',
+  message_id: '01kcexamplepulled000000000',
+  route: '1.9',
+  email: 'laptop@inbound.example.com',
+  attempts: 0,
+  url: 'pull:',
+  content_type: 'message/rfc822',
+  headers: {
+    'Content-Type': 'message/rfc822',
+    'webhook-id': '01kcexamplepulled000000000-86VOL8iLh_6y',
+    'webhook-timestamp': '1767614400',
+    'webhook-signature': 'v1,sU6Y3gWgx5vx+z8PkJCRgc0Ib0N2VMtVvw6wQ5qwksg=',
+  },
+  body: Buffer.from(EXAMPLE_POST.join('\r\n')).toString('base64'),
+};
+
+const pull = passing({
+  path: '/inbound/pull',
+  extension: true,
+  waits: true,
+  summary: 'Fetches mail of routes whose URL is `pull:`, and leases it to the caller.',
+  notes:
+    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, `.`, `_` and `-`; routes with the same URL share a queue. ' +
+    'Each message is what would be posted: the same format, headers and signatures. It is leased: nobody else gets it until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
+    'A lease survives a restart. Whoever processes a message and dies before it acknowledges gets it again, so its id should be remembered, as with posts. ' +
+    'What nobody acknowledges in delivery.retry_hours is given up, and can be replayed. ' +
+    'The password of a route is not in the headers. An account may have 50 such calls at a time. With several hosts, each hands out the mail that it accepted: pull from each of them.',
+  params: {
+    url: optional(text(MAX_URL)).meta({ description: 'the URL of the routes; `pull:` if omitted' }),
+    id: optional(text(255)).meta({ description: 'id of a route, instead of the URL' }),
+    limit,
+    lease: optional(z.int().min(5).max(MAX_LEASE_S)).meta({
+      description: `seconds of the lease, 5 to ${MAX_LEASE_S}; 60 if omitted`,
+    }),
+    wait,
+  },
+  returns: z.array(pulledRecord),
+  errors: ['Unknown_Endpoint', 'Unknown_InboundRoute'],
+  example: { params: { url: 'pull:', limit: 1 }, answer: [EXAMPLE] },
+  async text({ url, id, limit = 10, lease = 60, wait = 0 }, call) {
+    const wish = { limit, leaseMs: lease * 1000, waitMs: wait * 1000 };
+    return call.pulling.pull(await urlOf({ url, id }, call), wish, toPulled);
+  },
+});
+
+const lease = optional(text(255)).meta({ description: 'a lease of /inbound/pull' });
+const leases = optional(z.array(text(255)).min(1).max(MAX_LEASES)).meta({
+  description: `several of them, at most ${MAX_LEASES}`,
+});
+
+const ended = z.object({
+  ended: z.int().meta({ description: 'how many leases were ended' }),
+  unknown: z.array(z.string()).meta({
+    description: 'leases that did not exist any more: they ran out and the message was handed out again, or has ended',
+  }),
+});
+
+/** Ends each lease. Throws Unknown_Lease if all are unknown. */
+async function endAll(
+  given: { readonly lease?: string | undefined; readonly leases?: readonly string[] | undefined },
+  call: Call<'Unknown_Lease'>,
+  said: Parameters<Call<never>['pulling']['end']>[1],
+): Promise<z.input<typeof ended>> {
+  const all = [...new Set([...(given.lease === undefined ? [] : [given.lease]), ...(given.leases ?? [])])];
+  const [first] = all;
+  if (first === undefined) throw call.invalid('lease', 'Please enter a lease or leases');
+  const known = await Promise.all(all.map((one) => call.pulling.end(one, said)));
+  const unknown = all.filter((_, i) => !known[i]);
+  if (unknown.length === all.length) throw call.refuse('Unknown_Lease', first);
+  return { ended: all.length - unknown.length, unknown };
+}
+
+const ack = operation({
+  path: '/inbound/ack',
+  extension: true,
+  summary: 'Acknowledges messages that were pulled: they are delivered.',
+  notes:
+    'A lease that ran out can still be acknowledged until the message is handed out again. With several leases, the error Unknown_Lease means that none of them is known.',
+  params: { lease, leases },
+  returns: ended,
+  errors: ['Unknown_Lease'],
+  example: { params: { lease: EXAMPLE.lease }, answer: { ended: 1, unknown: [] } },
+  handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
+});
+
+const nack = operation({
+  path: '/inbound/nack',
+  extension: true,
+  summary: 'Gives messages back that were pulled: they are due again.',
+  notes: 'The attempt is kept with its reason, and shown by `/inbound/deliveries`.',
+  params: {
+    lease,
+    leases,
+    delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
+      description: `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, 5 minutes and more)`,
+    }),
+    reason: optional(z.string().max(1000)).meta({ description: 'why; the first 512 characters are kept' }),
+    status: optional(z.int().min(100).max(599)).meta({
+      description:
+        'HTTP status that your own receiver answered. 413 makes attachments links, as for a POST (`attachments: auto`)',
+    }),
+  },
+  returns: ended,
+  errors: ['Unknown_Lease'],
+  example: { params: { lease: EXAMPLE.lease, delay: 30, reason: 'no room' }, answer: { ended: 1, unknown: [] } },
+  handle: ({ delay, reason = '', status = null, ...given }, call) =>
+    endAll(given, call, { kind: 'refused', status, reason, delay: delay === undefined ? undefined : delay * 1000 }),
+});
+
+const tap = passing({
+  path: '/inbound/tap',
+  extension: true,
+  waits: true,
+  summary: 'Watches a live route: shows each new message as its POST is, and takes none of them away.',
+  notes:
+    'The first call, without `cursor`, begins; each next call passes the `cursor` of the answer before, and gets what came since. ' +
+    'The posts are made once more, with the signatures of a POST at this time; what becomes of the real ones does not change. ' +
+    'A route is watched for two minutes after the last call, and 1,000 messages are remembered: `gap` says that there were more. ' +
+    'An account may watch 10 routes. With several hosts, each shows the mail that it accepted.',
+  params: {
+    id: text(255).meta({ description: 'id of the route' }),
+    cursor: optional(z.int().min(0)).meta({ description: '`cursor` of the answer before; begins now if omitted' }),
+    limit,
+    wait,
+  },
+  returns: z
+    .object({
+      cursor: z.int().meta({ description: 'where the next call goes on' }),
+      gap: z.boolean().meta({ description: 'whether there was mail that is not remembered any more' }),
+      messages: z.array(shown.meta({ title: 'message of a route' })),
+    })
+    .meta({ title: 'tapped messages' }),
+  errors: ['Unknown_InboundRoute'],
+  example: { params: { id: '1.1' }, answer: { cursor: 1767614400000, gap: false, messages: [] } },
+  async text({ id, cursor, limit = 10, wait = 0 }, call) {
+    const route = await call.store.inboundRoutes.one({ id });
+    if (!route) throw call.refuse('Unknown_InboundRoute', id);
+    return call.pulling.tap(id, { cursor, limit, waitMs: wait * 1000 }, toShown);
+  },
+});
+
+/** Mail that its account fetches; not part of Mandrill's API. */
+export const inboundPull = [pull, ack, nack, tap];

@@ -1,0 +1,179 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { DMARC_RESULTS } from '../../inbound/conditions.ts';
+import { ACTION_NAMES, ACTIONS } from '../../inbound/decision.ts';
+import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
+import type { AlsoRow, When } from '../../store/rows/domains.ts';
+import { routeUrl, str } from './fields.ts';
+
+// What a route asks of a message, and what it does with it: parameters, records, and the rows between them.
+
+/** Alternatives of one condition. */
+const MOST_GLOBS = 50;
+/** Characters of all globs of a route. */
+const MOST_GLOB_TEXT = 1000;
+const MOST_HEADERS = 20;
+export const MOST_ALSO = 10;
+const MOST_TAGS = 20;
+/** Routes with one pattern: each of them is looked at for each message. */
+export const MOST_OF_A_PATTERN = 25;
+
+const glob = text(255).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text without control characters');
+/** One value, or several of which one must match. */
+const oneOrMore = <S extends z.ZodType>(one: S) =>
+  z.union([one.transform((value) => [value]), z.array(one).min(1).max(MOST_GLOBS)]);
+const globs = (description: string) => optional(oneOrMore(glob)).meta({ description });
+const fieldName = z.string().regex(/^[!-9;-~]{1,76}$/, 'Please enter the name of a header field');
+
+/** The conditions of a route, as parameters. */
+export const when = optional(
+  z
+    .strictObject({
+      sender: globs('MAIL FROM matches; `<>` is the empty one'),
+      from: globs('the address in From matches'),
+      subject: globs('the subject matches'),
+      header: optional(
+        z
+          .record(fieldName, z.union([oneOrMore(glob), z.literal(false).transform((): string[] => [])]))
+          .refine((value) => Object.keys(value).length <= MOST_HEADERS, `Please enter at most ${MOST_HEADERS} fields`),
+      ).meta({ description: 'each of these fields is there with a value that matches; false: is not there' }),
+      size: optional(
+        z.strictObject({
+          over: optional(z.int().min(0)).meta({ description: 'more bytes than this' }),
+          under: optional(z.int().min(1)).meta({ description: 'fewer bytes than this' }),
+        }),
+      ).meta({ description: 'the size of the message' }),
+      authenticated: optional(z.boolean()).meta({ description: '`sender_auth.authenticated` is this' }),
+      dmarc: optional(oneOrMore(z.enum(DMARC_RESULTS))).meta({ description: 'the result of DMARC is one of these' }),
+      spam: optional(oneOrMore(z.enum(['ham', 'spam', 'unknown']))).meta({ description: 'scanners say one of these' }),
+      virus: optional(oneOrMore(z.enum(['clean', 'infected', 'unknown']))).meta({
+        description: 'scanners say one of these',
+      }),
+    })
+    .refine(({ sender = [], from = [], subject = [], header = {} }) => {
+      const all = [...sender, ...from, ...subject, ...Object.values(header).flat()];
+      return all.join('').length <= MOST_GLOB_TEXT;
+    }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
+).meta({
+  description:
+    'what must hold for the route to take a message: all that is given. Texts are globs (`*`, `?`) in any case, and lists are alternatives. An empty struct: it takes every message',
+});
+
+type GivenWhen = NonNullable<z.output<typeof when>>;
+
+export const action = optional(z.enum(ACTION_NAMES)).meta({
+  description: `what it does with mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; post for a new route if omitted`,
+});
+
+export const tags = optional(
+  z
+    .array(text(100).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a tag without control characters'))
+    .max(MOST_TAGS),
+).meta({
+  description: 'what `tags` of the payload says of the mail that the route takes, or passes on with the action tag',
+});
+
+export const priority = optional(z.int().min(-1000).max(1000)).meta({
+  description: 'routes with a higher one are tried first, whatever their patterns; 0 for a new route if omitted',
+});
+
+const alsoOne = z.strictObject({
+  url: routeUrl,
+  format: optional(z.enum(FORMAT_NAMES)),
+  raw: optional(z.boolean()),
+  attachments: optional(z.enum(ATTACHMENT_MODES)),
+  link_over: optional(z.int().min(0)),
+  password: optional(z.string().max(255)),
+});
+
+export const also = optional(z.array(alsoOne).max(MOST_ALSO)).meta({
+  description:
+    'further URLs that each message is posted to, each in a format of its own and with deliveries of its own; as many as ten. A list replaces the one before; entries with the same URL keep their password if they give none',
+});
+
+type GivenAlso = NonNullable<z.output<typeof also>>;
+
+/** The same in records. */
+export const ruleRecord = {
+  action: z.enum(ACTION_NAMES).meta({ description: 'what it does with mail' }),
+  when: z
+    .record(z.string(), z.unknown())
+    .meta({ description: 'what must hold for it to take a message; empty: it takes every one' }),
+  tags: z.array(z.string()).meta({ description: 'what it says of mail' }),
+  priority: z.int().meta({ description: 'routes with a higher one are tried first' }),
+  also: z
+    .array(
+      z.object({
+        url: str('a further URL that its mail is posted to'),
+        format: z.enum(FORMAT_NAMES),
+        raw: z.boolean(),
+        attachments: z.enum(ATTACHMENT_MODES),
+        link_over: z.int(),
+        has_password: z.boolean(),
+      }),
+    )
+    .meta({ description: 'further URLs' }),
+};
+
+/** The conditions as a row has them; null if there are none. */
+export function toWhenRow({ header, size, ...given }: GivenWhen): When | null {
+  const fields = Object.entries(header ?? {}).map(([name, is]) => ({ name, is }));
+  const row = {
+    ...withoutUndefined(given),
+    ...(fields.length > 0 && { header: fields }),
+    ...(size && { size: withoutUndefined(size) }),
+  };
+  return Object.keys(row).length === 0 ? null : row;
+}
+
+/** The conditions as they were given: a list of one as the value itself. */
+export function toWhenRecord(row: When | null | undefined): Record<string, unknown> {
+  const { header, ...rest } = row ?? {};
+  const shown = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, shownValue(value)]));
+  if (!header) return shown;
+  return {
+    ...shown,
+    header: Object.fromEntries(header.map(({ name, is }) => [name, is.length === 0 ? false : shownValue(is)])),
+  };
+}
+
+const shownValue = (value: unknown): unknown => (Array.isArray(value) && value.length === 1 ? value[0] : value);
+
+/** Whether two routes have the same conditions, in whatever order they were given. */
+export function sameWhen(a: When | null | undefined, b: When | null | undefined): boolean {
+  return canonical(a ?? {}) === canonical(b ?? {});
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).toSorted().join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(String(value).toLowerCase());
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  return `{${members
+    .map(([name, member]) => `${name}:${canonical(member)}`)
+    .toSorted()
+    .join()}}`;
+}
+
+/** The further URLs as a row has them. A URL keeps its number, by which its waiting mail is known. */
+export function toAlsoRows(given: GivenAlso, before: readonly AlsoRow[]): readonly AlsoRow[] {
+  let last = Math.max(0, ...before.map(({ n }) => n));
+  return given.map(({ url, link_over: linkOver, password, ...style }) => {
+    const known = before.find((one) => one.url === url);
+    return {
+      n: known?.n ?? ++last,
+      url,
+      ...withoutUndefined({ ...style, linkOver }),
+      password: password === undefined ? (known?.password ?? null) : password || null,
+    };
+  });
+}
+
+export function toAlsoRecord(row: AlsoRow) {
+  const { linkOver, ...style } = toStyle(row);
+  return { url: row.url, ...style, link_over: linkOver, has_password: Boolean(row.password) };
+}
+
+function withoutUndefined<T extends object>(given: T): { [K in keyof T]: Exclude<T[K], undefined> };
+function withoutUndefined(given: object): object {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+}

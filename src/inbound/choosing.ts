@@ -1,0 +1,80 @@
+import { frozen } from '../base/frozen.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import type { Scan } from '../mail/scan.ts';
+import type { ContentFacts, Fact, MailFacts } from './conditions.ts';
+import { type Decision, decide } from './decision.ts';
+import type { Judging } from './judging.ts';
+import type { RoutedRecipient, ScannedMessage } from './types.ts';
+
+/** The recipients of a message whose routes are decided, and what was found out for that. */
+export interface Chosen {
+  /** Those that get it; none: the message is refused. */
+  readonly routed: readonly RoutedRecipient[];
+  readonly verdicts: Verdicts | undefined;
+  readonly scan: Scan | undefined;
+  /** Undefined if nobody looked. */
+  readonly content: ContentFacts | undefined;
+}
+
+/** Decides between routes with conditions, before a message is accepted. */
+export interface Choosing {
+  /** `scan`: what scanners said already. */
+  choose(message: ScannedMessage, routed: readonly RoutedRecipient[], scan: Scan | undefined): Promise<Chosen>;
+}
+
+interface ChoosingDeps {
+  readonly judging: Judging;
+  /** Scans a message at once; undefined if no scanner could tell in time, or there is none. */
+  readonly scanNow: (message: ScannedMessage) => Promise<Scan | undefined>;
+}
+
+export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
+  return frozen({
+    async choose(message, routed, given) {
+      const { envelope, body } = message;
+      let facts: MailFacts = { sender: envelope.mailFrom, ...(given && { scan: given }) };
+      let verdicts: Verdicts | undefined;
+      let scan = given;
+
+      const LOOKS: Readonly<Record<Fact, () => Promise<void>>> = {
+        sender: async () => {},
+        async content() {
+          facts = { ...facts, content: (await judging.judge(envelope, body, false)).content };
+        },
+        async auth() {
+          const judged = await judging.judge(envelope, body, true);
+          verdicts = judged.verdicts ?? undefined;
+          facts = { ...facts, content: judged.content, auth: judged.auth };
+        },
+        async scan() {
+          scan = await scanNow(message);
+          facts = { ...facts, scan: scan ?? null };
+        },
+      };
+
+      /** Looks only for what decides: most messages need no DNS and no scanner. */
+      async function decided(choices: Parameters<typeof decide>[0]): Promise<Decision> {
+        for (;;) {
+          const decision = decide(choices, facts);
+          if (decision.kind !== 'open') return decision;
+          await LOOKS[decision.fact]();
+        }
+      }
+
+      const found: RoutedRecipient[] = [];
+      for (const one of routed) {
+        const { choices, refusable: _, ...plain } = one.match;
+        if (!choices) {
+          found.push(one);
+          continue;
+        }
+        const decision = await decided(choices);
+        const sealed = plain.replyData === undefined ? {} : { replyData: plain.replyData };
+        if (decision.kind === 'matched') found.push({ ...one, match: { ...decision.match, ...sealed } });
+      }
+      // Mail that is not posted is not parsed either: its history has what is read here.
+      if (!facts.content && found.some(({ match }) => match.fate)) await LOOKS.content();
+      return { routed: found, verdicts, scan, content: facts.content ?? undefined };
+    },
+  });
+}

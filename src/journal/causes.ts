@@ -1,0 +1,26 @@
+import type { Cause } from './types.ts';
+
+/** Adds up causes of the same endpoint and last answer, the most frequent first. */
+export function mergeCauses(causes: Iterable<Cause>): readonly Cause[] {
+  const found = new Map<string, Cause>();
+  for (const one of causes) {
+    const key = JSON.stringify([one.url, one.lastStatus, one.lastError]);
+    const known = found.get(key);
+    found.set(key, known ? sum(known, one) : one);
+  }
+  return [...found.values()].sort((a, b) => b.count - a.count);
+}
+
+function sum(a: Cause, b: Cause): Cause {
+  return {
+    ...a,
+    count: a.count + b.count,
+    oldestAt: Math.min(a.oldestAt, b.oldestAt),
+    firstEnded: earliest(a.firstEnded, b.firstEnded),
+  };
+}
+
+function earliest(a: number | null, b: number | null): number | null {
+  if (a === null || b === null) return a ?? b;
+  return Math.min(a, b);
+}

@@ -1,0 +1,143 @@
+import type { SQLOutputValue } from 'node:sqlite';
+import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
+import type { Action, Cause, Mail, MailState, Refusal, Session, StoryEntry } from './types.ts';
+
+// Rows of the journal's file, as what they stand for.
+
+export type SqlRow = Record<string, SQLOutputValue>;
+
+export function toMail(row: SqlRow): Mail {
+  return {
+    n: Number(row['n']),
+    id: String(row['id']),
+    at: Number(row['at']),
+    session: text(row, 'session'),
+    kind: toKind(row['kind']),
+    account: String(row['account']),
+    sender: text(row, 'sender'),
+    recipient: String(row['recipient']),
+    from: text(row, 'header_from'),
+    subject: text(row, 'subject'),
+    headerId: text(row, 'header_id'),
+    route: routeOfTarget(String(row['route'])),
+    pattern: String(row['pattern']),
+    url: String(row['url']),
+    size: Number(row['size']),
+    client: text(row, 'client'),
+    helo: text(row, 'helo'),
+    tls: text(row, 'tls'),
+    spf: text(row, 'spf'),
+    dkim: text(row, 'dkim'),
+    dmarc: text(row, 'dmarc'),
+    state: toState(row['state']),
+    attempts: Number(row['attempts']),
+    lastStatus: number(row, 'last_status'),
+    lastError: text(row, 'last_error'),
+    endedAt: number(row, 'ended_at'),
+    story: toStory(row['story']),
+  };
+}
+
+export function toCause(row: SqlRow): Cause {
+  return {
+    url: String(row['url']),
+    lastStatus: number(row, 'last_status'),
+    lastError: text(row, 'last_error'),
+    count: 1,
+    oldestAt: Number(row['at']),
+    firstEnded: number(row, 'ended_at'),
+  };
+}
+
+export function toRefusal(row: SqlRow): Refusal {
+  return {
+    n: Number(row['n']),
+    at: Number(row['at']),
+    session: text(row, 'session'),
+    listener: String(row['listener']),
+    stage: String(row['stage']),
+    reply: String(row['reply']),
+    reason: String(row['reason']),
+    client: String(row['client']),
+    helo: text(row, 'helo'),
+    tls: text(row, 'tls'),
+    sender: text(row, 'sender'),
+    recipient: text(row, 'recipient'),
+    account: text(row, 'account'),
+    times: Number(row['times']),
+  };
+}
+
+export function toSession(row: SqlRow): Session {
+  return {
+    id: String(row['id']),
+    at: Number(row['at']),
+    listener: String(row['listener']),
+    client: String(row['client']),
+    helo: text(row, 'helo'),
+    tls: text(row, 'tls'),
+    messages: Number(row['messages']),
+    recipients: Number(row['recipients']),
+    refusals: Number(row['refusals']),
+    reason: String(row['reason']),
+    durationMs: Number(row['duration']),
+  };
+}
+
+export function toAction(row: SqlRow): Action {
+  return {
+    n: Number(row['n']),
+    at: Number(row['at']),
+    by: String(row['by']),
+    account: String(row['account']),
+    what: String(row['what']),
+    count: Number(row['count']),
+    detail: String(row['detail']),
+  };
+}
+
+export const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
+
+export const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'held', 'unknown'];
+const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
+
+export const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
+
+/** The story as it was written by this program; a file may be damaged all the same. */
+function toStory(value: unknown): readonly StoryEntry[] {
+  try {
+    const read: unknown = JSON.parse(String(value));
+    return Array.isArray(read) ? read.flatMap(toEntry) : [];
+  } catch {
+    return [];
+  }
+}
+
+const ENDS = ['delivered', 'given_up', 'dropped', 'held', 'discarded', 'replayed'] as const;
+
+function toEntry(value: unknown): StoryEntry[] {
+  if (!Array.isArray(value)) return [];
+  const [what, at, ms, status, error, answer]: unknown[] = value;
+  const end = ENDS.find((name) => name === what);
+  if (end) return [{ what: end, at: Number(at) }];
+  return [
+    {
+      what: 'attempt',
+      at: Number(at),
+      ms: Number(ms),
+      status: typeof status === 'number' ? status : null,
+      error: typeof error === 'string' ? error : null,
+      answer: String(answer ?? ''),
+    },
+  ];
+}
+
+function text(row: SqlRow, column: string): string | null {
+  const value = row[column] ?? null;
+  return value === null ? null : String(value);
+}
+
+function number(row: SqlRow, column: string): number | null {
+  const value = row[column] ?? null;
+  return value === null ? null : Number(value);
+}

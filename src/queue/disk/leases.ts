@@ -1,0 +1,75 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import type { AttemptRecord, EndpointName, Leased, LeaseEnd } from '../delivery.ts';
+import type { Endpoints } from './open-file.ts';
+import { KEPT_ATTEMPTS, number, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
+
+// Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
+// result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
+
+/** Part of the changes of the writer. */
+export interface Leasing {
+  /**
+   * Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased.
+   */
+  lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): readonly Leased[];
+  /** Stores the verdicts of the message of a delivery, before its attempt ends. */
+  keepVerdicts(deliveryId: string, verdicts: string): void;
+  /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
+  endLease(account: string, end: LeaseEnd): AttemptRecord | null;
+}
+
+/** What the attempt of a lease says until its consumer does: it has to be true also if that never comes. */
+const OPEN = 'not acknowledged';
+const RAN_OUT = 'lease ran out';
+
+/** Creates the leasing on the writer's connection. */
+export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
+  const due = db.prepare(`SELECT d.key, d.posts FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
+    WHERE d.id = ? AND d.state = 0 AND d.due_at <= ? AND e.account = ? AND e.url = ?`);
+  const take = db.prepare(`UPDATE deliveries SET due_at = ?1, ended_at = ?1, attempts = attempts + 1, posts = posts + 1,
+    parked = 0, note = NULL WHERE key = ?2`);
+  const begin = db.prepare(`INSERT INTO attempts (delivery, n, at, duration, status, error, answer)
+    VALUES (?, ?, ?, ?, NULL, '${OPEN}', '')`);
+  const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
+  const runOut = db.prepare(`UPDATE attempts SET error = '${RAN_OUT}'
+    WHERE delivery = ? AND n = ? AND error = '${OPEN}' RETURNING *, NULL AS detail`);
+  const held = db.prepare(`SELECT d.key, d.endpoint FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
+    WHERE d.id = ? AND d.state = 0 AND d.posts = ? AND e.account = ?`);
+  const end = db.prepare(`UPDATE attempts SET duration = max(0, ?1 - at), status = ?2, error = ?3, answer = ?4
+    WHERE delivery = ?5 AND n = ?6 AND error = '${OPEN}' RETURNING *, NULL AS detail`);
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
+    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
+  const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
+
+  function leaseOne(id: string, row: SqlRow, now: number, until: number): Leased {
+    const [key, last] = [number(row, 'key'), number(row, 'posts')];
+    const over = runOut.get(key, last);
+    take.run(until, key);
+    begin.run(key, last + 1, now, until - now);
+    if (last >= KEPT_ATTEMPTS) shorten.run(key, last + 1 - KEPT_ATTEMPTS);
+    return { id, n: last + 1, ranOut: over ? toAttempt(over) : null };
+  }
+
+  return {
+    lease({ account, url }, ids, now, until) {
+      const [from, to] = [whole(now), whole(until)];
+      return ids.flatMap((id) => {
+        const row = due.get(id, from, account, url);
+        return row ? [leaseOne(id, row, from, to)] : [];
+      });
+    },
+    keepVerdicts(deliveryId, verdicts) {
+      keep.run(verdicts, crc32(verdicts), deliveryId);
+    },
+    endLease(account, { deliveryId, n, state, dueAt, at, status, error, answer }) {
+      const row = held.get(deliveryId, n, account);
+      // An attempt that a POST made has no lease: its number must not end the delivery.
+      const ended = row && end.get(whole(at), status, error, answer, number(row, 'key'), n);
+      if (!ended) return null;
+      settle.run(stateCode(state), whole(dueAt), whole(state === 'waiting' ? dueAt : at), number(row, 'key'));
+      if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
+      return toAttempt(ended);
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Log } from '../../base/log.ts';
+import type { RunningTime } from '../../base/running-time.ts';
+import type { QueuedDelivery, Spool } from '../delivery.ts';
+import type { Roads } from '../road.ts';
+
+// Deliveries that their consumer pulls are in no lane, so what has waited too long is looked for here.
+
+/** Milliseconds between two looks. */
+const EVERY = 60_000;
+/** Deliveries of one endpoint that are given up in one step. */
+const STEP = 200;
+
+interface OverdueDeps {
+  readonly spool: Pick<Spool, 'endpoints' | 'overdue'>;
+  readonly roads: Roads;
+  readonly time: Pick<RunningTime, 'age' | 'sure'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Gives up a delivery. Never throws. */
+  readonly giveUp: (delivery: QueuedDelivery) => Promise<void>;
+}
+
+/** Gives up deliveries that waited for a consumer until their time was over. */
+interface Overdue {
+  start(): void;
+  stop(): Promise<void>;
+}
+
+export function createOverdue({ spool, roads, time, clock, log, giveUp }: OverdueDeps): Overdue {
+  let phase: 'new' | 'running' | 'stopped' = 'new';
+  let cancel = () => {};
+  let looking = Promise.resolve();
+
+  async function look(): Promise<void> {
+    if (!time.sure()) return;
+    for (const endpoint of await spool.endpoints()) {
+      const { limit, isPulled } = roads[endpoint.kind];
+      if (endpoint.waiting === 0 || !isPulled?.(endpoint.url)) continue;
+      for (let more = true; more && phase === 'running'; ) {
+        const now = clock.now();
+        // The age is shorter than the difference of the times, if at all; see base/running-time.ts.
+        const found = await spool.overdue(endpoint, now - limit, now, STEP);
+        const over = found.filter(({ budgetFrom }) => time.age(budgetFrom) >= limit);
+        for (const delivery of over) await giveUp(delivery);
+        more = over.length === STEP;
+      }
+    }
+  }
+
+  function next(): void {
+    cancel = clock.after(EVERY, () => {
+      looking = look()
+        .catch((error: unknown) => log.error('spool.fault', { error }))
+        .finally(() => {
+          if (phase === 'running') next();
+        });
+    });
+  }
+
+  return frozen({
+    start() {
+      phase = 'running';
+      next();
+    },
+    async stop() {
+      phase = 'stopped';
+      cancel();
+      await looking;
+    },
+  });
+}

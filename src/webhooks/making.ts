@@ -1,0 +1,180 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
+import { settleUnattempted } from '../queue/settle.ts';
+import type { Preparation, RenderedMail } from './preparation.ts';
+import type { PostBody } from './types.ts';
+
+/** A delivery with its POST. */
+export interface Ready {
+  readonly delivery: QueuedDelivery;
+  readonly rendered: RenderedMail;
+}
+
+interface MakingDeps {
+  readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
+  readonly preparation: Preparation;
+  /** True once the daemon stops: a thread that ended is no fault then. */
+  readonly stopping: () => boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Makes the POSTs of deliveries that a consumer asks for. */
+export interface Making {
+  /** How many more deliveries to pass than are wanted: some may not be ready. */
+  readonly spare: number;
+  /** The deliveries of an endpoint that are promised to somebody who asked before. */
+  taken(endpoint: EndpointName): readonly string[];
+  /**
+   * Returns those that are ready, in order: at most `most`, and no more than `bytes` but for the first. Whose verdicts take
+   * long does not hold up the others. `later`: when one will be ready that is not (milliseconds since 1970). They are
+   * promised to the caller until `release`.
+   */
+  ready(
+    deliveries: readonly QueuedDelivery[],
+    limits: { readonly most: number; readonly bytes: number },
+  ): Promise<{ readonly ready: readonly Ready[]; readonly later: number }>;
+  /** Those that were ready are leased now, or given up. */
+  release(ready: readonly Ready[]): void;
+}
+
+/** Deliveries of an endpoint that may be in the making besides those that are wanted. */
+const SPARE = 32;
+/** How long those that are ready wait for the others, and how long a look takes when none is. Milliseconds. */
+const PATIENCE = 1000;
+const LONGEST = 20_000;
+/** Milliseconds until what failed for a reason of this host is tried again. */
+const AGAIN = 10_000;
+/** How much larger a POST is than its message, about: it is in a form, with its parts. */
+const LARGER = 2;
+
+/** A delivery in the making, or made. `wanted`: somebody waits for its POST; else it is discarded when it is there. */
+interface Piece {
+  readonly delivery: QueuedDelivery;
+  wanted: boolean;
+  made: Ready | { readonly at: number } | undefined;
+  readonly done: Promise<void>;
+}
+
+export function createMaking({ spool, preparation, stopping, clock, log }: MakingDeps): Making {
+  const pieces = new Map<string, Piece>();
+
+  async function make(delivery: QueuedDelivery): Promise<NonNullable<Piece['made']>> {
+    const { id, attempts, budgetFrom, parked } = delivery;
+    const found = await preparation.find({ delivery, attempts, budgetFrom });
+    if ('none' in found) {
+      if (found.none === 'later') return { at: found.at };
+      await spool.settle(settleUnattempted(id, 'dropped', parked, clock.now()));
+      return { at: Number.POSITIVE_INFINITY };
+    }
+    const rendered = await preparation.render([found]);
+    if (!rendered || rendered === 'store away') return { at: clock.now() + AGAIN };
+    for (const part of rendered.parts) {
+      const fresh = preparation.fresh(part);
+      // Now, because the next to prepare it may be another consumer, long before this one says anything.
+      if (fresh) await spool.keepVerdicts(id, fresh);
+    }
+    return { delivery, rendered };
+  }
+
+  function begin(delivery: QueuedDelivery): Piece {
+    const { id } = delivery;
+    const { promise: done, resolve } = Promise.withResolvers<void>();
+    const piece: Piece = { delivery, wanted: true, made: undefined, done };
+    pieces.set(id, piece);
+    make(delivery)
+      .catch((error: unknown) => {
+        if (!stopping()) log.error('delivery.fault', { delivery: id, message: delivery.messageId, error });
+        return { at: clock.now() + AGAIN };
+      })
+      .then((made) => {
+        if (!piece.wanted) {
+          pieces.delete(id);
+          if ('rendered' in made) void preparation.discard(delivery, made.rendered);
+        }
+        piece.made = made;
+        resolve();
+      });
+    return piece;
+  }
+
+  /** Waits until all are made, or some and the others take long. */
+  async function settle(all: readonly Piece[]): Promise<void> {
+    const cancels: (() => void)[] = [];
+    const after = (ms: number) =>
+      new Promise<void>((resolve) => {
+        cancels.push(clock.after(ms, resolve));
+      });
+    const done = all.map((piece) => piece.done);
+    await Promise.race([Promise.all(done), Promise.all([after(PATIENCE), Promise.race(done)]), after(LONGEST)]);
+    for (const cancel of cancels) cancel();
+  }
+
+  /** Those that nobody else waits for: what takes long since an earlier look does not take the place of others. */
+  function choose(deliveries: readonly QueuedDelivery[], most: number, bytes: number): Piece[] {
+    const chosen: Piece[] = [];
+    let [begun, sum] = [0, 0];
+    for (const delivery of deliveries) {
+      const known = pieces.get(delivery.id);
+      // Promised to another, or signed for another URL and soon gone.
+      if (known?.wanted || (known && known.delivery.url !== delivery.url)) continue;
+      if (known) {
+        known.wanted = true;
+        chosen.push(known);
+        continue;
+      }
+      sum += (delivery.size ?? 0) * LARGER;
+      if (begun >= most || (begun > 0 && sum > bytes)) break;
+      begun++;
+      chosen.push(begin(delivery));
+    }
+    return chosen;
+  }
+
+  return frozen({
+    spare: SPARE,
+    taken: ({ account, url }) =>
+      [...pieces.values()].flatMap(({ wanted, delivery }) =>
+        wanted && delivery.url === url && delivery.account === account ? [delivery.id] : [],
+      ),
+    async ready(deliveries, { most, bytes }) {
+      const chosen = choose(deliveries, most, bytes);
+      if (chosen.length === 0) return { ready: [], later: Number.POSITIVE_INFINITY };
+      await settle(chosen);
+      const ready: Ready[] = [];
+      let [sum, later] = [0, Number.POSITIVE_INFINITY];
+      for (const piece of chosen) {
+        const { delivery, made } = piece;
+        if (!made) {
+          piece.wanted = false;
+          later = Math.min(later, clock.now() + PATIENCE);
+          continue;
+        }
+        if ('at' in made) {
+          pieces.delete(delivery.id);
+          later = Math.min(later, made.at);
+          continue;
+        }
+        const more = sum + sizeOf(made.rendered.body);
+        if (ready.length === 0 || (ready.length < most && more <= bytes)) {
+          ready.push(made);
+          sum = more;
+        } else {
+          pieces.delete(delivery.id);
+          void preparation.discard(delivery, made.rendered);
+        }
+      }
+      return { ready, later };
+    },
+    release(ready) {
+      for (const { delivery } of ready) pieces.delete(delivery.id);
+    },
+  });
+}
+
+/** Bytes of a POST in memory; none of those in a file. */
+export function sizeOf(body: PostBody): number {
+  return body.kind === 'bytes' ? body.bytes.length : 0;
+}

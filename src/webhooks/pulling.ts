@@ -1,0 +1,319 @@
+import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { RunningTime } from '../base/running-time.ts';
+import { createShares } from '../base/shares.ts';
+import { createPlaces, type Places } from '../base/turns.ts';
+import { FORMATS } from '../inbound/formats.ts';
+import { isPulled } from '../inbound/pulled.ts';
+import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
+import type { Dispatcher } from '../queue/dispatcher.ts';
+import { createDeliveryMeters } from '../queue/meters.ts';
+import { type Said, settleLease } from '../queue/settle.ts';
+import { createMaking, type Ready, sizeOf } from './making.ts';
+import type { Preparation } from './preparation.ts';
+import type { Destinations } from './road.ts';
+import { createBell } from './waiters.ts';
+
+// Mail that its consumer fetches: what /inbound/pull hands out, as the POST that the road would make.
+
+export interface PullingSettings {
+  /** How long a delivery is handed out again and again. */
+  readonly retryHours: number;
+}
+
+interface PullingDeps {
+  readonly spool: Pick<
+    Spool,
+    | 'due'
+    | 'delivery'
+    | 'endpoints'
+    | 'envelopes'
+    | 'lease'
+    | 'endLease'
+    | 'keepVerdicts'
+    | 'message'
+    | 'onChange'
+    | 'redirect'
+    | 'retry'
+    | 'settle'
+  >;
+  readonly preparation: Preparation;
+  readonly destinations: Pick<Destinations, 'of' | 'target'>;
+  readonly dispatcher: Pick<Dispatcher, 'isHeld'>;
+  readonly time: RunningTime;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
+
+/** What a consumer asks for. */
+export interface PullWish {
+  readonly limit: number;
+  readonly leaseMs: number;
+  /** How long to wait for mail if there is none. */
+  readonly waitMs: number;
+  /** Aborted when the consumer has hung up: nothing is leased to it from then on. */
+  readonly gone: AbortSignal;
+}
+
+/** A delivery that was leased, with its POST. */
+export interface PulledMail extends Pick<Ready, 'rendered'> {
+  readonly delivery: QueuedDelivery;
+  /** Names the lease. */
+  readonly lease: string;
+  /** When it ends, milliseconds since 1970. */
+  readonly until: number;
+}
+
+/** Their bodies stay until `discard`, which may be called twice. */
+export interface PulledMails {
+  readonly mails: readonly PulledMail[];
+  discard(): void;
+}
+
+export interface Pulling {
+  start(): void;
+  /**
+   * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`: too
+   * many answers of the account, or of all, are still being read.
+   */
+  pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'>;
+  /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
+  end(account: string, lease: string, said: Said): Promise<boolean>;
+  /** Ends the waits, so that their calls are answered. */
+  stop(): Promise<void>;
+}
+
+/** Bytes of posts in one answer; a single one may be larger. */
+const MOST_BYTES = 8 * 1024 * 1024;
+/** Calls of an account for which mail is prepared at a time; the others take turns. */
+const LOOKS = 4;
+/** Bytes of posts that wait for their consumers to read them. */
+const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
+/** What else may have changed (a pause, a scanner) is noticed after this time. Milliseconds. */
+const TICK = 5000;
+/** Milliseconds for which a delivery can be leased, or put off, at most. */
+export const LONGEST_LEASE = 12 * 3_600_000;
+/** How often mail is looked at that nobody pulls. */
+const TEND_EVERY = 60_000;
+/** Deliveries that are looked at for that. */
+const TENDED = 100;
+/** The largest date. */
+const EVER = 8.64e15;
+
+const NOTHING: PulledMails = { mails: [], discard() {} };
+
+/** What a look found; if nothing, when to look again at the latest (milliseconds since 1970). */
+type Look = { readonly found: readonly Ready[] } | { readonly next: number };
+
+export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps): Pulling {
+  const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
+  const limit = retryHours * 3_600_000;
+  const meters = createDeliveryMeters(deps.metrics);
+  const places = createAccountPlaces();
+  const unread = createShares(UNREAD);
+  const bell = createBell(clock);
+  const making = createMaking({ ...deps, stopping: () => stopped });
+  let cancel = () => {};
+  let tending = Promise.resolve();
+  let stopped = false;
+
+  spool.onChange((fresh) => {
+    if (fresh.length === 0) bell.ringAll();
+    for (const { account, url } of fresh) if (isPulled(url)) bell.ring({ account, url });
+  });
+
+  /** Moves the mail of routes that got another URL on another host. Returns the others. */
+  async function stillHere(deliveries: readonly QueuedDelivery[]): Promise<readonly QueuedDelivery[]> {
+    const moved = new Map<string, boolean>();
+    for (const delivery of deliveries) {
+      if (moved.has(delivery.routeId)) continue;
+      const destination = await destinations.of(delivery);
+      moved.set(delivery.routeId, destination.kind === 'there');
+      if (destination.kind === 'there') await spool.redirect(delivery.routeId, destination.url);
+    }
+    return deliveries.filter(({ routeId }) => !moved.get(routeId));
+  }
+
+  /** Prepares mail that is due, and is not prepared for another call. */
+  async function look(endpoint: EndpointName, wish: PullWish): Promise<Look> {
+    const { account, url } = endpoint;
+    if (dispatcher.isHeld(endpoint)) return { next: clock.now() + TICK };
+    const due = await spool.due(account, url, clock.now(), wish.limit + making.spare, making.taken(endpoint));
+    const { ready, later } = await making.ready(await stillHere(due), { most: wish.limit, bytes: MOST_BYTES });
+    if (ready.length > 0) return { found: ready };
+    const [first] = await spool.due(
+      account,
+      url,
+      EVER,
+      1,
+      due.map(({ id }) => id),
+    );
+    return { next: Math.min(later, first?.dueAt ?? EVER, clock.now() + TICK) };
+  }
+
+  /** Leases what was found, unless nobody reads it. */
+  async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
+    const forget = (all: readonly Ready[]) => {
+      for (const { delivery, rendered } of all) void preparation.discard(delivery, rendered);
+    };
+    const bytes = Math.min(
+      UNREAD.each,
+      found.reduce((sum, { rendered }) => sum + sizeOf(rendered.body), 0),
+    );
+    const nobody = stopped || wish.gone.aborted;
+    if (nobody || unread.take(endpoint.account, bytes) !== 'taken') {
+      forget(found);
+      return nobody ? NOTHING : 'busy';
+    }
+    let kept: readonly Ready[] = found;
+    const discard = () => {
+      const all = kept;
+      kept = [];
+      if (all.length > 0) unread.give(endpoint.account, bytes);
+      forget(all);
+    };
+    try {
+      const now = clock.now();
+      const until = now + wish.leaseMs;
+      const leased = await spool.lease(
+        endpoint,
+        found.map(({ delivery }) => delivery.id),
+        now,
+        until,
+      );
+      const numbers = new Map(leased.map(({ id, n }) => [id, n]));
+      const mails = found.flatMap(({ delivery, rendered }) => {
+        const n = numbers.get(delivery.id);
+        return n === undefined ? [] : [{ delivery, rendered, lease: `${delivery.id}.${n}`, until }];
+      });
+      if (mails.length === 0) discard();
+      return { mails, discard };
+    } catch (error) {
+      discard();
+      throw error;
+    }
+  }
+
+  /** Sees to mail that nobody pulls here: its route was moved on another host, or a wrong clock wrote its due time. */
+  async function tend(): Promise<void> {
+    for (const { account, url, waiting } of await spool.endpoints()) {
+      if (waiting === 0 || !isPulled(url)) continue;
+      const here = await stillHere(await spool.due(account, url, EVER, TENDED, []));
+      const wrong = here.filter(({ dueAt }) => dueAt > clock.now() + LONGEST_LEASE + AGREE_MS);
+      if (wrong.length > 0) await spool.retry({ account, ids: wrong.map(({ id }) => id) }, clock.now());
+    }
+  }
+
+  function tendLater(): void {
+    cancel = clock.after(TEND_EVERY, () => {
+      tending = tend()
+        .catch((error: unknown) => {
+          if (!stopped) log.error('spool.fault', { error });
+        })
+        .finally(() => {
+          if (!stopped) tendLater();
+        });
+    });
+  }
+
+  /** The DSN of a delivery that has ended, if its sender requested one. */
+  async function tell(delivery: Delivery, outcome: 'delivered' | 'failed'): Promise<void> {
+    const { messageId } = delivery;
+    if (!(await spool.envelopes([messageId])).get(messageId)?.envelope.dsn) return;
+    const found = await spool.message(messageId);
+    if (found?.message.verdicts) await preparation.tell(found.message, found.message.verdicts, delivery, outcome);
+  }
+
+  function count(delivery: QueuedDelivery, outcome: 'delivered' | 'deferred' | 'failed', attempt: AttemptRecord): void {
+    const { status, durationMs } = attempt;
+    const error = attempt.error ?? '';
+    const told = status === null ? { error } : { status };
+    meters.attempt(
+      delivery,
+      status === null ? { kind: 'unanswered', error, durationMs } : { kind: 'answered', status, durationMs },
+      { outcome },
+      1,
+    );
+    if (outcome === 'failed') meters.dead(delivery.kind);
+    const { id, kind, messageId: message, account, attempts } = delivery;
+    const fields = { delivery: id, kind, message, account, ...told, ms: durationMs, attempt: attempts };
+    if (outcome === 'delivered') log.info('delivery.delivered', fields);
+    else if (outcome === 'deferred') log.warn('delivery.deferred', fields);
+    else log.error('delivery.failed', fields);
+  }
+
+  return frozen({
+    start: tendLater,
+    async pull(endpoint, wish) {
+      const end = clock.monotonic() + wish.waitMs;
+      const waiter = bell.listen(endpoint, wish.gone);
+      try {
+        for (;;) {
+          waiter.rest();
+          const seen = await places.run(endpoint.account, async () => {
+            if (stopped || wish.gone.aborted) return NOTHING;
+            const looked = await look(endpoint, wish);
+            if ('next' in looked) return looked;
+            return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
+          });
+          const left = end - clock.monotonic();
+          if (seen === 'busy' || ('mails' in seen && (seen.mails.length > 0 || left <= 0))) return seen;
+          if (left <= 0 || stopped || wish.gone.aborted) return NOTHING;
+          await waiter.wait(Math.min(left, 'next' in seen ? Math.max(0, seen.next - clock.now()) : 0));
+        }
+      } finally {
+        waiter.leave();
+      }
+    },
+    async end(account, lease, said) {
+      const [, id = '', number] = /^(.{1,200})\.(\d{1,9})$/.exec(lease) ?? [];
+      const delivery = number === undefined ? undefined : await spool.delivery(id);
+      if (!delivery || delivery.account !== account || delivery.state !== 'waiting') return false;
+      const { outcome, end } = settleLease({
+        delivery,
+        n: Number(number),
+        said,
+        now: clock.now(),
+        jitter: ids.jitter(),
+        budget: { age: time.age(delivery.budgetFrom), limit, mayEnd: time.sure() },
+        stop: FORMATS[destinations.target(delivery).format].stop ?? null,
+      });
+      const attempt = await spool.endLease(account, end);
+      if (!attempt) return false;
+      count(delivery, outcome, attempt);
+      // Whoever waits learns when it is due again.
+      if (outcome === 'deferred') bell.ring(delivery);
+      else await tell(delivery, outcome);
+      return true;
+    },
+    async stop() {
+      stopped = true;
+      cancel();
+      bell.ringAll();
+      await tending;
+    },
+  });
+}
+
+/** Places for the work of each account. */
+function createAccountPlaces() {
+  const all = new Map<string, { readonly places: Places; users: number }>();
+  return {
+    async run<T>(account: string, work: () => Promise<T>): Promise<T> {
+      const own = all.get(account) ?? { places: createPlaces(LOOKS), users: 0 };
+      all.set(account, own);
+      own.users++;
+      try {
+        return await own.places.run(work);
+      } finally {
+        own.users--;
+        if (own.users === 0) all.delete(account);
+      }
+    },
+  };
+}

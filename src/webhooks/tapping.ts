@@ -1,0 +1,170 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Delivery, QueuedDelivery, Spool } from '../queue/delivery.ts';
+import type { Scanning } from '../scan/scanning.ts';
+import { type Ready, sizeOf } from './making.ts';
+import type { Preparation } from './preparation.ts';
+import { createBell } from './waiters.ts';
+
+// Watching the mail of a live route: the POST of each new message is made once more, and nothing of that is kept.
+
+interface TappingDeps {
+  readonly spool: Pick<Spool, 'delivery' | 'message' | 'onChange'>;
+  readonly preparation: Pick<Preparation, 'show' | 'discard'>;
+  /** Undefined if no scanner is configured. */
+  readonly scanning: Pick<Scanning, 'of'> | undefined;
+  readonly clock: Clock;
+}
+
+/** A route whose mail is watched. */
+interface Tapped {
+  readonly account: string;
+  readonly routeId: string;
+}
+
+interface TapWish {
+  /** `cursor` of the answer before; undefined: begin now. */
+  readonly cursor: number | undefined;
+  readonly limit: number;
+  readonly waitMs: number;
+  readonly gone: AbortSignal;
+}
+
+/** Mail that came since. Their bodies stay until `discard`, which may be called twice. */
+export interface TappedMails {
+  readonly cursor: number;
+  readonly mails: readonly Ready[];
+  /** Whether there was more, which is not remembered any more. */
+  readonly gap: boolean;
+  discard(): void;
+}
+
+export interface Tapping {
+  /** Undefined: too many routes of the account, or of all, are watched. */
+  tap(route: Tapped, wish: TapWish): Promise<TappedMails | undefined>;
+  /** Ends the waits. */
+  stop(): void;
+}
+
+/** Routes that are watched, of an account and of all; and messages of each that are remembered. */
+const MOST = { each: 10, all: 100 };
+const REMEMBERED = 1000;
+/** A route that nobody asked for so long is not watched any more. Milliseconds. */
+const FORGET = 120_000;
+/**
+ * How long a message waits for the verdicts of its first attempt, or for its scan, before it is shown without. Else all
+ * would be found out twice. Milliseconds.
+ */
+const PATIENCE = 3000;
+const LOOK_AGAIN = 200;
+/** Bytes of posts in one answer; a single one may be larger. */
+const MOST_BYTES = 8 * 1024 * 1024;
+
+interface Tap extends Tapped {
+  /** The number of the next message. Numbers begin with a time, so that those of an earlier process are older. */
+  next: number;
+  readonly fresh: { readonly n: number; readonly id: string; readonly at: number }[];
+  usedAt: number;
+}
+
+export function createTapping({ spool, preparation, scanning, clock }: TappingDeps): Tapping {
+  const taps = new Map<string, Tap>();
+  const bell = createBell(clock);
+  let stopped = false;
+
+  spool.onChange((fresh) => {
+    if (taps.size > 0) for (const delivery of fresh) hear(delivery);
+  });
+
+  function hear({ account, routeId, kind, id }: Delivery): void {
+    const tap = kind === 'inbound' ? taps.get(keyOf({ account, routeId })) : undefined;
+    if (!tap) return;
+    if (clock.monotonic() - tap.usedAt > FORGET) return void taps.delete(keyOf(tap));
+    tap.fresh.push({ n: tap.next++, id, at: clock.monotonic() });
+    if (tap.fresh.length > REMEMBERED) tap.fresh.shift();
+    bell.ring(tap);
+  }
+
+  function open(route: Tapped): Tap | undefined {
+    const known = taps.get(keyOf(route));
+    if (known) return known;
+    const now = clock.monotonic();
+    for (const [key, { usedAt }] of taps) if (now - usedAt > FORGET) taps.delete(key);
+    const own = [...taps.values()].filter(({ account }) => account === route.account).length;
+    if (own >= MOST.each || taps.size >= MOST.all) return undefined;
+    const tap = { ...route, next: clock.now(), fresh: [], usedAt: now };
+    taps.set(keyOf(route), tap);
+    return tap;
+  }
+
+  /** The POST of a message; `soon`: not yet; undefined: it is gone. */
+  async function show({ id, at }: Tap['fresh'][number]): Promise<Ready | 'soon' | undefined> {
+    const delivery = await spool.delivery(id);
+    const found = delivery && (await spool.message(delivery.messageId));
+    if (!found) return undefined;
+    const { message, body } = found;
+    const known = message.verdicts !== null && (!scanning || message.scan);
+    if (!known && delivery.state === 'waiting' && clock.monotonic() - at < PATIENCE) return 'soon';
+    const { attempts, budgetFrom } = delivery;
+    const rendered = await preparation.show({ waiting: { delivery, attempts, budgetFrom }, delivery, message, body });
+    return rendered === 'store away' ? 'soon' : { delivery, rendered };
+  }
+
+  /** The messages from `cursor` on that can be shown, in order. */
+  async function look(tap: Tap, cursor: number, limit: number): Promise<Omit<TappedMails, 'discard' | 'gap'>> {
+    const mails: Ready[] = [];
+    let bytes = 0;
+    for (const one of [...tap.fresh]) {
+      if (one.n < cursor) continue;
+      if (mails.length >= limit || bytes > MOST_BYTES) break;
+      const shown = await show(one);
+      if (shown === 'soon') break;
+      cursor = one.n + 1;
+      if (!shown) continue;
+      mails.push(shown);
+      bytes += sizeOf(shown.rendered.body);
+    }
+    return { mails, cursor };
+  }
+
+  return frozen({
+    async tap(route, { cursor, limit, waitMs, gone }) {
+      const tap = open(route);
+      if (!tap) return undefined;
+      const end = clock.monotonic() + waitMs;
+      const first = tap.fresh[0]?.n ?? tap.next;
+      const from = cursor === undefined ? tap.next : Math.min(Math.max(cursor, first), tap.next);
+      const gap = cursor !== undefined && cursor !== from;
+      const waiter = bell.listen(route, gone);
+      try {
+        for (;;) {
+          waiter.rest();
+          tap.usedAt = clock.monotonic();
+          const seen = await look(tap, from, limit);
+          const left = end - clock.monotonic();
+          if (seen.mails.length > 0 || left <= 0 || stopped || gone.aborted)
+            return { ...seen, gap, discard: createDiscard(seen.mails) };
+          await waiter.wait(seen.cursor < tap.next ? Math.min(left, LOOK_AGAIN) : left);
+        }
+      } finally {
+        waiter.leave();
+      }
+    },
+    stop() {
+      stopped = true;
+      bell.ringAll();
+    },
+  });
+
+  function createDiscard(
+    mails: readonly { readonly delivery: QueuedDelivery; readonly rendered: Ready['rendered'] }[],
+  ) {
+    let left = mails;
+    return () => {
+      for (const { delivery, rendered } of left) void preparation.discard(delivery, rendered);
+      left = [];
+    };
+  }
+}
+
+const keyOf = ({ account, routeId }: Tapped): string => `${account}\0${routeId}`;

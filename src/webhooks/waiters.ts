@@ -1,0 +1,68 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+
+/** A call that waits for mail. */
+interface Waiter {
+  /** Forgets what rang so far. Call it before a look, so that nothing is missed between the look and the wait. */
+  rest(): void;
+  /** Resolves when it rings, when its client hangs up, and after so many milliseconds. */
+  wait(ms: number): Promise<void>;
+  leave(): void;
+}
+
+/** What is waited for: the mail of an endpoint, or of a route. */
+type Name = { readonly account: string } & ({ readonly url: string } | { readonly routeId: string });
+
+/** Wakes calls that wait for mail. */
+export interface Bell {
+  listen(name: Name, gone: AbortSignal): Waiter;
+  ring(name: Name): void;
+  ringAll(): void;
+}
+
+export function createBell(clock: Clock): Bell {
+  const listeners = new Map<string, Set<() => void>>();
+  const keyOf = (name: Name) => `${name.account}\0${'url' in name ? name.url : name.routeId}`;
+
+  return frozen({
+    listen(name, gone) {
+      const key = keyOf(name);
+      const here = listeners.get(key) ?? new Set();
+      listeners.set(key, here);
+      let rung = false;
+      let wake = () => {};
+      const ring = () => {
+        rung = true;
+        wake();
+      };
+      here.add(ring);
+      gone.addEventListener('abort', ring);
+      return {
+        rest() {
+          rung = gone.aborted;
+        },
+        wait: (ms) =>
+          new Promise<void>((resolve) => {
+            if (rung) return resolve();
+            const cancel = clock.after(ms, () => wake());
+            wake = () => {
+              cancel();
+              wake = () => {};
+              resolve();
+            };
+          }),
+        leave() {
+          gone.removeEventListener('abort', ring);
+          here.delete(ring);
+          if (here.size === 0) listeners.delete(key);
+        },
+      };
+    },
+    ring(name) {
+      for (const ring of listeners.get(keyOf(name)) ?? []) ring();
+    },
+    ringAll() {
+      for (const here of listeners.values()) for (const ring of here) ring();
+    },
+  });
+}

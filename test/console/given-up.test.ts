@@ -1,0 +1,146 @@
+import { expect } from 'chai';
+import { systemClock } from '../../src/base/clock.ts';
+import { spoolDir } from '../../src/composition/slices.ts';
+import { openDatabase } from '../../src/composition/storage.ts';
+import { openStore } from '../../src/store/store.ts';
+import { chromium } from '../support/chromium.ts';
+import { type ConsolePage, DESK, LOOKS, openConsolePage } from '../support/console-page.ts';
+import { startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
+import { createTestLog } from '../support/log.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { attempt, openOne, put, settled, spoolSettings } from '../support/spool.ts';
+import { until } from '../support/until.ts';
+
+const program = chromium();
+
+const HOUR_MS = 3_600_000;
+/** More than one call replays. */
+const MANY = 1_040;
+
+/** A folder of a daemon with two routes. */
+async function prepare(first: string, second: string) {
+  const { api, dir, stop } = await startDaemon();
+  await api('/inbound/add-domain', { domain: 'in.test' });
+  await api('/inbound/add-route', { domain: 'in.test', pattern: 'box-*', url: first });
+  await api('/inbound/add-route', { domain: 'in.test', pattern: 'sales', url: second });
+  const routes: { id: string; url: string }[] = await api('/inbound/routes', { domain: 'in.test' });
+  await stop();
+  const store = await openStore(await openDatabase(testSettings(dir), createTestLog()));
+  const [account] = await store.accounts.many({});
+  await store.close();
+  return {
+    dir,
+    account: account?.id ?? '',
+    routes: [first, second].map((url) => routes.find((one) => one.url === url)?.id),
+  };
+}
+
+/** Puts mail on the queue that was given up an hour ago. */
+async function giveUp(
+  dir: string,
+  to: { account: string; url: string; routeId: string },
+  many: number,
+  status: number,
+) {
+  const clock = { ...systemClock, now: () => Date.now() - HOUR_MS };
+  const folder = spoolDir(testSettings(dir));
+  const spool = await openOne(folder, { clock, log: createTestLog() }, spoolSettings(folder));
+  for (let i = 0; i < many; i++) {
+    const { delivery } = await put(spool, clock, {
+      id: `01kc${status}${String(i).padStart(10, '0')}`,
+      ...to,
+      recipients: [`box-${i}@in.test`],
+    });
+    await spool.settle(settled(clock, delivery, { state: 'dead', attempt: attempt(clock, status) }));
+  }
+  await spool.close();
+}
+
+if (program !== undefined)
+  describe('mail that was given up, in a browser', function () {
+    this.timeout(180_000);
+    let hook: Receiver;
+    let other: Receiver;
+    let running: TestDaemon;
+    let page: ConsolePage;
+    let account: string;
+    before(async () => {
+      [hook, other] = [await startReceiver(), await startReceiver()];
+      const prepared = await prepare(hook.url, other.url);
+      const { dir, routes } = prepared;
+      account = prepared.account;
+      await giveUp(dir, { account, url: hook.url, routeId: routes[0] ?? '' }, MANY, 500);
+      await giveUp(dir, { account, url: other.url, routeId: routes[1] ?? '' }, 1, 503);
+      other.answer({ status: 503 });
+      running = await startDaemon({ POSTERN_CONSOLE__OPERATOR_READS_MAIL: 'true' }, { dir });
+      await sendMail(running.smtp, { from: 'ann@sender.test', to: 'sales@in.test' }, message('Not taken'));
+      await until('the history to be filled in', async () => (await count('dead')) === MANY + 1);
+      await until('the endpoint to fail', async () => other.requests.length > 0);
+      page = await openConsolePage(program, running, hook);
+    });
+    after(async () => {
+      await page?.stop();
+      await other?.stop();
+    });
+
+    const count = async (state: string) => (await running.api('/inbound/causes', { query: `state:${state}` })).count;
+
+    it('is counted by endpoint and answer, and each cause is a filter', async () => {
+      await page.open('/given-up');
+      await page.shows('Replay all 1,041');
+      await page.shows(`${hook.url.replace('http://', '')}: HTTP 500`);
+      await page.shows('the oldest is forgotten in 29 days');
+      await page.press(`${other.url.replace('http://', '')}: HTTP 503`);
+      await page.shows('Replay all 1 that match');
+      await page.shows('box-0@in.test');
+    });
+
+    it('is replayed without the endpoint that is still down, by a job that is seen on every screen', async () => {
+      hook.answer({ status: 200 });
+      await page.open('/given-up');
+      await page.press('Replay all 1,041');
+      await page.shows('1,041 mails will be posted again');
+      await page.shows('To 2 endpoints, the oldest came');
+      await page.press('Leave it out');
+      await page.shows('Replay 1,040');
+      expect(await count('dead')).to.equal(MANY + 1);
+      await page.press('Replay 1,040');
+      await page.shows('of 1,040');
+      await page.press('Close');
+      await page.press('Refused');
+      await page.shows('Replay: done for 1,040 mails.');
+      await page.browser.open(`${running.base}/console/refused`, ...DESK);
+      await page.shows('Replay: done for 1,040 mails.');
+      await until('the mail to be delivered', async () => (await count('delivered')) === MANY);
+      expect(await count('dead')).to.equal(1);
+      await page.press('Close');
+      await until('the bar to be gone', async () => !(await page.text()).includes('Replay: done'));
+    });
+
+    it('says when a job was interrupted, and goes on with what is left', async () => {
+      const job = {
+        ...{ operation: 'jobs/info', id: '01kcgone000000000000000000', what: 'Replay', one: 'mail', several: 'mails' },
+        ...{ of: MANY, again: { operation: 'inbound/replay', params: { query: '*', state: 'dead' } } },
+      };
+      const stored = JSON.stringify(JSON.stringify({ job, account }));
+      await page.browser.evaluate(`sessionStorage.setItem('postern-job', ${stored})`);
+      await page.browser.open(`${running.base}/console/refused`, ...DESK);
+      await page.shows('Go on');
+      expect(await page.faults()).to.deep.equal([]);
+      other.answer({ status: 200 });
+      await page.press('Go on');
+      await until('the mail to be delivered', async () => (await count('dead')) === 0);
+      await until('the bar to be gone', async () => !(await page.text()).includes('Go on'));
+    });
+
+    for (const [scheme, size] of LOOKS)
+      it(`gives axe nothing to object to while it is asked, in ${scheme} colours at ${size[0]} px`, async () => {
+        await page.browser.prefer(scheme);
+        await page.open('/mail?q=state%3Adelivered', size);
+        await page.press('Replay all that match');
+        await page.shows('Replay 1,04');
+        expect(await page.faults()).to.deep.equal([]);
+        expect(await page.fits()).to.equal(true);
+      });
+  });

@@ -1,0 +1,130 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { KEY } from '../support/daemon.ts';
+import { judge, leftIn, type Verdict } from '../support/faults/checker.ts';
+import { createEdge } from '../support/faults/edge.ts';
+import { tell } from '../support/faults/figures.ts';
+import { openLedger } from '../support/faults/ledger.ts';
+import { startLoad } from '../support/faults/load.ts';
+import type { Arrival } from '../support/faults/sink.ts';
+import { size } from '../support/faults/sizes.ts';
+import { freePort } from '../support/free-port.ts';
+import { until } from '../support/until.ts';
+
+const MESSAGES = size('PULL_MESSAGES', 20_000, 2000);
+const KILLS = size('PULL_KILLS', 200, 20);
+const DAEMON_KILLS = size('PULL_DAEMON_KILLS', 10, 2);
+const CONSUMERS = 4;
+/** Messages that a consumer holds at one time, at most: what a kill may hand out twice. */
+const HELD = 10;
+
+const CONSUMER = new URL('../support/faults/consumer.ts', import.meta.url).pathname;
+
+interface Storm {
+  readonly messages: number;
+  readonly kills: number;
+  readonly daemonKills: number;
+  /** When consumers acknowledge: after what they do with a message, or before. */
+  readonly order: 'after' | 'before';
+}
+
+/** Consumers that are killed and replaced, and what they wrote down. */
+function startConsumers(base: string, dir: string, order: Storm['order']) {
+  const file = join(dir, 'processed');
+  const start = () => spawn(process.execPath, [CONSUMER, base, KEY, file, order], { stdio: 'ignore' });
+  const all: ChildProcess[] = Array.from({ length: CONSUMERS }, start);
+  const end = async (child: ChildProcess) => {
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  };
+  return {
+    arrivals(): Arrival[] {
+      const lines = readFileSync(file, 'utf8').split('\n').slice(0, -1);
+      return lines.map((line) => {
+        const [id = '', hashes = ''] = line.split(' ');
+        return { id, hashes: hashes.split(','), path: '', status: 200, at: 0 };
+      });
+    },
+    async killOne() {
+      const slot = Math.floor(Math.random() * CONSUMERS);
+      const child = all[slot];
+      if (child) await end(child);
+      all[slot] = start();
+    },
+    stop: () => Promise.all(all.map(end)),
+  };
+}
+
+/** Kills consumers, and now and then the daemon, while mail comes in and is pulled. */
+async function storm({ messages, kills, daemonKills, order }: Storm): Promise<Verdict> {
+  const dir = await mkdtemp(join(tmpdir(), 'postern-faults-'));
+  const ledger = await openLedger(join(dir, 'ledger'));
+  await writeFile(join(dir, 'processed'), '');
+  const port = await freePort();
+  const env = { POSTERN_HTTP__LISTEN: `127.0.0.1:${port}` };
+  const edge = createEdge({ dir: join(dir, 'data'), url: 'pull:', env });
+  await edge.start();
+  const consumers = startConsumers(`http://127.0.0.1:${port}`, dir, order);
+  const load = startLoad(
+    { connections: 20, bytes: 5000, to: 'jo@in.test', limit: messages },
+    ledger,
+    edge.daemon().smtp,
+  );
+  try {
+    const deaths = Array.from({ length: kills }, (_, n) => ({
+      at: (n + Math.random()) / (kills + 1),
+      whose: 'consumer',
+    }));
+    for (let n = 0; n < daemonKills; n++) deaths.push({ at: (n + Math.random()) / (daemonKills + 1), whose: 'daemon' });
+    for (const { at, whose } of deaths.sort((a, b) => a.at - b.at)) {
+      await until('some to be processed', () => consumers.arrivals().length >= at * messages, 300_000);
+      if (whose === 'consumer') {
+        await consumers.killOne();
+        continue;
+      }
+      await edge.kill();
+      load.turnTo(undefined);
+      await edge.start();
+      load.turnTo(edge.daemon().smtp);
+    }
+    await until('the load', () => load.acknowledged() >= messages, 600_000);
+    await load.stop();
+    await until(
+      'an empty queue',
+      async () => (await leftIn(edge.dir)).every(({ state }) => state !== 'waiting'),
+      600_000,
+    );
+    return judge(ledger, { arrivals: consumers.arrivals() }, await leftIn(edge.dir));
+  } finally {
+    load.turnTo(undefined);
+    await consumers.stop();
+    await edge.kill();
+    await load.stop();
+    await ledger.close();
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+describe(`${CONSUMERS} pulling consumers, killed ${KILLS} times in ${MESSAGES} messages`, function () {
+  this.timeout(1_800_000);
+
+  it('lose nothing that was acknowledged by the daemon, which is killed too, and repeat only what they held', async () => {
+    const verdict = await storm({ messages: MESSAGES, kills: KILLS, daemonKills: DAEMON_KILLS, order: 'after' });
+    tell('pull storm', verdict, { kills: KILLS, 'of the daemon': DAEMON_KILLS });
+    expect(verdict.acknowledged).to.be.at.least(MESSAGES);
+    expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
+    expect(verdict.duplicates).to.be.at.most(HELD * (KILLS + CONSUMERS * DAEMON_KILLS));
+  });
+
+  it('lose mail when they acknowledge before they are done with it (control)', async () => {
+    const verdict = await storm({ messages: 1000, kills: 30, daemonKills: 0, order: 'before' });
+    tell('pull storm, control', verdict);
+    expect(verdict.lost).to.not.deep.equal([]);
+  });
+});

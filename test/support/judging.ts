@@ -1,0 +1,20 @@
+import { createJudgeTask, createJudging, type Judged, type JudgeInput } from '../../src/inbound/judging.ts';
+import type { Verdicts } from '../../src/mail/envelope.ts';
+import { createTestLog } from './log.ts';
+
+const UNSIGNED: Verdicts = {
+  spf: { result: 'none', detail: '' },
+  dkim: { signed: false, valid: false },
+  dmarc: { result: 'none', policy: null, aligned: false },
+  arc: { result: 'none' },
+};
+
+/** Looks into messages on this thread, and finds these verdicts. */
+export function createTestJudging(verdicts: Verdicts = UNSIGNED) {
+  const task = createJudgeTask({ authenticator: { authenticate: async () => verdicts } });
+  return createJudging({
+    run: async (pack: () => { readonly value: JudgeInput }): Promise<Judged> =>
+      (await task(pack().value, (work) => work())).value,
+    log: createTestLog(),
+  });
+}
