@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { FORMAT_NAMES } from '../../src/inbound/formats.ts';
 import { BOMBS, ZONE } from '../support/attacks/bombs.ts';
 import { figures, percentile } from '../support/attacks/figures.ts';
 import type { Patch } from '../support/attacks/patches.ts';
@@ -9,6 +10,7 @@ import { startVictim, type Victim } from '../support/attacks/victim.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { eventOf, type InboundEvent } from '../support/mime.ts';
 import { BREACHES, HOSTILE } from '../support/mime-hostile.ts';
+import { formatAt, readPost } from '../support/read-post.ts';
 import type { Received } from '../support/receiver.ts';
 import { sha256 } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
@@ -19,6 +21,12 @@ const LARGEST = size(Infinity, 4_000_000);
 const STALL_MS = size(50, 250);
 // Which SMTP does not let in: test/smtp holds that.
 const FORBIDDEN = /\0|\r(?!\n)|(?<!\r)\n/;
+
+const OTHERS = FORMAT_NAMES.filter((name) => name !== 'mandrill');
+/** What is larger costs the same in every format: it is given up by the same parser. */
+const LARGEST_OF_OTHERS = size(4_000_000, 400_000);
+/** Of the other formats, those in which one message is posted. */
+const AT_ONCE = size(OTHERS.length, 2);
 
 const ALL = Object.entries({ ...HOSTILE, ...BOMBS });
 
@@ -125,6 +133,38 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     } finally {
       await probe.stop();
     }
+  });
+
+  it('come in every other format too, as receivers can read it', async () => {
+    await start();
+    for (const format of OTHERS) {
+      const url = victim.hook.url.replace(/hook$/, format);
+      await victim.api('/inbound/add-route', { domain: 'in.test', pattern: `*-${format}`, format, url });
+    }
+    const wrong: string[] = [];
+    let posts = 0;
+    for (const [name, make] of ALL) {
+      const raw = wired(make);
+      if (raw.length > LARGEST_OF_OTHERS || FORBIDDEN.test(raw.toString('latin1'))) continue;
+      const mailbox = `m${sent++}`;
+      const turn = Array.from({ length: AT_ONCE }, (_, i) => OTHERS[(posts + i) % OTHERS.length] ?? 'raw');
+      const to = turn.map((format) => `${mailbox}-${format}@in.test`);
+      expect(await sendMail(victim.postern.smtp, { from: 'a@bombs.test', to }, raw), name).to.match(/^250/);
+      await until(`the posts of ${name}`, () => victim.posts().length >= AT_ONCE, 60_000);
+      for (const { url, headers, body } of victim.posts()) {
+        posts++;
+        const format = formatAt(url);
+        const read = await readPost(format, String(headers['content-type']), body).catch(String);
+        if (typeof read === 'string') wrong.push(`${name}: ${format}: ${read}`);
+        else if (read.recipient !== `${mailbox}-${format}@in.test`) wrong.push(`${name}: ${format}: ${read.recipient}`);
+        else if (format === 'raw' && !body.subarray(-raw.length).equals(raw)) wrong.push(`${name}: other bytes`);
+      }
+      victim.hook.requests.splice(0);
+    }
+    figures(13, { 'posts in other formats': posts });
+    expect(wrong).to.deep.equal([]);
+    expect(posts).to.be.above(40 * AT_ONCE);
+    expect(victim.faults()).to.deep.equal([]);
   });
 
   it('would be parsed without the caps, and would be felt by others if they stopped the loop (control)', async () => {

@@ -1,5 +1,6 @@
 import { access } from 'node:fs/promises';
 import { expect } from 'chai';
+import { FORMAT_NAMES } from '../../src/inbound/formats.ts';
 import { figures } from '../support/attacks/figures.ts';
 import { startDialogFuzz, startFuzzSink, startMailFuzz } from '../support/attacks/fuzz.ts';
 import type { Patch } from '../support/attacks/patches.ts';
@@ -13,6 +14,8 @@ const SEED = Number(process.env.ATTACKS_SEED ?? 20260105);
 const MESSAGES = size(200_000, 3000);
 // About seventeen lines each.
 const DIALOGS = size(60_000, 1000);
+const OTHERS = FORMAT_NAMES.filter((name) => name !== 'mandrill');
+const FORMATTED = size(40_000, 800);
 const LIMIT_MS = 800_000;
 
 /** Deliveries that did not end, or ended badly, with their attempts. */
@@ -51,8 +54,8 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     return { sink, victim };
   }
 
-  async function mail({ sink, victim }: Awaited<ReturnType<typeof start>>, count: number) {
-    const client = keep(startMailFuzz({ at: victim.postern.smtp, seed: SEED, from: 0, to: count, net: 0 }));
+  async function mail({ sink, victim }: Awaited<ReturnType<typeof start>>, count: number, endings = ['']) {
+    const client = keep(startMailFuzz({ at: victim.postern.smtp, seed: SEED, from: 0, to: count, net: 0, endings }));
     const began = performance.now();
     const sent = await until(
       'all mutants',
@@ -122,6 +125,25 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     });
     expect([...sent.failures, ...came.failures]).to.deep.equal([]);
     expect(sent.accepted + sent.refused).to.equal(MESSAGES);
+    expect(await unfinished(world.victim), 'what was accepted and not delivered').to.deep.equal([]);
+    expect(came.delivered).to.equal(sent.accepted);
+    expect(world.victim.faults()).to.deep.equal([]);
+  });
+
+  it(`in ${FORMATTED} messages come in every other format, as receivers can read it`, async () => {
+    const world = await start();
+    const { url } = await world.sink.report();
+    for (const format of OTHERS)
+      await world.victim.api('/inbound/add-route', {
+        ...{ domain: 'in.test', pattern: `*-${format}`, format, url: url.replace(/hook$/, format) },
+      });
+    const { sent, came, seconds } = await mail(
+      world,
+      FORMATTED,
+      OTHERS.map((format) => `-${format}`),
+    );
+    figures(14, { 'mutants in other formats': FORMATTED, accepted: sent.accepted, posted: came.delivered, seconds });
+    expect([...sent.failures, ...came.failures]).to.deep.equal([]);
     expect(await unfinished(world.victim), 'what was accepted and not delivered').to.deep.equal([]);
     expect(came.delivered).to.equal(sent.accepted);
     expect(world.victim.faults()).to.deep.equal([]);

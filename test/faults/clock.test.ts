@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { startDaemon } from '../support/daemon.ts';
 import { createFastClock, type FastClock, type FastClockSettings } from '../support/faults/fast-clock.ts';
+import { createRuns } from '../support/faults/runs.ts';
 import { DAY, HOUR, MINUTE, openTimedWorld, SECOND, type TimedWorld } from '../support/faults/timed-world.ts';
 import { until } from '../support/until.ts';
 
@@ -108,22 +109,32 @@ function faultsOf(times: readonly number[]): string[] {
   return [...early, ...late, ...more];
 }
 
+async function faultsThrough(names: readonly string[], settings: FastClockSettings): Promise<string[][]> {
+  const turns = TURNS.filter(({ name }) => names.includes(name));
+  return (await Promise.all(turns.map((turn) => attemptsThrough(turn, settings)))).map(faultsOf);
+}
+
 /**
  * The same, but the daemon is stopped, and its host starts 40 days ahead; after 50 minutes the clock is set right, or
  * (a control) it never is.
  */
-async function throughStart(ahead: 'corrected' | 'kept'): Promise<{ before: Kept; after: Kept; world: TimedWorld }> {
+async function throughStart(ahead: 'corrected' | 'kept'): Promise<{ before: Kept; after: Kept; told: unknown[] }> {
   const clock = createFastClock({ start: NOON });
   const world = await openTimedWorld(clock, { POSTERN_DELIVERY__RETRY_HOURS: '2' });
-  await fill(world);
-  await run(clock, 12 * MINUTE);
-  const before = await look(world);
-  const wrong = createFastClock({ start: clock.now() + 40 * DAY });
-  await world.restart(wrong);
-  await run(wrong, 50 * MINUTE);
-  if (ahead === 'corrected') wrong.jump(-40 * DAY);
-  await run(wrong, 22 * MINUTE);
-  return { before, after: await look(world), world };
+  try {
+    await fill(world);
+    await run(clock, 12 * MINUTE);
+    const before = await look(world);
+    const wrong = createFastClock({ start: clock.now() + 40 * DAY });
+    await world.restart(wrong);
+    await run(wrong, 50 * MINUTE);
+    if (ahead === 'corrected') wrong.jump(-40 * DAY);
+    await run(wrong, 22 * MINUTE);
+    const told = world.log.of('daemon.clock').map(({ fields }) => fields['days']);
+    return { before, after: await look(world), told };
+  } finally {
+    await world.close();
+  }
 }
 
 interface Kept {
@@ -198,6 +209,15 @@ const figures = (kept: Kept) =>
 describe('a wall clock that jumps', function () {
   this.timeout(1_800_000);
   const zone = process.env['TZ'];
+  const starts = createRuns({ corrected: () => throughStart('corrected'), kept: () => throughStart('kept') });
+  const controls = createRuns({
+    ahead: () => faultsThrough(['ahead by three days'], { intervalsByWall: true }),
+    back: () =>
+      faultsThrough(['back by an hour', 'over the end of summer time'], {
+        intervalsByWall: true,
+        shows: (utc) => utc - new Date(utc).getTimezoneOffset() * MINUTE,
+      }),
+  });
   before(() => {
     process.env['TZ'] = 'Europe/Berlin';
   });
@@ -224,20 +244,13 @@ describe('a wall clock that jumps', function () {
   });
 
   it('makes them early when it is set ahead and intervals are measured by it (control)', async () => {
-    const ahead = TURNS.filter(({ name }) => name === 'ahead by three days');
-    const faults = (await Promise.all(ahead.map((turn) => attemptsThrough(turn, { intervalsByWall: true })))).map(
-      faultsOf,
-    );
+    const faults = await controls('ahead');
     console.log(`      clock ahead, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.flat().some((fault) => fault.startsWith('attempt 4 came early'))).to.equal(true);
   });
 
   it('makes them late when it is set back and intervals are measured by it (control)', async () => {
-    const local = (utc: number) => utc - new Date(utc).getTimezoneOffset() * MINUTE;
-    const back = TURNS.filter(({ name }) => name === 'back by an hour' || name === 'over the end of summer time');
-    const faults = (
-      await Promise.all(back.map((turn) => attemptsThrough(turn, { intervalsByWall: true, shows: local })))
-    ).map(faultsOf);
+    const faults = await controls('back');
     console.log(`      clock, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.map((found) => found.length > 0)).to.deep.equal([true, true]);
   });
@@ -265,22 +278,17 @@ describe('a wall clock that jumps', function () {
   });
 
   it('40 days ahead at a start ends nothing, and is told to a person', async () => {
-    const { before, after, world } = await throughStart('corrected');
-    try {
-      console.log(
-        `      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`,
-      );
-      expect(before).to.deep.equal({ waiting: 5, dead: 5, delivered: 20, rejects: 10, archive: 200 });
-      expect(after).to.deep.equal(before);
-      expect(world.log.of('daemon.clock').map(({ fields }) => fields['days'])).to.deep.equal([40]);
-    } finally {
-      await world.close();
-    }
+    const { before, after, told } = await starts('corrected');
+    console.log(
+      `      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`,
+    );
+    expect(before).to.deep.equal({ waiting: 5, dead: 5, delivered: 20, rejects: 10, archive: 200 });
+    expect(after).to.deep.equal(before);
+    expect(told).to.deep.equal([40]);
   });
 
   it('40 days ahead for more than an hour is believed, but mail that waits is tried for its time all the same (control)', async () => {
-    const { after, world } = await throughStart('kept');
-    await world.close();
+    const { after } = await starts('kept');
     console.log(`      clock 40 days ahead at a start, and kept: after ${figures(after)}`);
     expect(after).to.include({ waiting: 5, dead: 0, delivered: 0, rejects: 0, archive: 410 });
   });

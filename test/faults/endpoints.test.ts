@@ -8,8 +8,8 @@ import { openWorld, type World } from '../support/faults/world.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
-const ENDPOINTS = 100;
-const MESSAGES = size('ENDPOINT_MESSAGES', 4500, 600);
+const ENDPOINTS = size('ENDPOINTS', 100, 40);
+const MESSAGES = size('ENDPOINT_MESSAGES', 4500, 480);
 const RATE = size('ENDPOINT_RATE', 75, 60);
 const WARM = 120;
 const PER_ENDPOINT = 8;

@@ -43,6 +43,7 @@ describe('postern serve under a service manager', function () {
       const socket = await openSocket();
       const daemon = spawnWithSocket(socket.fd, [MAIN, 'serve'], {
         PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         NOTIFY_SOCKET: manager.socket,
         WATCHDOG_USEC: '1000000',
         POSTERN_DATA_DIR: await tempDir(),
@@ -98,6 +99,7 @@ describe('postern serve under a service manager', function () {
       ['-e', 'process.env.LISTEN_FDNAMES = "smtp:smtp"; process.argv.push("serve"); import(process.argv[1])', MAIN],
       {
         PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         POSTERN_DATA_DIR: await tempDir(),
         POSTERN_HTTP__LISTEN: '127.0.0.1:0',
         POSTERN_SMTP__LISTEN: '127.0.0.1:0',

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { freePort } from '../support/free-port.ts';
 import { hasRails, type Mailbox, startMailbox } from '../support/interop/mailbox.ts';
+import { startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -39,6 +39,16 @@ const REFUSED: Readonly<Record<string, readonly number[]>> = {
   'sendgrid-raw': [15 * MEGABYTE],
 };
 
+interface Delivery {
+  readonly email: string;
+  readonly state: string;
+  readonly attempts: readonly {
+    readonly time: string;
+    readonly status: number | null;
+    readonly error: string | null;
+  }[];
+}
+
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const bytes = (size: number) => Buffer.alloc(size, 'The quick brown fox jumps over the lazy dog. ');
 
@@ -68,16 +78,15 @@ describe('Action Mailbox of Rails as the consumer', function () {
       let rails: Mailbox;
       let route = '';
       before(async () => {
-        const port = await freePort();
-        const url = `http://127.0.0.1:${port}/rails/action_mailbox/${path}`;
-        // Nobody is there yet: the key of the route has to be known first.
+        // Rails has to know the key of the route when it starts, and the route asks its URL when it is made.
+        const nobody = await startReceiver();
+        const url = `http://127.0.0.1:${nobody.port}/rails/action_mailbox/${path}`;
         const settings = { pattern: `${ingress}*`, format, password: PASSWORD };
-        rails = await startMailbox(ingress, { RAILS_INBOUND_EMAIL_PASSWORD: PASSWORD }, port);
         route = (await postern.api('/inbound/add-route', { domain: DOMAIN, url, ...settings })).id;
-        if (key === undefined) return;
         const { auth_key: own } = await postern.api('/inbound/route-key', { id: route });
-        await rails.stop();
-        rails = await startMailbox(ingress, { [key]: own }, port);
+        await nobody.stop();
+        const keys = key === undefined ? { RAILS_INBOUND_EMAIL_PASSWORD: PASSWORD } : { [key]: own };
+        rails = await startMailbox(ingress, keys, nobody.port);
       });
       after(() => rails?.stop());
 
@@ -99,13 +108,21 @@ describe('Action Mailbox of Rails as the consumer', function () {
           expect(rails.refusals.slice(refused), rails.complaint()).to.deep.equal([]);
           return rails.messages.length >= before + count;
         };
-        try {
-          await until('the mailbox to have it', arrived, 60_000);
-        } catch (error) {
-          const deliveries = JSON.stringify(await postern.api('/inbound/deliveries', { route }));
-          throw new Error(`${error instanceof Error ? error.message : error}; ${rails.complaint()}; ${deliveries}`);
-        }
+        await until('the mailbox to have it', arrived, 60_000).catch(async (error: Error) => {
+          error.message += `; ${rails.messages.length - before} of ${count} came; ${await posts()}`;
+          throw error;
+        });
         return rails.messages.slice(before);
+      }
+      /** The newest deliveries, and how their attempts went. */
+      async function posts(): Promise<string> {
+        const newest = (await postern.api('/inbound/deliveries', { route })).slice(0, 4);
+        return JSON.stringify(
+          newest.map(({ email, state, attempts }: Delivery) => ({
+            ...{ email, state },
+            attempts: attempts.map(({ time, status, error }) => ({ time, status, error })),
+          })),
+        );
       }
       const send = async (message: SendMailOptions) => (await arrivals(1, () => submit(message)))[0];
 

@@ -135,6 +135,9 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
+/** It runs for seconds: what the compiler and the collector of a long life would do costs more than it brings. */
+const SHORT_LIVED = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-Xshare:auto'];
+
 const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: number) => readonly string[]>> = {
   mongod: (dir, port) => [
     'mongod',
@@ -147,7 +150,15 @@ const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: n
     '--nounixsocket',
   ],
   ferretdb: (dir, port) => [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir],
-  java: (_dir, port) => ['java', '-Xmx256m', '-cp', join(JARS, '*'), join(JAVA, 'Server.java'), String(port)],
+  java: (_dir, port) => [
+    'java',
+    '-Xmx256m',
+    ...SHORT_LIVED,
+    '-cp',
+    join(JARS, '*'),
+    join(JAVA, 'Server.java'),
+    String(port),
+  ],
 };
 
 function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: number): MongoProcess {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { createFailures } from './failures.ts';
-import type { FuzzOrders, MailReport } from './fuzz.ts';
+import type { MailFuzzOrders, MailReport } from './fuzz.ts';
 import { answer, orders } from './helper.ts';
 import { mutant, wrongIn } from './mutants.ts';
 
@@ -8,7 +8,7 @@ const SESSIONS = 24;
 // A session takes a thousand messages; those behind are for the next.
 const MESSAGES = 500;
 
-const { at, seed, from, to }: FuzzOrders = orders();
+const { at, seed, from, to, endings }: MailFuzzOrders = orders();
 const failures = createFailures('mutant', seed);
 let next = from;
 let [accepted, refused, running] = [0, 0, SESSIONS];
@@ -27,9 +27,9 @@ function session(): Promise<void> {
       number = next++;
       current = mutant(seed, number);
       const stuffed = current.bytes.toString('latin1').replace(/^\./gm, '..');
-      socket.write(
-        Buffer.from(`MAIL FROM:<a@sender.test>\r\nRCPT TO:<m${number}@in.test>\r\nDATA\r\n${stuffed}.\r\n`, 'latin1'),
-      );
+      const mailbox = `m${number}${endings[number % endings.length]}`;
+      const envelope = `MAIL FROM:<a@sender.test>\r\nRCPT TO:<${mailbox}@in.test>\r\n`;
+      socket.write(Buffer.from(`${envelope}DATA\r\n${stuffed}.\r\n`, 'latin1'));
     };
     const hear = () => {
       const codes = [...text.matchAll(/^(\d{3}) .*\r\n/gm)].map(([, code]) => code ?? '');

@@ -9,6 +9,10 @@ export interface FuzzOrders {
   readonly to: number;
   readonly net: number;
 }
+export interface MailFuzzOrders extends FuzzOrders {
+  /** What stands behind the mailbox of each mutant in turn: `-raw`. */
+  readonly endings: readonly string[];
+}
 export interface MailReport {
   readonly done: boolean;
   readonly accepted: number;
@@ -30,7 +34,7 @@ export interface SinkReport {
 }
 
 /** Sends the mutants `from` to `to` of a seed over some sessions, and holds each reply against what it must be. */
-export const startMailFuzz = (orders: FuzzOrders) => startHelper<MailReport>('fuzz-mail-client.ts', orders);
+export const startMailFuzz = (orders: MailFuzzOrders) => startHelper<MailReport>('fuzz-mail-client.ts', orders);
 /** Has the dialogs `from` to `to` of a seed, each in a session of its own. */
 export const startDialogFuzz = (orders: FuzzOrders) => startHelper<DialogReport>('fuzz-dialog-client.ts', orders);
 /** A webhook that makes every mutant again and compares it with what came. */

@@ -167,7 +167,11 @@ async function turn({ perSecond }: LoadSettings, state: State): Promise<void> {
 
 /** A message that is like no other. Its first line tells the sink where our own lines end. */
 function compose(n: number, bytes: number): string {
-  const head = `X-Ledger: ${n}\r\nFrom: Ada <ada@example.org>\r\nTo: you@in.test\r\nSubject: ${n}\r\nMessage-ID: <${n}.${randomBytes(6).toString('hex')}@example.org>\r\n\r\n`;
+  const head = headOf(String(n), `<${n}.${randomBytes(6).toString('hex')}@example.org>`);
   const text = randomBytes(Math.max(48, Math.ceil((bytes - head.length) * 0.73))).toString('base64');
   return `${head}${text.replaceAll(/.{1,76}/g, '$&\r\n')}`;
 }
+
+/** Its header, with the empty line that ends it. */
+export const headOf = (n: string, id: string): string =>
+  `X-Ledger: ${n}\r\nFrom: Ada <ada@example.org>\r\nTo: you@in.test\r\nSubject: ${n}\r\nMessage-ID: ${id}\r\n\r\n`;

@@ -2,13 +2,27 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parentPort } from 'node:worker_threads';
-import { hashesOf } from './hash.ts';
+import { formatAt, type ReadPost, readPost } from '../read-post.ts';
+import { fromFirstLine, hashesOf, messageHash } from './hash.ts';
+import { headOf } from './load.ts';
 import type { Manner, Said, Told } from './sink.ts';
 
-async function textOf(request: IncomingMessage): Promise<string> {
+/** The messages in a post of mail, in the format that its path names. */
+async function hashesIn(path: string, type: string, body: Buffer): Promise<readonly string[]> {
+  const format = formatAt(path);
+  return format === 'mandrill' ? hashesOf(body.toString()) : [hashOf(await readPost(format, type, body))];
+}
+
+/** A parsed message is put together again: the client's fields are known but for two. */
+function hashOf({ raw, field, text }: ReadPost): string {
+  if (raw) return messageHash(fromFirstLine(raw.toString('latin1')));
+  return messageHash(headOf(field('x-ledger') ?? '', field('message-id') ?? '') + text);
+}
+
+async function bytesOf(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
+  return Buffer.concat(chunks);
 }
 
 async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => void) => void): Promise<void> {
@@ -16,12 +30,11 @@ async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => 
   const take = async (request: IncomingMessage, response: ServerResponse) => {
     const path = request.url ?? '';
     const { status, afterMs = 0 } = manners.get(path) ?? manners.get(null) ?? { status: 200 };
-    const body = await textOf(request);
-    if (request.method !== 'POST' || body.startsWith('mandrill_events=%5B%5D'))
+    const body = await bytesOf(request);
+    if (request.method !== 'POST' || body.toString('latin1', 0, 22) === 'mandrill_events=%5B%5D')
       return void response.writeHead(200).end();
-    say({
-      arrived: { id: String(request.headers['webhook-id']), hashes: hashesOf(body), path, status, at: Date.now() },
-    });
+    const hashes = await hashesIn(path, String(request.headers['content-type']), body);
+    say({ arrived: { id: String(request.headers['webhook-id']), hashes, path, status, at: Date.now() } });
     if (status > 0) setTimeout(() => response.writeHead(status).end(), afterMs);
   };
   // A daemon that was killed in the middle of a post is what these tests are about.

@@ -38,6 +38,7 @@ describe('on a terminal', function () {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: {
         PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         TERM: 'xterm',
         POSTERN_DATA_DIR: await tempDir(),
         POSTERN_SMTP__LISTEN: '127.0.0.1:0',

@@ -9,6 +9,7 @@ import {
   sizeOf,
   toFullMinute,
 } from '../../../src/mail/reply-address.ts';
+import { medians } from '../../support/medians.ts';
 
 const KEY = 'a-key-of-this-domain';
 const PLACE: SealedFor = { account: 'acme', domain: 'in.example.com', mailbox: 'reply' };
@@ -83,6 +84,28 @@ describe('a reply address', () => {
       return open(`reply+r-${token}`);
     }).filter((found) => found !== undefined);
     expect(accepted).to.deep.equal([]);
+  });
+
+  it('tells a guess nothing by the time it takes', async () => {
+    const local = seal('ticket 4711');
+    const start = 'reply+r-'.length;
+    const random = () => seal('ticket 4711', null, PLACE, randomBytes(8).toString('hex'));
+    // A digit that is another one, at a place of the token.
+    const changed = (at: number) => `${local.slice(0, at)}${local[at] === '7' ? '8' : '7'}${local.slice(at + 1)}`;
+    const tried = (local: string, keys?: readonly string[]) => () => open(local, {}, keys);
+    const took = await medians({
+      random: () => tried(random()),
+      near: () => tried(changed(local.length - 2)),
+      far: () => tried(changed(start)),
+      'with ten keys': () =>
+        tried(
+          random(),
+          Array.from({ length: 10 }, (_, i) => `${i}`),
+        ),
+    });
+    expect(took.near / took.random).to.be.within(0.7, 1.4);
+    expect(took.far / took.random).to.be.within(0.7, 1.4);
+    expect(took['with ten keys'] / took.random, 'control: more work takes longer').to.be.above(2);
   });
 
   it('is not what other mailboxes are', () => {

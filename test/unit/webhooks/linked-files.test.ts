@@ -1,10 +1,11 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createLinkedFiles, expireLinksTask, LINKS_PATH, linkTo } from '../../../src/webhooks/linked-files.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
+import { medians } from '../../support/medians.ts';
 import { tempDir } from '../../support/temp.ts';
 
 const HOUR = 3_600_000;
@@ -50,6 +51,28 @@ describe('files behind links', () => {
       if (opened.kind !== 'unknown') found++;
     }
     expect([near.length, found]).to.deep.equal([43 * 63, 0]);
+  });
+
+  it('tell a guess nothing by the time it takes: whether the file is there, or how much of the seal is right', async () => {
+    const { files, link, tokenOf } = await world();
+    const token = tokenOf(await link('content'));
+    const [until36 = '', hash = ''] = token.split('-');
+    const seal = token.slice(until36.length + hash.length + 2);
+    const ask = (one: string) => async () => {
+      const opened = await files.open(one);
+      if (opened.kind === 'file') await opened.file.close();
+    };
+    const absent = createHash('sha256').update('absent').digest('hex');
+    const random = () => randomBytes(32).toString('base64url');
+    const took = await medians({
+      random: () => ask(`${until36}-${hash}-${random()}`),
+      near: () => ask(`${until36}-${hash}-${seal.slice(0, -2)}${random().slice(-2)}`),
+      absent: () => ask(`${until36}-${absent}-${random()}`),
+      good: () => ask(token),
+    });
+    expect(took.near / took.random).to.be.within(0.7, 1.4);
+    expect(took.absent / took.random).to.be.within(0.7, 1.4);
+    expect(took.good / took.random, 'control: who asks the disk takes longer').to.be.above(2);
   });
 
   it('have a link that ends in their name, whatever the sender wrote', async () => {

@@ -20,7 +20,7 @@ export function mailgun(mail: Mail): Written {
   );
   // A sender has no say in what our spam filter found.
   const own = mail.fields.filter(({ name }) => !/^x-mailgun-/i.test(name)).map((field) => toUtf8(field, mail));
-  const fields = [...own, ...spamFields(inbound.message.scan)];
+  const fields = [...own, ...spamFields(inbound.message.scan), ...resultFields(mail)];
   const headers = fields.filter(({ name }) => FIELD_NAME.test(name)).slice(0, MOST_HEADER_FIELDS);
   return multipart(
     [
@@ -59,6 +59,25 @@ function spamFields(scan: Scan | undefined): HeaderField[] {
   return [
     { name: 'X-Mailgun-Sflag', value: scan.spam === 'spam' ? 'Yes' : 'No' },
     ...(scan.score === null ? [] : [{ name: 'X-Mailgun-Sscore', value: String(scan.score) }]),
+  ];
+}
+
+/** What Mailgun says of SPF; of the other results it says nothing. */
+const SPF_WORDS: ReadonlyMap<string, string> = new Map([
+  ['pass', 'Pass'],
+  ['neutral', 'Neutral'],
+  ['fail', 'Fail'],
+  ['softfail', 'SoftFail'],
+]);
+
+/** What was found out about the sender, as Mailgun's spam filter adds it to the header. */
+function resultFields({ inbound: { senderAuth } }: Mail): HeaderField[] {
+  const spf = SPF_WORDS.get(senderAuth.spf.result);
+  const { dkim } = senderAuth;
+  const passed = dkim.some(({ result }) => result === 'pass');
+  return [
+    ...(spf === undefined ? [] : [{ name: 'X-Mailgun-Spf', value: spf }]),
+    ...(dkim.length === 0 ? [] : [{ name: 'X-Mailgun-Dkim-Check-Result', value: passed ? 'Pass' : 'Fail' }]),
   ];
 }
 
