@@ -4,10 +4,10 @@ import { type DeliveryState, kindsOf, type Selection, type Spool } from '../queu
 import type { AccountHistory, NoteAction } from './account-history.ts';
 import type { Job, JobProgress, Jobs } from './jobs.ts';
 
-/** Which deliveries are to be replayed. */
+/** Which deliveries are to be replayed, or dropped. */
 export interface Wish {
   /** In one of these states. */
-  readonly states: readonly Exclude<DeliveryState, 'waiting'>[];
+  readonly states: readonly DeliveryState[];
   /** What the queue can select. */
   readonly selection: Omit<Selection, 'account' | 'kinds' | 'webhook' | 'states'>;
   /** What only the history can find; the selection is ignored then. */
@@ -18,14 +18,23 @@ export interface Wish {
 
 /** How many deliveries a wish is about. */
 export interface Matched {
-  /** Deliveries that can be replayed. */
+  /** Deliveries that can be changed. */
   readonly matched: number;
   /** Deliveries that the history knows, and the queue no longer has. */
   readonly forgotten: number;
 }
 
+/** What is done with them. */
+type Change = 'replay' | 'drop';
+
+/** How the list of actions says it: when a job starts, and when the work has ended. */
+const NOTED: Readonly<Record<Change, { readonly started: string; readonly ended: string }>> = {
+  replay: { started: 'replay started', ended: 'replayed' },
+  drop: { started: 'drop started', ended: 'dropped' },
+};
+
 interface ReplayDeps {
-  readonly spool: Pick<Spool, 'list' | 'count' | 'scan' | 'replay'>;
+  readonly spool: Pick<Spool, 'list' | 'count' | 'scan' | Change>;
   readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
   readonly jobs: Jobs;
   readonly clock: Clock;
@@ -34,16 +43,17 @@ interface ReplayDeps {
 /** How the ids of matching mail are read from the history. */
 type IdsOf = (filter: MailFilter) => AsyncIterable<readonly string[]>;
 
-/** More deliveries than this are replayed by a job. */
+/** More deliveries than this are changed by a job. */
 export const MOST_AT_ONCE = 1000;
-/** Deliveries replayed in one step. */
+/** Deliveries changed in one step. */
 const STEP = 500;
 
-/** Replays of inbound mail of one account. */
-export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account: string) {
+/** Replays of inbound mail of one account, or drops of it. */
+export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account: string, change: Change) {
+  const { started, ended } = NOTED[change];
   const own = { account, kinds: kindsOf('route') };
 
-  /** Of some ids, those that can be replayed, and how many the queue does not have. */
+  /** Of some ids, those that can be changed, and how many the queue does not have. */
   async function sort(ids: readonly string[], { states }: Wish) {
     const queued = await spool.list({ ...own, ids }, ids.length);
     const matching = queued.filter(({ state }) => states.some((one) => one === state));
@@ -79,12 +89,14 @@ export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account
     return { matched, forgotten };
   }
 
-  async function replay(wish: Wish, idsOf: IdsOf, progress: JobProgress): Promise<number> {
+  /** Changes as many as `most` allows: what comes meanwhile may match as well. */
+  async function changeAll(wish: Wish, idsOf: IdsOf, most: number, progress: JobProgress): Promise<number> {
     let done = 0;
     for await (const { ids } of pages(wish, idsOf))
       for (let at = 0; at < ids.length && !progress.stopping(); at += STEP) {
-        const step = { ...own, ids: ids.slice(at, at + STEP), states: wish.states };
-        done += await spool.replay(step, clock.now());
+        const step = { ...own, ids: ids.slice(at, at + Math.min(STEP, most - done)), states: wish.states };
+        if (step.ids.length === 0) return done;
+        done += await spool[change](step, clock.now());
         progress.done(done);
       }
     return done;
@@ -92,25 +104,25 @@ export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account
 
   return {
     count: (wish: Wish): Promise<Matched> => (wish.filter ? history.ask(() => count(wish)) : count(wish)),
-    /** Replays them now. */
-    async now(wish: Wish, note: NoteAction): Promise<number> {
-      const all = () => replay(wish, history.ids, { done: () => undefined, stopping: () => false });
+    /** Changes them now, but no more than `most`. */
+    async now(wish: Wish, note: NoteAction, most = Number.POSITIVE_INFINITY): Promise<number> {
+      const all = () => changeAll(wish, history.ids, most, { done: () => undefined, stopping: () => false });
       const done = await (wish.filter ? history.ask(all) : all());
-      if (done > 0) note('replayed', done, wish.words);
+      if (done > 0) note(ended, done, wish.words);
       return done;
     },
-    /** Replays them after the call is answered. */
-    later: (wish: Wish, of: number, note: NoteAction): Job =>
+    /** Changes them after the call is answered. */
+    later: (wish: Wish, of: number, note: NoteAction, most = Number.POSITIVE_INFINITY): Job =>
       jobs.start(account, of, async (id, progress) => {
-        note(STARTED, of, `${jobName(id)}: ${wish.words}`);
-        const done = await replay(wish, history.idsInTurn, progress);
-        if (!progress.stopping()) note(ENDED, done, `${jobName(id)}: ${wish.words}`);
+        note(started, of, `${jobName(id)}: ${wish.words}`);
+        const done = await changeAll(wish, history.idsInTurn, most, progress);
+        if (!progress.stopping()) note(ended, done, `${jobName(id)}: ${wish.words}`);
       }),
   };
 }
 
-/** What the history says of a job when it starts, and when it has ended. */
-export const STARTED = 'replay started';
-export const ENDED = 'replayed';
-/** How the detail of both begins. */
+/** Whether an action is the start of a job. */
+export const isStart = ({ what }: { readonly what: string }): boolean =>
+  Object.values(NOTED).some(({ started }) => started === what);
+/** How the detail of such actions begins, and of those that end them. */
 export const jobName = (id: string): string => `job ${id}`;

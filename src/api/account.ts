@@ -61,6 +61,7 @@ export interface AccountParts {
   /** Notes what its people do. */
   readonly actions: ReturnType<typeof bindActions>;
   readonly replays: ReturnType<typeof bindReplays>;
+  readonly drops: ReturnType<typeof bindReplays>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
   /** The state of the URLs of its routes and webhooks on this host. */
@@ -181,7 +182,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
     const history = bindHistory(historyDeps, account.id);
-    return { history, replays: bindReplays({ ...deps, history }, account.id) };
+    const replays = (change: 'replay' | 'drop') => bindReplays({ ...deps, history }, account.id, change);
+    return { history, replays: replays('replay'), drops: replays('drop') };
   };
   return (account, apiKey, person, gone = new AbortController().signal) => ({
     account,

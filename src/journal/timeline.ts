@@ -122,7 +122,7 @@ function attempt({ kind, url }: Mail, { at, durationMs, status, error, answer }:
 const CHANGES = {
   delivered: 'Delivered',
   given_up: 'Given up; it can be replayed while the queue keeps it',
-  dropped: 'Dropped by an operator',
+  dropped: 'Dropped; it can be replayed while the queue keeps it',
   held: 'Held by its route; a replay releases it',
   discarded: 'Discarded by its route; it can be replayed while the queue keeps it',
   replayed: 'Replayed',

@@ -134,7 +134,7 @@ export interface Report {
 }
 
 /**
- * waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by an operator, or discarded by
+ * waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by a person, or discarded by
  * its route · held: kept by its route until somebody replays it.
  */
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
@@ -144,6 +144,9 @@ export const DELIVERY_STATES = ['waiting', 'delivered', 'dead', 'dropped', 'held
 
 /** The states of deliveries that have ended, as far as the queue is concerned. */
 export const ENDED_STATES = ['delivered', 'dead', 'dropped', 'held'] as const satisfies readonly DeliveryState[];
+
+/** The states of deliveries that can be dropped. */
+export const DROPPABLE_STATES = ['waiting', 'held', 'dead'] as const satisfies readonly DeliveryState[];
 
 /** A delivery with its state and history, as stored in the queue. Times are milliseconds since 1970. */
 export interface QueuedDelivery extends Delivery {

@@ -57,7 +57,7 @@ async function giveUp(
   await spool.close();
 }
 
-if (program !== undefined)
+if (program !== undefined) {
   describe('mail that was given up, in a browser', function () {
     this.timeout(180_000);
     let hook: Receiver;
@@ -144,3 +144,114 @@ if (program !== undefined)
         expect(await page.fits()).to.equal(true);
       });
   });
+
+  describe('mail that is dropped, in a browser', function () {
+    this.timeout(120_000);
+    let hook: Receiver;
+    let page: ConsolePage;
+    let running: TestDaemon;
+    const dead = 3;
+    before(async () => {
+      hook = await startReceiver();
+      hook.answer({ status: 503 });
+      const { dir, account, routes } = await prepare(hook.url, `${hook.url}?sales`);
+      const to = { account, url: hook.url, routeId: routes[0] ?? '' };
+      await giveUp(dir, to, dead, 500);
+      running = await startDaemon({ POSTERN_CONSOLE__OPERATOR_READS_MAIL: 'true' }, { dir });
+      const route = { domain: 'in.test', url: hook.url };
+      await running.api('/inbound/add-route', { ...route, pattern: 'keep-*', action: 'hold' });
+      await running.api('/inbound/add-route', { ...route, pattern: 'stop', format: 'postmark' });
+      await until('the history to be filled in', async () => (await count('dead')) === dead);
+      page = await openConsolePage(program, running, hook);
+    });
+    after(() => page?.stop());
+
+    const count = async (state: string) => (await running.api('/inbound/causes', { query: `state:${state}` })).count;
+    const queued = async (state: string) => (await running.api('/inbound/deliveries', { state })).length;
+    const locked = () =>
+      page.browser.evaluate(`[...document.querySelectorAll('dialog button.danger')].some((one) => one.disabled)`);
+
+    it('shows the number, and nothing is dropped if more match when it was typed', async () => {
+      await page.open('/given-up');
+      await page.press('Drop\u2026');
+      await page.shows('3 mails end without being posted');
+      expect(await locked()).to.equal(true);
+      await page.fill('Type 3 to drop them', '2');
+      expect(await locked()).to.equal(true);
+      await page.fill('Type 3 to drop them', '3');
+      hook.answer({ status: 403 }); // by which a receiver of this format ends a delivery
+      await sendMail(running.smtp, { from: 'ann@sender.test', to: 'stop@in.test' }, message('Not wanted'));
+      await until('the fourth to be given up', async () => (await count('dead')) === dead + 1);
+      await page.press('Drop 3');
+      await page.shows('4 deliveries match by now, more than 3; nothing was dropped');
+      expect(await queued('dead')).to.equal(dead + 1);
+      expect(await queued('dropped')).to.equal(0);
+      await page.press('Cancel');
+    });
+
+    for (const [scheme, size] of LOOKS)
+      it(`gives axe nothing to object to while it is asked, in ${scheme} colours at ${size[0]} px`, async () => {
+        await page.browser.prefer(scheme);
+        await page.open('/given-up', size);
+        await page.press('Drop\u2026');
+        await page.shows('Type 4 to drop them');
+        expect(await page.faults()).to.deep.equal([]);
+        expect(await page.fits()).to.equal(true);
+      });
+
+    it('ends what was given up of a search, and no more', async () => {
+      await page.open('/given-up?q=to%3Astop');
+      await page.press('Drop\u2026');
+      await page.fill('Type 1 to drop them', '1');
+      await page.press('Drop 1');
+      await page.shows('1 mail dropped.');
+      await page.press('Close');
+      await page.shows('Nothing that was given up matches this search.');
+      expect(await queued('dead')).to.equal(dead);
+      const { actions } = await until('it is noted', async () => {
+        const list = await running.api('/actions/list');
+        return list.actions[0]?.what === 'dropped' && list;
+      });
+      expect(actions[0]).to.include({ by: 'operator', count: 1, detail: 'state dead, query to:stop' });
+    });
+
+    it('is asked for once on the page of a message', async () => {
+      const [one] = await running.api('/inbound/deliveries', { state: 'dead', limit: 1 });
+      await page.open(`/message/${one.id}`);
+      await page.shows('Replay\u2026');
+      await page.press('Drop\u2026');
+      await page.shows('1 mail ends without being posted');
+      await page.press('Drop 1');
+      await page.shows('1 mail dropped.');
+      await page.press('Close');
+      await page.shows('Dropped after 1 attempt');
+      expect(await page.text())
+        .to.contain('Replay\u2026')
+        .and.not.to.contain('Drop\u2026');
+      expect(await queued('dead')).to.equal(dead - 1);
+    });
+
+    it('is found on the first screen when a route holds it, and is released or dropped', async () => {
+      for (const to of ['keep-1@in.test', 'keep-2@in.test'])
+        await sendMail(running.smtp, { from: 'ann@sender.test', to }, message(`For ${to}`));
+      await until('both in the history', async () => (await count('held')) === 2);
+      await page.open('/');
+      await page.shows('Held by routes until somebody releases or drops them');
+      expect(await page.text()).to.contain('2 mails');
+      expect(await page.faults()).to.deep.equal([]);
+      await page.press('Held by routes');
+      await page.shows('Release all that match');
+      const [first, second] = await running.api('/inbound/deliveries', { state: 'held' });
+      await page.open(`/message/${first.id}`);
+      await page.press('Release\u2026');
+      await page.shows('1 mail will be posted. Nothing has been moved yet.');
+      await page.press('Release 1');
+      await page.shows('1 mail put on the queue again.');
+      await page.open(`/message/${second.id}`);
+      await page.press('Drop\u2026');
+      await page.press('Drop 1');
+      await page.shows('1 mail dropped.');
+      expect(await queued('held')).to.equal(0);
+    });
+  });
+}

@@ -80,6 +80,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
       'delete-domain',
       'delete-route',
       'domain-servers',
+      'drop',
       'reply-address',
       'routes',
       'send-raw',

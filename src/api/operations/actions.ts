@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import type { Action } from '../../journal/types.ts';
-import { ENDED, jobName, STARTED } from '../account-replays.ts';
+import { isStart, jobName } from '../account-replays.ts';
 import { type Call, operation } from '../operation.ts';
 import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
 
@@ -34,7 +34,9 @@ const list = operation({
   example: {
     params: { limit: 1 },
     answer: {
-      actions: [{ at: '2026-01-05 11:55:00', by: 'Exam', what: ENDED, count: 1204, detail: `job ${JOB}: ${DETAIL}` }],
+      actions: [
+        { at: '2026-01-05 11:55:00', by: 'Exam', what: 'replayed', count: 1204, detail: `job ${JOB}: ${DETAIL}` },
+      ],
       next: 2,
     },
   },
@@ -58,7 +60,7 @@ export const actions = [list];
 const jobInfo = operation({
   path: '/jobs/info',
   extension: true,
-  summary: 'Shows how far a job is that a call such as /inbound/replay started.',
+  summary: 'Shows how far a job is that a call such as /inbound/replay or /inbound/drop started.',
   notes: 'The host that started a job answers for it.',
   params: { id: text(255).meta({ description: 'id of the job' }) },
   returns: z.object({
@@ -84,8 +86,7 @@ const jobInfo = operation({
   },
 });
 
-const INTERRUPTED =
-  'The process was stopped or restarted. Make the same call again: it leaves out what was delivered since.';
+const INTERRUPTED = 'The process was stopped or restarted. Make the same call again: it goes on with what is left.';
 /** Actions that are looked through for a job that this process does not know. */
 const MAX_LOOKED_AT = 1000;
 
@@ -100,7 +101,7 @@ async function notesOf(
     const { rows, next } = await history.actions(MAX_LISTED, cursor);
     for (const one of rows) {
       if (!one.detail.startsWith(`${jobName(id)}:`)) continue;
-      if (one.what === STARTED) return [one, ended];
+      if (isStart(one)) return [one, ended];
       ended = one;
     }
     if (next === null) break;

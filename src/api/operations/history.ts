@@ -34,7 +34,7 @@ const mailRecord = z
     url: str('the URL of the route when the mail was accepted'),
     state: z.enum(MAIL_STATES).meta({
       description:
-        'dead: given up, can be replayed while it is kept; dropped: ended by an operator; unknown: the queue lost it without a trace',
+        'dead: given up, can be replayed while it is kept; dropped: ended by a person or its route; unknown: the queue lost it without a trace',
     }),
     attempts: z.int().meta({ description: 'how many POSTs there were, replays included' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),

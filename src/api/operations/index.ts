@@ -2,6 +2,7 @@ import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
 import { deliveries } from './deliveries.ts';
 import { domainTools } from './domain-servers.ts';
+import { drop } from './drop.ts';
 import { endpoints } from './endpoints.ts';
 import { exportJobs } from './exports.ts';
 import { inboundHistory } from './history.ts';
@@ -73,6 +74,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inboundContent,
   ...inboundPull,
   ...replay,
+  ...drop,
   ...inboundHistory,
   ...jobs,
   ...actions,

@@ -172,6 +172,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { ids: [DEAD], route: '1.1' },
     { ids: ['none'], route: '9.9' },
   ],
+  '/inbound/drop': [
+    { ids: [DEAD], route: '1.1' },
+    { ids: ['none'], route: '9.9' },
+  ],
   '/inbound/search': [
     { query: `id:${DEAD}`, to: '2027-01-01' },
     { query: 'id:none', to: '2027-01-01' },
@@ -316,6 +320,15 @@ describe('another account', () => {
         expect(body).to.deep.equal({ matched: 0, forgotten: 0, replayed: 0, job: null });
       }
       expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body.replayed).to.equal(1);
+    });
+
+    it('cannot drop by time, by a search or by URL what belongs to the first', async () => {
+      for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
+        const { body } = await world.call('/inbound/drop', { key: OTHER_KEY, ...params, at_most: 9 });
+        expect(body).to.deep.equal({ matched: 0, dropped: 0, job: null });
+      }
+      const { body } = await world.call('/inbound/drop', { key: KEY, from: '2020-01-01', at_most: 9 });
+      expect(body.dropped).to.equal(1);
     });
 
     it('has a signing key of its own for the same URL', async () => {

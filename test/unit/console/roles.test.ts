@@ -62,7 +62,9 @@ describe('the roles of the console', () => {
     for (const role of ['helper', 'reader']) {
       expect(
         may[role]?.filter((path) =>
-          /content|payload|\/try|\/pull|\/n?ack$|\/tap$|key|\/add|delete|update|\/send\b|webhooks|templates/.test(path),
+          /content|payload|\/try|\/pull|\/n?ack$|\/tap$|\/drop$|key|\/add|delete|update|\/send\b|webhooks|templates/.test(
+            path,
+          ),
         ),
         role,
       ).to.deep.equal([]);

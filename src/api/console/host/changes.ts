@@ -1,7 +1,13 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
-import type { DeliveryState, Endpoint, EndpointName, Selection } from '../../../queue/delivery.ts';
+import {
+  type DeliveryState,
+  DROPPABLE_STATES,
+  type Endpoint,
+  type EndpointName,
+  type Selection,
+} from '../../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
 import { MOST_AT_ONCE } from '../../account-replays.ts';
 import type { JobProgress } from '../../jobs.ts';
@@ -130,7 +136,7 @@ const drop = changing({
   path: '/host/drop',
   summary: 'Ends waiting and dead deliveries without delivering them.',
   noted: 'dropped',
-  states: ['waiting', 'held', 'dead'],
+  states: DROPPABLE_STATES,
   change: (selection, { spool, now }) => spool.drop(selection, now()),
 });
 

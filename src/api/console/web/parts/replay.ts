@@ -35,7 +35,17 @@ const paramsOf = (wish: Wish): object => ({ ...wish, ...('query' in wish && { qu
 const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
   call<Answer>('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
 
-export function ReplayDialog({ wish: given, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
+export function ReplayDialog({
+  wish: given,
+  isHeld = 'query' in given && given.state === 'held',
+  onClose,
+}: {
+  readonly wish: Wish;
+  /** What is held was not posted before: its replay is a release. */
+  readonly isHeld?: boolean;
+  onClose(): void;
+}): ComponentChildren {
+  const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
   const opened = useOnce();
@@ -50,7 +60,7 @@ export function ReplayDialog({ wish: given, onClose }: { readonly wish: Wish; on
       followJob({
         operation: 'jobs/info',
         id: started.job,
-        what: 'Replay',
+        what: word,
         one: 'mail',
         several: 'mails',
         of: started.matched,
@@ -60,10 +70,11 @@ export function ReplayDialog({ wish: given, onClose }: { readonly wish: Wish; on
   };
   return h(
     Dialog,
-    { title: 'Replay', onClose },
+    { title: word, onClose },
     answer
       ? h(Result, { answer, onClose })
       : h(Question, {
+          word,
           asked,
           where,
           leftOut,
@@ -140,6 +151,7 @@ function takes(where: readonly Where[]): number | undefined {
 }
 
 function Question({
+  word,
   asked,
   where,
   leftOut,
@@ -147,6 +159,7 @@ function Question({
   start,
   onClose,
 }: {
+  readonly word: 'Replay' | 'Release';
   readonly asked: Loaded<Answer>;
   readonly where: readonly Where[] | undefined;
   readonly leftOut: readonly string[];
@@ -169,7 +182,9 @@ function Question({
     h(
       'p',
       null,
-      `${count(matched, 'mail')} will be posted again, with the same webhook-id as before. Nothing has been moved yet.`,
+      word === 'Release'
+        ? `${count(matched, 'mail')} will be posted. Nothing has been moved yet.`
+        : `${count(matched, 'mail')} will be posted again, with the same webhook-id as before. Nothing has been moved yet.`,
     ),
     where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
     left && h('p', { class: 'faint' }, left),
@@ -178,7 +193,7 @@ function Question({
       'p',
       { class: 'buttons' },
       h(Button, { label: 'Cancel', onPress: onClose }),
-      h(Button, { label: `Replay ${number(matched)}`, kind: 'main', icon: 'replay', onPress: start }),
+      h(Button, { label: `${word} ${number(matched)}`, kind: 'main', icon: 'replay', onPress: start }),
     ),
   );
 }

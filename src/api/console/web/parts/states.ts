@@ -42,9 +42,9 @@ export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
     case 'dead':
       return `Given up after ${tries}${after}${answer && `; the last answer was ${answer}`}`;
     case 'dropped':
-      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped by a person after ${tries}`;
+      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped after ${tries}`;
     case 'held':
-      return `It is ${answer || 'held by its route'}, until it is replayed`;
+      return `It is ${answer || 'held by its route'}, until it is released`;
     case 'unknown':
       return 'It is no longer on the queue, and how it ended is not known';
     case 'waiting':

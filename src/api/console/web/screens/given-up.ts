@@ -2,6 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import { DropDialog } from '../parts/drop.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
 import { TimeChoice } from '../parts/narrow.ts';
@@ -20,9 +21,14 @@ const MOST_CAUSES = 8;
 export function GivenUp(): ComponentChildren {
   const query = withField(place.value.query.get('q') ?? '', 'state', undefined);
   const list = useMail(withField(query, 'state', 'dead'));
-  const [replaying, setReplaying] = useState(false);
+  const [open, setOpen] = useState<'replay' | 'drop'>();
   const all = useCauses(query, list.rows?.[0]?.id)?.count;
   const some = (list.rows?.length ?? 0) > 0;
+  const wish = { query, state: 'dead' } as const;
+  const close = () => {
+    setOpen(undefined);
+    list.again();
+  };
   return h(
     'div',
     { class: 'screen' },
@@ -38,18 +44,13 @@ export function GivenUp(): ComponentChildren {
             label: `Replay all${all === undefined ? '' : ` ${number(all)}`}${query === '' ? '' : ' that match'}\u2026`,
             kind: 'main',
             icon: 'replay',
-            onPress: () => setReplaying(true),
+            onPress: () => setOpen('replay'),
           }),
         ),
+      some && may('inbound/drop') && h(Button, { label: 'Drop\u2026', kind: 'danger', onPress: () => setOpen('drop') }),
     ),
-    replaying &&
-      h(ReplayDialog, {
-        wish: { query, state: 'dead' },
-        onClose: () => {
-          setReplaying(false);
-          list.again();
-        },
-      }),
+    open === 'replay' && h(ReplayDialog, { wish, onClose: close }),
+    open === 'drop' && h(DropDialog, { wish, onClose: close }),
     h('p', { class: 'choices' }, h(TimeChoice, { path: '/given-up', query })),
     h(CauseList, { query, newest: list.rows?.[0]?.id }),
     h(MailRows, { list, canMark: false, empty: () => h(Empty, { query }) }),

@@ -3,6 +3,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
@@ -37,7 +38,7 @@ export function MailList(): ComponentChildren {
     h(
       'div',
       { class: 'pane' },
-      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query })),
+      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query }), h(DropAll, { query })),
       h(StateFilter, { query }),
       h(
         'p',
@@ -199,10 +200,21 @@ function ReplayAll({ query }: { readonly query: string }): ComponentChildren {
   )
     return null;
   return h(Button, {
-    label: 'Replay all that match\u2026',
+    label: state === 'held' ? 'Release all that match\u2026' : 'Replay all that match\u2026',
     icon: 'replay',
     onPress: () => setWish({ query: withField(query, 'state', undefined), state }),
   });
+}
+
+/** Drops all that match, if the filter has one state that can be dropped. */
+function DropAll({ query }: { readonly query: string }): ComponentChildren {
+  const [open, setOpen] = useState(false);
+  const state = fieldOf(query, 'state');
+  if (!may('inbound/drop') || marked.value.size > 0 || !(state === 'waiting' || state === 'held' || state === 'dead'))
+    return null;
+  const wish = { query: withField(query, 'state', undefined), state } as const;
+  if (open) return h(DropDialog, { wish, onClose: () => setOpen(false) });
+  return h(Button, { label: 'Drop all that match\u2026', kind: 'danger', onPress: () => setOpen(true) });
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { listen } from '../live.ts';
 import { useLoad } from '../load.ts';
+import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
@@ -76,7 +77,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
 }
 
 function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): ComponentChildren {
-  const [open, setOpen] = useState<'replay' | 'try'>();
+  const [open, setOpen] = useState<'replay' | 'drop' | 'try'>();
   const [copied, setCopied] = useState(false);
   const link =
     window.location.origin +
@@ -87,6 +88,10 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
     await navigator.clipboard.writeText(link);
     setCopied(true);
   };
+  const close = () => {
+    setOpen(undefined);
+    changed();
+  };
   return h(
     'div',
     { class: 'buttons' },
@@ -96,7 +101,11 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
       h(
         'span',
         { 'data-key': 'replay' },
-        h(Button, { label: 'Replay\u2026', icon: 'replay', onPress: () => setOpen('replay') }),
+        h(Button, {
+          label: mail.state === 'held' ? 'Release\u2026' : 'Replay\u2026',
+          icon: 'replay',
+          onPress: () => setOpen('replay'),
+        }),
       ),
     may('inbound/try') && mail.kept && h(Button, { label: 'Try another URL\u2026', onPress: () => setOpen('try') }),
     h(Button, { label: copied ? 'Link copied' : 'Copy link', onPress: copy }),
@@ -106,14 +115,12 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
         label: 'Download .eml',
         onPress: async () => window.location.assign(`${(await openMail(mail.id)).url}/raw`),
       }),
-    open === 'replay' &&
-      h(ReplayDialog, {
-        wish: { ids: [mail.id] },
-        onClose: () => {
-          setOpen(undefined);
-          changed();
-        },
-      }),
+    may('inbound/drop') &&
+      mail.kept &&
+      (mail.state === 'waiting' || mail.state === 'held' || mail.state === 'dead') &&
+      h(Button, { label: 'Drop\u2026', kind: 'danger', onPress: () => setOpen('drop') }),
+    open === 'replay' && h(ReplayDialog, { wish: { ids: [mail.id] }, isHeld: mail.state === 'held', onClose: close }),
+    open === 'drop' && h(DropDialog, { wish: { ids: [mail.id] }, onClose: close }),
     open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
   );
 }

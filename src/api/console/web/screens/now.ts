@@ -8,7 +8,7 @@ import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { Endpoint, InboundDomain, Mail } from '../records.ts';
+import type { Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { domainSentence } from './domains.ts';
@@ -29,6 +29,7 @@ export function Now(): ComponentChildren {
   const dead = useMail('state:dead', COUNTED);
   const endpoints = useEndpoints();
   const { data: host, error: hostAway } = useOverview();
+  const held = useHeld(dead.rows && mail.rows);
   const domains = useWrongDomains();
   const empty = mail.rows?.length === 0;
   return h(
@@ -40,7 +41,7 @@ export function Now(): ComponentChildren {
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
-    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], domains, host: host?.needs ?? [] }),
+    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], held, domains, host: host?.needs ?? [] }),
     empty && h(FirstMinute, null),
     !empty && may('host/series') && h(NowPlots, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
@@ -78,11 +79,14 @@ function Health({
 function NeedsYou({
   endpoints,
   dead,
+  held,
   domains,
   host,
 }: {
   readonly endpoints: readonly Endpoint[];
   readonly dead: readonly Mail[];
+  /** How many mails routes hold. */
+  readonly held: number;
   readonly domains: readonly InboundDomain[];
   /** What needs the operator of the host. */
   readonly host: readonly HostNeed[];
@@ -92,7 +96,7 @@ function NeedsYou({
   const others = host.filter(
     ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
   );
-  if (down.length + dead.length + domains.length + others.length === 0) return null;
+  if (down.length + dead.length + held + domains.length + others.length === 0) return null;
   return h(
     'section',
     { class: 'needs', 'aria-labelledby': 'needs-you' },
@@ -170,8 +174,31 @@ function NeedsYou({
             h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
           ),
         ),
+      held > 0 &&
+        h(
+          'li',
+          { key: 'held', 'data-row': 'held' },
+          h(
+            'a',
+            { href: linkTo('/mail', { q: 'state:held' }) },
+            h(State, { icon: 'pause', word: 'Held', tone: 'wait' }),
+            h('span', { class: 'url' }, count(held, 'mail')),
+            h(
+              'span',
+              { class: 'sentence' },
+              `Held by ${held === 1 ? 'its route' : 'routes'} until somebody releases or drops ${held === 1 ? 'it' : 'them'}`,
+            ),
+          ),
+        ),
     ),
   );
+}
+
+/** How many mails routes hold: asked for after what else is shown, and again when that says so. */
+function useHeld(newest: readonly Mail[] | undefined): number {
+  const seen = newest?.filter(({ state }) => state === 'held').map(({ id }) => id);
+  const key = seen && may('inbound/causes') ? `held ${account.value?.id} ${seen}` : undefined;
+  return useLoad(key, (stop) => call<Causes>('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
 }
 
 /** The domain of the test message, which no DNS has. */

@@ -2,6 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import { Decision } from '../parts/drop.ts';
 import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
 import { followJob, JobProgress } from '../parts/job.ts';
 import { count, number } from '../parts/text.ts';
@@ -109,7 +110,6 @@ function Question({
   onClose(): void;
 }): ComponentChildren {
   const [opened] = useState(() => Date.now()); // an old number is not shown
-  const [typed, setTyped] = useState('');
   const { operation } = kind;
   const { data, error, failedAt, again } = useLoad(`${operation} ${query} ${opened}`, (stop) =>
     call<Answer>(operation, { query, dry_run: true }, stop),
@@ -135,18 +135,14 @@ function Question({
       waiting !== undefined && `, for which ${count(waiting, 'delivery waits', 'deliveries wait')}`,
       `. ${kind.help} Nothing has been changed yet.`,
     ),
-    isDrop && h(Field, { label: `Type ${matched} to drop them`, value: typed, onValue: setTyped }),
-    h(
-      'p',
-      { class: 'buttons' },
-      h(Button, { label: 'Cancel', onPress: onClose }),
-      h(Button, {
-        label: kind.button(number(matched)),
-        kind: isDrop ? 'danger' : 'main',
-        disabled: isDrop && typed.replaceAll(',', '').trim() !== String(matched),
-        onPress: start,
-      }),
-    ),
+    h(Decision, {
+      matched,
+      label: kind.button(number(matched)),
+      kind: isDrop ? 'danger' : 'main',
+      isTyped: isDrop,
+      decide: start,
+      onClose,
+    }),
   );
 }
 

@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
+import type { MailFilter } from '../../journal/types.ts';
+import type { DeliveryState } from '../../queue/delivery.ts';
+import type { Wish } from '../account-replays.ts';
+import type { Call } from '../operation.ts';
+import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
+import { earlier, later } from './fields.ts';
+import { MAX_QUERY } from './history.ts';
+
+// Which deliveries a call that changes many of them means: the same words for a replay and for a drop.
+
+/** URLs that may be left out. */
+const MAX_EXCEPT = 100;
+
+/** The parameters that select deliveries in these states. */
+export const selecting = <const S extends readonly DeliveryState[]>(states: S) => ({
+  id: optional(deliveryId).meta({ description: 'one delivery' }),
+  ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
+  from,
+  to,
+  route: routeId,
+  state: optional(z.enum(states)).meta({ description: 'only deliveries in this state' }),
+  query: optional(text(MAX_QUERY)).meta({
+    description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
+  }),
+  url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
+  except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
+    description: `with a query or a status: no deliveries to these URLs, at most ${MAX_EXCEPT}`,
+  }),
+  status: optional(text(10)).meta({
+    description: 'only deliveries whose last answer was this: a status such as 500, a class such as 5xx, or none',
+  }),
+  dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
+});
+
+type Given = z.output<z.ZodObject<ReturnType<typeof selecting<readonly DeliveryState[]>>>>;
+
+/** Whether deliveries are named, so that the caller knows how many there are. */
+export const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
+
+/** What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise. */
+export function toWish(given: Given, states: readonly DeliveryState[], call: Call<never>): Wish {
+  const { id, ids, from, to, route, state, url, query, status } = given;
+  const named = id === undefined ? ids : [...(ids ?? []), id];
+  // Without this check, a call that omits a parameter would change everything.
+  if ([named, from, to, query, url, status].every((one) => one === undefined))
+    throw call.invalid('id', 'Please enter an id, ids, a query, a url, a status, or a time in from or to');
+  const searched = query !== undefined || status !== undefined;
+  if (named && searched) throw call.invalid('id', 'Please enter either ids, or a query or a status');
+  if (given.except_urls && !searched) throw call.invalid('except_urls', 'Please enter a query or a status with it');
+  const filter = searched ? toFilter(given, call) : undefined;
+  const asked = filter?.states && states.filter((one) => filter.states?.includes(one));
+  if (asked?.length === 0) throw call.invalid('query', `state: takes ${states.join(', ')} here`);
+  return {
+    states: asked ?? (state ? [state] : named ? states : ['dead']),
+    selection: {
+      ids: named,
+      routeIds: route === undefined ? undefined : [route],
+      url,
+      from: from?.getTime(),
+      to: to?.getTime(),
+    },
+    filter,
+    words: toWords(given),
+  };
+}
+
+/** What the history is asked for: the query, and the other parameters with it. */
+function toFilter(
+  { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
+  call: Call<never>,
+): MailFilter {
+  const parsed = parseMailQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const { filter } = parsed;
+  const wanted = status === undefined ? undefined : parseStatus(status);
+  if (status !== undefined && !wanted) throw call.invalid('status', `It ${STATUS_FORMS}`);
+  const twice =
+    (wanted && (filter.status || filter.unanswered) && 'status') ||
+    (url !== undefined && filter.url !== undefined && 'url') ||
+    (route !== undefined && filter.route !== undefined && 'route') ||
+    (state !== undefined && filter.states && 'state');
+  if (twice) throw call.invalid(twice, `The query has ${twice}: as well; please enter it once`);
+  return {
+    ...filter,
+    ...wanted,
+    url: url ?? filter.url,
+    exceptUrls,
+    route: route ?? filter.route,
+    states: state ? [state] : filter.states,
+    since: later(filter.since, from?.getTime()),
+    before: earlier(filter.before, to?.getTime()),
+  };
+}
+
+/** The parameters as the list of actions shows them. */
+function toWords({ id, ids, dry_run: _, at_most: __, ...rest }: Given & { readonly at_most?: unknown }): string {
+  const named = [...(ids ?? []), ...(id === undefined ? [] : [id])];
+  return [
+    ...Object.entries(rest).flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name} ${value instanceof Date ? value.toISOString() : value}`],
+    ),
+    ...(named.length > 0 ? [named.length === 1 ? `id ${named[0]}` : `${named.length} ids`] : []),
+  ].join(', ');
+}
