@@ -85,6 +85,7 @@ describe('the completion', () => {
           'dead',
           'delivered',
           'dropped',
+          'held',
           'waiting',
         ]);
       });

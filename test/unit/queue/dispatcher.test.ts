@@ -41,7 +41,7 @@ describe('the dispatcher', () => {
     await bench.dispatcher.start();
     await settleDown(bench);
     expect(bench.posts).to.have.length(3);
-    expect(await bench.spool.count({})).to.deep.equal({ waiting: 0, delivered: 3, dead: 0, dropped: 0 });
+    expect(await bench.spool.count({})).to.deep.equal({ waiting: 0, delivered: 3, dead: 0, dropped: 0, held: 0 });
   });
 
   it('keeps the verdicts of the first attempt, and discards the body of every one', async () => {

@@ -149,7 +149,7 @@ describe('the queue of the spool', () => {
     expect(await spool.retry({ url: A }, clock.now())).to.equal(1);
     expect(await spool.due('acme', A, clock.now(), 10, [])).to.have.length(1);
     expect(await spool.drop({ url: A }, clock.now())).to.equal(2);
-    expect(await spool.count({})).to.deep.equal({ waiting: 1, delivered: 0, dead: 0, dropped: 2 });
+    expect(await spool.count({})).to.deep.equal({ waiting: 1, delivered: 0, dead: 0, dropped: 2, held: 0 });
     expect((await spool.delivery(other.delivery.id))?.state).to.equal('waiting');
   });
 
@@ -200,7 +200,13 @@ describe('the queue of the spool', () => {
     expect(await list({ from: start, to: start + 1000 })).to.equal('a');
     expect(await list({ ids: [a.delivery.id, c.delivery.id, 'none'] })).to.equal('ca');
     expect(await list({ account: 'nobody' })).to.equal('');
-    expect(await spool.count({ account: 'acme' })).to.deep.equal({ waiting: 1, delivered: 1, dead: 0, dropped: 0 });
+    expect(await spool.count({ account: 'acme' })).to.deep.equal({
+      waiting: 1,
+      delivered: 1,
+      dead: 0,
+      dropped: 0,
+      held: 0,
+    });
   });
 
   it('forgets what ended long enough ago, with its attempts, and keeps a message while any of its deliveries is', async () => {
@@ -224,7 +230,7 @@ describe('the queue of the spool', () => {
     expect(await spool.purge({ ...none, deliveredBefore: clock.now(), deadBefore: clock.now() })).to.equal(2);
     expect(await spool.message(both.message.id)).to.equal(undefined);
     expect(await spool.message(dead.message.id)).to.equal(undefined);
-    expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 0, dead: 0, dropped: 0 });
+    expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 0, dead: 0, dropped: 0, held: 0 });
   });
 
   it('forgets at once what was settled to be forgotten, when the last delivery of its message has ended', async () => {

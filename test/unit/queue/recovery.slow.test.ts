@@ -348,7 +348,7 @@ describe('the command line beside a running daemon', () => {
     expect(spool.backlog('acme')).to.equal(0);
     await put(spool, clock);
     expect(spool.backlog('acme')).to.equal(1);
-    expect(await visitor.count({})).to.deep.equal({ waiting: 1, delivered: 0, dead: 0, dropped: 1 });
+    expect(await visitor.count({})).to.deep.equal({ waiting: 1, delivered: 0, dead: 0, dropped: 1, held: 0 });
   });
 
   it('leaves alone what is arriving', async () => {

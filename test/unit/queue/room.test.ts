@@ -130,6 +130,12 @@ describe('a disk that is full', function () {
     expect(await offer(100_000)).to.equal('accepted');
     const spool = await opened.reopen();
     expect(await missing(spool, accepted)).to.deep.equal([]);
-    expect(await spool.count({})).to.deep.equal({ waiting: accepted.length, delivered: 1, dead: 0, dropped: 0 });
+    expect(await spool.count({})).to.deep.equal({
+      waiting: accepted.length,
+      delivered: 1,
+      dead: 0,
+      dropped: 0,
+      held: 0,
+    });
   });
 });

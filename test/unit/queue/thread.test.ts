@@ -27,7 +27,7 @@ describe('a thread of the spool that dies', () => {
     expect(spool.hasRoom()).to.equal(false);
     await until('a new thread', () => spool.hasRoom());
     await settling;
-    expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 1, dead: 0, dropped: 0 });
+    expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 1, dead: 0, dropped: 0, held: 0 });
     expect(spool.backlog('acme')).to.equal(0);
     await put(spool, clock);
     expect(spool.backlog('acme')).to.equal(1);
