@@ -180,8 +180,13 @@ if (program !== undefined)
     });
 
     it('shows an attempt as a command, without the signature', async () => {
-      const { mails } = await page.running.api('/inbound/search', { query: '"Nobody takes this"' });
-      await page.open(`/message/${mails[0].id}`);
+      page.hook.answer({ status: 500 });
+      await page.mail(message('As a command'));
+      const failed = await until('the failed POST', async () =>
+        (await deliveries('waiting')).find(({ attempts }: { attempts: unknown[] }) => attempts.length > 0),
+      );
+      page.hook.answer({ status: 200 });
+      await page.open(`/message/${(failed as { id: string }).id}`);
       await page.press('Details');
       await page.press('As curl');
       await page.shows('Signatures, passwords and the query of the URL are left out.');
@@ -404,6 +409,11 @@ if (program !== undefined)
         await until('the POST', () => page.hook.requests.length > 0);
         await page.open('/mail');
         await page.press('For one of two');
+        // What is pressed stands below what comes last.
+        await page.shows('Delivered at the 1st attempt');
+        await until('the text', () =>
+          page.browser.evaluate(`document.querySelector('[role=tabpanel]')?.innerText.length > 0`),
+        );
         await page.press('What was refused, and what to do');
         await page.shows('Make a route for it');
         expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
