@@ -10,6 +10,7 @@ import type { Choosing } from './choosing.ts';
 import type { ContentFacts } from './conditions.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
+import { createVerdictMeters } from './verdicts/meters.ts';
 
 interface AcceptanceDeps {
   readonly spool: Spool;
@@ -34,6 +35,7 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
   };
+  const countVerdicts = createVerdictMeters(metrics);
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
 
   function noteUnposted(
@@ -73,6 +75,7 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);
+      if (verdicts) countVerdicts(verdicts);
       for (const { id, fate } of deliveries) if (fate && content) noteUnposted(id, arrival.envelope, content, verdicts);
       await pacing.turn(deliveries.filter(({ fate }) => !fate));
       return { outcome, messageId, ...(isDecidedHere && { routed }) };

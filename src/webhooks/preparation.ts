@@ -1,9 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Metrics } from '../base/metrics.ts';
 import { type AttachmentMode, factsOf } from '../inbound/formats.ts';
 import type { SigningKeys } from '../inbound/types.ts';
+import { createVerdictMeters } from '../inbound/verdicts/meters.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
@@ -190,26 +191,4 @@ export function wasTooLarge(statuses: readonly (number | null)[], size: number):
  */
 function inTurn(keys: readonly string[], attempts: number): readonly string[] {
   return keys.length > 1 && attempts % 2 === 1 ? [...keys].reverse() : keys;
-}
-
-/** Counts new verdicts. */
-function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {
-  const of = (method: string, ...results: readonly string[]) => {
-    const count = (result: string) => metrics.counter('postern_authentication_results_total', { method, result });
-    const known = new Map<string, Counter>(results.map((result) => [result, count(result)]));
-    const other = count('other');
-    return (result: string) => (known.get(result) ?? other).add();
-  };
-  const methods = {
-    spf: of('spf', 'pass', 'fail', 'softfail', 'neutral', 'none', 'temperror', 'permerror'),
-    dkim: of('dkim', 'pass', 'fail', 'none'),
-    dmarc: of('dmarc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
-    arc: of('arc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
-  };
-  return ({ spf, dkim, dmarc, arc }) => {
-    methods.spf(spf.result);
-    methods.dkim(dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none');
-    methods.dmarc(dmarc.result);
-    methods.arc(arc.result);
-  };
 }

@@ -3,6 +3,7 @@ import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { makeKey, signMessage } from '../support/dns-keys.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, openSession, sendMail } from '../support/mail.ts';
+import { scrape } from '../support/metrics.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { EICAR, type FakeScanner, GTUBE, nobodyConnected, startClamd, startRspamd } from '../support/scanners.ts';
 import { until } from '../support/until.ts';
@@ -228,6 +229,9 @@ describe('routes that decide', function () {
     const to = `box@${domain}`;
     const from = (author: string, subject: string) =>
       `From: <${author}>\r\nTo: <${to}>\r\nSubject: ${subject}\r\n\r\nHi\r\n`;
+    const counted = async (result: string) =>
+      (await scrape(running.base)).of(`postern_authentication_results_total{method="dmarc",result="${result}"}`);
+    const before = [await counted('pass'), await counted('none')];
     const signed = signMessage(from('ada@good.test', 'signed'), KEY, { fields: ['from', 'subject'] });
     expect(await sendMail(running.smtp, { from: 'ada@good.test', to }, signed)).to.match(/^250/);
     const { msg } = await event('signed');
@@ -240,6 +244,8 @@ describe('routes that decide', function () {
       /^250/,
     );
     expect((await event('without a policy')).msg.tags).to.deep.equal(['not believed']);
+    // The verdicts of an accepted message are counted once, wherever they were taken.
+    expect([await counted('pass'), await counted('none')]).to.deep.equal(before.map((count) => count + 1));
   });
 
   it('never reject or discard because of what is unknown', async () => {
