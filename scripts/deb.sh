@@ -106,5 +106,5 @@ find "$stage" -exec touch -h -d "@$epoch" {} +
 mkdir -p "$out"
 package=$out/postern_${version}_$arch.deb
 # zstd: a tenth of the time of xz, for a runtime that is 100 MB; Debian 12 reads it.
-dpkg-deb --root-owner-group -Zzstd -z12 --build "$stage" "$package" >/dev/null
+dpkg-deb --root-owner-group -Zzstd "-z${DEB_ZSTD_LEVEL:-12}" --build "$stage" "$package" >/dev/null
 echo "$package"

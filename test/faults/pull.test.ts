@@ -16,9 +16,9 @@ import { size } from '../support/faults/sizes.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
-const MESSAGES = size('PULL_MESSAGES', 20_000, 2000);
-const KILLS = size('PULL_KILLS', 200, 20);
-const DAEMON_KILLS = size('PULL_DAEMON_KILLS', 10, 2);
+const MESSAGES = size('PULL_MESSAGES', 20_000, 600);
+const KILLS = size('PULL_KILLS', 200, 8);
+const DAEMON_KILLS = size('PULL_DAEMON_KILLS', 10, 1);
 const CONSUMERS = 4;
 /** Messages that a consumer holds at one time, at most: what a kill may hand out twice. */
 const HELD = 10;
@@ -123,7 +123,7 @@ describe(`${CONSUMERS} pulling consumers, killed ${KILLS} times in ${MESSAGES} m
   });
 
   it('lose mail when they acknowledge before they are done with it (control)', async () => {
-    const verdict = await storm({ messages: 1000, kills: 30, daemonKills: 0, order: 'before' });
+    const verdict = await storm({ messages: 500, kills: 20, daemonKills: 0, order: 'before' });
     tell('pull storm, control', verdict);
     expect(verdict.lost).to.not.deep.equal([]);
   });

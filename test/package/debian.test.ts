@@ -25,6 +25,8 @@ spool: {min_free_percent: 0, min_free_bytes: 0}
 const STEPS = stepsOf('operations.md');
 /** Blocks for a shell that are not run here, by how they begin, with the reason. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  'postern route add in.example.com':
+    'it is for a laptop, which test/flow/pull.test.ts and test/unit/cli/listen.test.ts have',
   'npm ci --omit=dev': 'the cases around these build and install the package',
   'curl -sS https://postern.example.com':
     'a web server with a certificate stands in front there; the cases call the API behind it',
