@@ -12,6 +12,7 @@ import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
 import { emailAddress, knownDomain, MAX_URL, shownUrl } from './fields.ts';
 import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound-routes.ts';
+import { fieldName } from './route-rules.ts';
 
 // Tools to set up and debug routes.
 
@@ -63,7 +64,7 @@ const given = optional(
     sender: optional(z.string().max(1000)).meta({ description: 'MAIL FROM; empty: the null sender' }),
     from: optional(z.string().max(1000)).meta({ description: 'the address in From' }),
     subject: optional(z.string().max(1000)),
-    header: optional(z.record(z.string().max(76), z.string().max(1000))).meta({ description: 'header fields' }),
+    header: optional(z.record(fieldName, z.string().max(1000))).meta({ description: 'header fields' }),
     size: optional(z.int().min(0)).meta({ description: 'bytes' }),
     authenticated: optional(z.boolean()),
     dmarc: optional(z.enum(DMARC_RESULTS)),

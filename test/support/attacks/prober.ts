@@ -50,7 +50,10 @@ export async function probe(
   const probed: Probed = { asked: 0, handled: 0, findings: [] };
   const before = prototypes();
   const calls = placesOf(operation).flatMap((place) =>
-    [...(place.isName ? [] : others), ...texts].map((value) => ({ place, value })),
+    [...(place.isName ? [] : others), ...texts]
+      // The clock of these worlds stands still: a call that may wait for seconds would wait for ever.
+      .filter((value) => place.name !== 'wait' || !Number.isInteger(Number(value)))
+      .map((value) => ({ place, value })),
   );
   const workers = Array.from({ length: AT_ONCE }, async () => {
     for (let call = calls.pop(); call; call = calls.pop()) {

@@ -1,5 +1,6 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { z } from 'zod';
 import { type Reader, startReader } from './reader.ts';
 
@@ -27,11 +28,15 @@ export interface Receivers extends Reader<z.output<typeof received>> {
 
 export const hasGo = (): boolean => spawnSync('go', ['version']).status === 0;
 
-/** Builds the receivers where they are not yet: some seconds. Throws where Go's proxy for modules cannot be reached. */
-function build(): void {
-  execFileSync('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], {
+const run = promisify(execFile);
+
+/**
+ * Builds the receivers where they are not yet: some seconds, in which the daemon of the test must not stand still. Throws
+ * where Go's proxy for modules cannot be reached.
+ */
+async function build(): Promise<void> {
+  await run('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], {
     cwd: FOLDER,
-    stdio: 'pipe',
   });
 }
 
@@ -46,7 +51,7 @@ export const capturedPosts = (): string =>
   );
 
 export async function startReceivers(): Promise<Receivers> {
-  build();
+  await build();
   const reader = await startReader('the receivers for Go', [BINARY], received);
   const urlOf = (path: string) => `http://127.0.0.1:${reader.port}/${path}`;
   return Object.freeze({
