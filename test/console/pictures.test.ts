@@ -72,7 +72,7 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'actions', path: '/actions', main: true },
   { name: 'queue', path: '/queue', main: true },
   { name: 'queue-change', path: '/queue', then: (page) => page.press('Change by query\u2026') },
-  { name: 'host', path: '/host', main: true, then: plotted },
+  { name: 'host', path: '/host', main: true, then: examined },
   { name: 'settings', path: '/host/settings' },
   { name: 'log', path: '/host/log', main: true },
   { name: 'host-actions', path: '/host/actions', main: true },
@@ -97,6 +97,16 @@ const EMPTY: readonly Look[] = [
   { name: 'empty-actions', path: '/actions' },
   { name: 'empty-queue', path: '/queue' },
 ];
+
+/** The checks of the host end one by one, and each adds a row. */
+async function examined(page: ConsolePage): Promise<void> {
+  await plotted(page);
+  await until('the end of the checks', () =>
+    page.browser.evaluate(
+      `[...document.querySelectorAll('button')].some((one) => one.innerText.includes('Look again') && !one.disabled) && document.querySelector('details.others') !== null`,
+    ),
+  );
+}
 
 const plotted = (page: ConsolePage) =>
   until('the drawings', () =>
