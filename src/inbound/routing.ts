@@ -23,7 +23,7 @@ interface Domain {
   readonly exact: ReadonlyMap<string, readonly [Route, ...Route[]]>;
   /** The rest: the highest priority, the most literal characters, then the oldest. */
   readonly globs: Globs<Route>;
-  /** Whether the first route that matches a mailbox takes all its mail, as long as no route has conditions. */
+  /** Whether no route has rules: the first that matches a mailbox takes all its mail, and says nothing of it. */
   readonly isPlain: boolean;
   /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
@@ -175,7 +175,8 @@ function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, row
     .map((row) => ({ pattern: toGlob(row.pattern), priority: row.priority ?? 0, value: toRoute(row) }));
   const targets = new Map(rows.flatMap(toTargets));
   const isPlain = rows.every(
-    ({ when, action, priority = 0 }) => !when && toAction(action) === 'post' && priority === 0,
+    ({ when, action, tags = [], priority = 0 }) =>
+      !when && toAction(action) === 'post' && tags.length === 0 && priority === 0,
   );
   return { account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets };
 }
@@ -193,7 +194,7 @@ function toTargets(row: InboundRouteRow): [id: string, target: RouteTarget][] {
 }
 
 /** The id by which deliveries to a further URL of a route are known (queue/delivery.ts `routeOfTarget`). */
-export const alsoId = (route: string, n: number): string => `${route}+${n}`;
+const alsoId = (route: string, n: number): string => `${route}+${n}`;
 
 /** Returns the routes of the domain's owner; accounts that claim the domain may have routes for it too. */
 function ownRoutes({ account }: InboundDomainRow, routes: readonly InboundRouteRow[]): readonly InboundRouteRow[] {

@@ -108,6 +108,12 @@ describe('routes that decide', function () {
     expect(msg.tags).to.deep.equal([]);
   });
 
+  it('say their tags also where no route of the domain has another rule', async () => {
+    const { domain } = await world({ pattern: 'only', tags: ['alone'] });
+    expect(await send(`only@${domain}`, 'tagged alone')).to.match(/^250/);
+    expect((await event('tagged alone')).msg.tags).to.deep.equal(['alone']);
+  });
+
   it('add tags on the way to the route that takes the mail', async () => {
     const { domain, ids } = await world(
       { action: 'tag', when: { from: '*@good.test' }, tags: ['known', 'ours'], priority: 1 },
@@ -306,7 +312,17 @@ describe('routes that decide', function () {
     expect(shown.also).to.deep.equal([
       { url: other.url, format: 'json', raw: true, attachments: 'auto', link_over: 0, has_password: true },
     ]);
+    // Mail that waits for a URL that was removed gets nothing of the one that comes after it.
     await running.api('/inbound/update-route', { id: route, also: [] });
+    await running.api('/inbound/update-route', {
+      id: route,
+      also: [{ url: moved.url, format: 'raw', password: 'other' }],
+    });
+    other.answer({ status: 200 });
+    const seen = postsOf(other.requests).length;
+    await running.api('/endpoints/retry', { url: other.url }).catch(() => undefined);
+    await until('the next post', () => postsOf(other.requests).length > seen, 30_000);
+    expect(postsOf(other.requests).at(-1)?.headers).not.to.have.property('authorization');
     await Promise.all([other.stop(), moved.stop()]);
   });
 

@@ -211,7 +211,7 @@ const addRoute = operation({
       when,
       tags,
       priority,
-      also: toAlsoRows(given.also ?? [], []),
+      ...toAlsoRows(given.also ?? [], {}),
       createdAt: call.now(),
     };
     await mustBeOne(row, call);
@@ -335,7 +335,7 @@ const updateRoute = operation({
     checkAttachments(format ?? style.format, mode ?? style.attachments, call);
     const { action = toAction(before.action), tags = before.tags ?? [], priority, password } = given;
     const when = given.when ? toWhenRow(given.when) : (before.when ?? null);
-    const also = given.also && toAlsoRows(given.also, before.also ?? []);
+    const also = given.also && toAlsoRows(given.also, before);
     mustHaveUrl(url ?? before.url, action, call);
     checkRules({ action, when, tags, also: given.also ?? (before.also ?? []).map(toAlsoRecord) }, call);
     if (url !== undefined) await verifyUrl(url, call, format ?? style.format);
@@ -348,7 +348,8 @@ const updateRoute = operation({
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-        ...{ action: given.action, when: given.when && when, tags: given.tags, priority, also },
+        ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
+        ...also,
         folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,
       },

@@ -3,7 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import { DMARC_RESULTS } from '../../inbound/conditions.ts';
 import { ACTION_NAMES, ACTIONS } from '../../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
-import type { AlsoRow, When } from '../../store/rows/domains.ts';
+import type { AlsoRow, InboundRouteRow, When } from '../../store/rows/domains.ts';
 import { routeUrl, str } from './fields.ts';
 
 // What a route asks of a message, and what it does with it: parameters, records, and the rows between them.
@@ -155,10 +155,16 @@ function canonical(value: unknown): string {
     .join()}}`;
 }
 
-/** The further URLs as a row has them. A URL keeps its number, by which its waiting mail is known. */
-export function toAlsoRows(given: GivenAlso, before: readonly AlsoRow[]): readonly AlsoRow[] {
-  let last = Math.max(0, ...before.map(({ n }) => n));
-  return given.map(({ url, link_over: linkOver, password, ...style }) => {
+/**
+ * The further URLs as a row has them. A URL keeps its number, and no other ever gets it: mail that waits for a URL that was
+ * removed must not get the format and the password of a new one.
+ */
+export function toAlsoRows(
+  given: GivenAlso,
+  { also: before = [], lastAlso = 0 }: Pick<InboundRouteRow, 'also' | 'lastAlso'>,
+): Required<Pick<InboundRouteRow, 'also' | 'lastAlso'>> {
+  let last = lastAlso;
+  const also = given.map(({ url, link_over: linkOver, password, ...style }) => {
     const known = before.find((one) => one.url === url);
     return {
       n: known?.n ?? ++last,
@@ -167,6 +173,7 @@ export function toAlsoRows(given: GivenAlso, before: readonly AlsoRow[]): readon
       password: password === undefined ? (known?.password ?? null) : password || null,
     };
   });
+  return { also, lastAlso: last };
 }
 
 export function toAlsoRecord(row: AlsoRow) {

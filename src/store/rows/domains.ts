@@ -247,6 +247,8 @@ export interface InboundRouteRow extends OwnedRow {
   readonly password?: string | null;
   /** Further URLs, each with a delivery of its own. */
   readonly also?: readonly AlsoRow[];
+  /** The highest number that a further URL ever had; absent: there was none. */
+  readonly lastAlso?: number;
   /** What must hold for it to take a message; null or absent: it takes every one. */
   readonly when?: When | null;
   /** What it does with mail (inbound/decision.ts); absent: it posts it. */
@@ -261,7 +263,7 @@ export interface InboundRouteRow extends OwnedRow {
 /** A further URL of a route. */
 export interface AlsoRow
   extends Pick<InboundRouteRow, 'url' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password'> {
-  /** Its number among those that the route ever had. */
+  /** Its number, which no other URL of the route ever gets: waiting mail is known by it. */
   readonly n: number;
 }
 
