@@ -25,6 +25,7 @@ import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
+import { bindBulk } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
@@ -38,7 +39,6 @@ import {
   type QueuedMail,
   type WebhookDeps,
 } from './account-queue.ts';
-import { bindReplays } from './account-replays.ts';
 import type { Jobs } from './jobs.ts';
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
@@ -60,8 +60,8 @@ export interface AccountParts {
   readonly history: ReturnType<typeof bindHistory>;
   /** Notes what its people do. */
   readonly actions: ReturnType<typeof bindActions>;
-  readonly replays: ReturnType<typeof bindReplays>;
-  readonly drops: ReturnType<typeof bindReplays>;
+  readonly replays: ReturnType<typeof bindBulk>;
+  readonly drops: ReturnType<typeof bindBulk>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
   /** The state of the URLs of its routes and webhooks on this host. */
@@ -182,7 +182,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
     const history = bindHistory(historyDeps, account.id);
-    const replays = (change: 'replay' | 'drop') => bindReplays({ ...deps, history }, account.id, change);
+    const replays = (change: 'replay' | 'drop') => bindBulk({ ...deps, history }, account.id, change);
     return { history, replays: replays('replay'), drops: replays('drop') };
   };
   return (account, apiKey, person, gone = new AbortController().signal) => ({

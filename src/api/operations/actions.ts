@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import type { Action } from '../../journal/types.ts';
-import { isStart, jobName } from '../account-replays.ts';
+import { isStart, jobName } from '../account-bulk.ts';
 import { type Call, operation } from '../operation.ts';
 import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
 

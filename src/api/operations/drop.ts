@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
 import { DROPPABLE_STATES } from '../../queue/delivery.ts';
-import { MOST_AT_ONCE } from '../account-replays.ts';
+import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
 import { EXAMPLE } from './deliveries.ts';
 import { areNamed, selecting, toWish } from './selection.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ENDED_STATES } from '../../queue/delivery.ts';
-import { MOST_AT_ONCE } from '../account-replays.ts';
+import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
 import { selecting, toWish } from './selection.ts';
 

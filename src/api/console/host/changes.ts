@@ -9,7 +9,7 @@ import {
   type Selection,
 } from '../../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
-import { MOST_AT_ONCE } from '../../account-replays.ts';
+import { MOST_AT_ONCE } from '../../account-bulk.ts';
 import type { JobProgress } from '../../jobs.ts';
 import { MAX_PAUSED } from '../../operations/endpoints.ts';
 import { MAX_QUERY } from '../../operations/history.ts';

@@ -33,7 +33,7 @@ const NOTED: Readonly<Record<Change, { readonly started: string; readonly ended:
   drop: { started: 'drop started', ended: 'dropped' },
 };
 
-interface ReplayDeps {
+interface BulkDeps {
   readonly spool: Pick<Spool, 'list' | 'count' | 'scan' | Change>;
   readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
   readonly jobs: Jobs;
@@ -49,7 +49,7 @@ export const MOST_AT_ONCE = 1000;
 const STEP = 500;
 
 /** Replays of inbound mail of one account, or drops of it. */
-export function bindReplays({ spool, history, jobs, clock }: ReplayDeps, account: string, change: Change) {
+export function bindBulk({ spool, history, jobs, clock }: BulkDeps, account: string, change: Change) {
   const { started, ended } = NOTED[change];
   const own = { account, kinds: kindsOf('route') };
 
