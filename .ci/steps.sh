@@ -6,14 +6,21 @@ say() { printf '\n== %s\n' "$*"; }
 limit=420
 limited() { timeout --kill-after=10 "$limit" "$@"; }
 
-# ended NAME STATUS SECONDS FILE: says how a step went, and keeps it and its output.
+# Sets `used` to the seconds of processor that the commands of this shell have taken so far.
+processor() {
+  local file=$logs/times.$BASHPID
+  times >"$file" # not in a subshell, which would tell of itself
+  used=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$file")
+}
+
+# ended NAME STATUS SECONDS PROCESSOR FILE: says how a step went, and keeps it and its output.
 ended() {
-  local name=$1 status=$2 seconds=$3 out=$4 verdict=ok
+  local name=$1 status=$2 seconds=$3 processor=$4 out=$5 verdict=ok
   mkdir -p "$logs/steps/$name"
   echo "$status" >"$logs/steps/$name/status"
   mv "$out" "$logs/steps/$name/out"
   [ "$status" -eq 0 ] || verdict=FAILED
-  printf -- '-- %s: %s after %d s\n' "$name" "$verdict" "$seconds"
+  printf -- '-- %s: %s after %d s, %d s of processor\n' "$name" "$verdict" "$seconds" "$processor"
 }
 
 # Names of the steps that failed.
@@ -27,12 +34,16 @@ total() { cat "$logs"/steps/*/out | awk -v word="$1" '$1 ~ /^[0-9]+$/ && $2 == w
 # step NAME COMMAND...: runs alone, and shows what it prints as it comes.
 step() {
   wait
-  local name=$1 start=$SECONDS out
+  local name=$1 start=$SECONDS out status used before
   shift
   out=$(mktemp -p "$logs")
+  processor
+  before=$used
   say "$name: $*"
   limited "$@" 2>&1 | tee "$out"
-  ended "$name" "${PIPESTATUS[0]}" $((SECONDS - start)) "$out"
+  status=${PIPESTATUS[0]}
+  processor
+  ended "$name" "$status" $((SECONDS - start)) $((used - before)) "$out"
 }
 
 # beside NAME COMMAND...: runs with two others, and shows what it printed as a whole when it ends.
@@ -41,7 +52,7 @@ beside() {
   buffered "$@" &
 }
 buffered() {
-  local name=$1 start=$SECONDS out pid status
+  local name=$1 start=$SECONDS out pid status used
   shift
   out=$(mktemp -p "$logs")
   timeout --kill-after=10 "$limit" "$@" >"$out" 2>&1 & # and not `limited`: the signal below must reach it
@@ -49,11 +60,12 @@ buffered() {
   trap 'kill "$pid"; wait "$pid"; exit 1' TERM
   wait "$pid"
   status=$?
+  processor
   {
     flock 9
     say "$name: $*"
     cat "$out"
-    ended "$name" "$status" $((SECONDS - start)) "$out"
+    ended "$name" "$status" $((SECONDS - start)) "$used" "$out"
   } 9>>"$logs/turn"
 }
 

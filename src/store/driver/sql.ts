@@ -13,7 +13,7 @@ export interface Statement {
   readonly params: readonly Param[];
 }
 
-/** Creates a table and its indexes if missing. */
+/** A table with its columns and indexes; `create` makes the table with all columns, `add` what an existing one lacks. */
 export interface TablePlan {
   readonly table: string;
   readonly create: string;
@@ -45,10 +45,10 @@ export function toPlan(
   unique: readonly (readonly string[])[],
 ): TablePlan {
   const table = shape.name;
-  const columns = [...shape.indexed].map((field) => ({
-    name: `f_${field}`,
-    add: `ALTER TABLE "${table}" ADD COLUMN "f_${field}" GENERATED ALWAYS AS (${expression(field)}) VIRTUAL`,
-  }));
+  const columns = [...shape.indexed].map((field) => {
+    const definition = `"f_${field}" GENERATED ALWAYS AS (${expression(field)}) VIRTUAL`;
+    return { name: `f_${field}`, definition, add: `ALTER TABLE "${table}" ADD COLUMN ${definition}` };
+  });
   const index = (fields: readonly string[]) => {
     const name = `${table}_by_${fields.join('_')}`;
     const parts = [...fields.map((f) => `"f_${f}"`), '"id"'];
@@ -62,7 +62,11 @@ export function toPlan(
   };
   return {
     table,
-    create: `CREATE TABLE IF NOT EXISTS "${table}" ("id" TEXT PRIMARY KEY NOT NULL, "row" TEXT NOT NULL)`,
+    create: `CREATE TABLE IF NOT EXISTS "${table}" (${[
+      '"id" TEXT PRIMARY KEY NOT NULL',
+      '"row" TEXT NOT NULL',
+      ...columns.map(({ definition }) => definition),
+    ].join(', ')})`,
     columns,
     indexes: [...indexes.map(index), ...unique.map(index), ...unique.map(uniqueIndex)],
   };

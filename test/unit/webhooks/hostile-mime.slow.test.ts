@@ -20,7 +20,8 @@ describe('hostile messages', function () {
   let renderer: OpenRenderer;
   let dir: string;
   before(async () => {
-    ({ renderer } = await openRenderer());
+    // The time that they take is bounded below, by what the processor needs.
+    ({ renderer } = await openRenderer({ timeoutMs: 60_000 }));
     dir = await tempDir();
   });
   after(() => renderer.stop());
