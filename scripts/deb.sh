@@ -90,9 +90,11 @@ for script in postinst prerm postrm; do
 done
 (cd "$stage" && find etc -type f | LC_ALL=C sort | sed 's|^|/|') >"$stage/DEBIAN/conffiles"
 chmod -R u=rwX,go=rX "$stage/usr" "$stage/etc/fail2ban"
-# Of the packages nobody runs a program by name, and settings of their authors' tools are of no use to anybody.
+# Of the packages nobody runs a program by name, and settings of their authors' tools are of no use to anybody. Node runs no TypeScript
+# from node_modules, and reads no source maps: they are two of five files.
 packed=$stage/usr/lib/postern/node_modules
 find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -o -name '.gitattributes' \) -delete
+find "$packed" -type f \( -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.map' \) -delete
 find "$packed/.bin" -type l ! -name node -delete
 # The command is /usr/bin/postern, which brings its Node; by the #! line of this file it could not run, for want of a node.
 chmod a-x "$stage/usr/lib/postern/src/main.ts"

@@ -4,16 +4,12 @@ import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { createServer as createNameServer, Packet } from 'dns2';
-import { createTransport } from 'nodemailer';
 import { z } from 'zod';
 import { systemClock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
-import { createPrometheus } from '../base/prometheus.ts';
 import { loadSettings } from '../config.ts';
-import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
 import { type Command, EXIT, type Io } from './command.ts';
 
@@ -47,6 +43,8 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
   const posts = queue<Caught>();
   const [catcher, zone] = await Promise.all([startCatcher(posts.push), startDemoZone()]);
   const { settings, shown } = demoSettings(folder, zone.server);
+  const { openDaemon } = await import('../daemon.ts');
+  const { createPrometheus } = await import('../base/prometheus.ts');
   const daemon = await openDaemon(settings, {
     role: 'daemon',
     shown,
@@ -120,10 +118,11 @@ function caller(base: string, key: string): Call {
   };
 }
 
-function send(
+async function send(
   { host, port }: { readonly host: string; readonly port: number },
   privateKey: string,
 ): Promise<{ response: string }> {
+  const { createTransport } = await import('nodemailer');
   const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
   const transport = createTransport({ host, port, ignoreTLS: true, name: `mail.${SENDER_DOMAIN}`, dkim });
   return transport.sendMail({
@@ -292,7 +291,12 @@ async function startDemoZone(): Promise<DemoZone> {
     [`${SELECTOR}._domainkey.${SENDER_DOMAIN}`, `v=DKIM1; k=rsa; p=${publicKey.toString('base64')}`],
     [`_dmarc.${SENDER_DOMAIN}`, 'v=DMARC1; p=reject'],
   ]);
-  const server = createNameServer({
+  const { createServer, Packet } = await import('dns2');
+  const toRecord = (name: string, data: string) => {
+    const strings = data.match(new RegExp(`.{1,${MAX_STRING}}`, 'g')) ?? [];
+    return Object.assign(new Packet.Resource(name, Packet.TYPE.TXT, Packet.CLASS.IN, TTL), { data: strings });
+  };
+  const server = createServer({
     udp: true,
     handle(request, send) {
       const answer = Packet.createResponseFromRequest(request);
@@ -306,9 +310,4 @@ async function startDemoZone(): Promise<DemoZone> {
   });
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
   return frozen({ server: `127.0.0.1:${udp?.port ?? 0}`, privateKey, stop: () => server.close() });
-}
-
-function toRecord(name: string, text: string) {
-  const strings = text.match(new RegExp(`.{1,${MAX_STRING}}`, 'g')) ?? [];
-  return Object.assign(new Packet.Resource(name, Packet.TYPE.TXT, Packet.CLASS.IN, TTL), { data: strings });
 }

@@ -6,7 +6,6 @@ import { createLog, printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings } from '../composition/slices.ts';
 import { createResolver } from '../dns/resolver.ts';
-import { examine } from '../examination/examine.ts';
 import { type Finding, placesOf, type Verdict, type World } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
@@ -71,6 +70,7 @@ async function lookAt(
     root: '/',
     ...given,
   };
+  const { examine } = await import('../examination/examine.ts');
   const look = async (from: Parameters<typeof examine>[0]) => {
     for await (const finding of examine(from)) report(finding);
   };

@@ -4,10 +4,9 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
-import { createPrometheus } from '../base/prometheus.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { openDatabase } from '../composition/storage.ts';
-import { type Daemon, openDaemon } from '../daemon.ts';
+import type { Daemon } from '../daemon.ts';
 import { openReading } from '../journal/beside.ts';
 import { isUnusable } from '../journal/file.ts';
 import type { History } from '../journal/types.ts';
@@ -80,6 +79,9 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
  */
 export async function withOperations<T>(settings: Settings, use: (run: Daemon['run']) => Promise<T>): Promise<T> {
   mustHaveQueue(queueDir(settings));
+  // Loaded only if used, as in serve and demo: the whole daemon takes longer to load than most commands take to run.
+  const { openDaemon } = await import('../daemon.ts');
+  const { createPrometheus } = await import('../base/prometheus.ts');
   const daemon = await openDaemon(settings, {
     log: quiet,
     clock: systemClock,

@@ -4,13 +4,12 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { createPrometheus } from '../base/prometheus.ts';
 
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
 import { type DaemonDeps, onLoopbackOnly } from '../composition/slices.ts';
 import { ConfigError, type LoadedSettings } from '../config.ts';
-import { type Daemon, openDaemon } from '../daemon.ts';
+import type { Daemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT, type Invocation, type Io } from './command.ts';
 import {
@@ -35,6 +34,7 @@ export const serve: Command = {
     const { settings, shown } = call.settings();
     checkFiles(settings);
     const log = openLog(settings, io);
+    const { createPrometheus } = await import('../base/prometheus.ts');
     const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
@@ -84,6 +84,7 @@ async function open(
 ): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
+    const { openDaemon } = await import('../daemon.ts');
     const daemon = await openDaemon(settings, {
       role: 'daemon',
       log,

@@ -31,18 +31,17 @@ interface ChoosingDeps {
 export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
   return frozen({
     async choose(message, routed, given) {
-      const { envelope, body } = message;
-      let facts: MailFacts = { sender: envelope.mailFrom, ...(given && { scan: given }) };
+      let facts: MailFacts = { sender: message.envelope.mailFrom, ...(given && { scan: given }) };
       let verdicts: Verdicts | undefined;
       let scan = given;
 
       const LOOKS: Readonly<Record<Fact, () => Promise<void>>> = {
         sender: async () => {},
         async content() {
-          facts = { ...facts, content: (await judging.judge(envelope, body, false)).content };
+          facts = { ...facts, content: (await judging.judge(message, false)).content };
         },
         async auth() {
-          const judged = await judging.judge(envelope, body, true);
+          const judged = await judging.judge(message, true);
           verdicts = judged.verdicts ?? undefined;
           facts = { ...facts, content: judged.content, auth: judged.auth };
         },

@@ -8,8 +8,8 @@ import { headerBlock, isHeadless, type RawSource, readStart } from '../mail/head
 import { parseHeaders } from '../mail/headers.ts';
 import { subjectOf } from '../mail/message.ts';
 import { senderAuthOf } from '../mail/trust.ts';
-import type { Body } from '../queue/delivery.ts';
 import type { ContentFacts, MailFacts } from './conditions.ts';
+import type { ScannedMessage } from './types.ts';
 import type { Authenticator } from './verdicts/authenticate.ts';
 
 // Looks into a message that is not accepted yet, for the conditions of routes. It is done on the threads that render,
@@ -36,7 +36,7 @@ export interface Judged {
 /** Looks into messages. */
 export interface Judging {
   /** Throws only if the daemon stops. */
-  judge(envelope: Envelope, body: Body, wantsVerdicts: boolean): Promise<Judged>;
+  judge(message: Pick<ScannedMessage, 'id' | 'envelope' | 'body'>, wantsVerdicts: boolean): Promise<Judged>;
 }
 
 const NOTHING: Judged = { content: null, verdicts: null, auth: null };
@@ -49,7 +49,7 @@ export function createJudging({
   readonly log: Log;
 }): Judging {
   return frozen({
-    async judge(envelope, body, wantsVerdicts) {
+    async judge({ id, envelope, body }, wantsVerdicts) {
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       try {
         // At the front: a client waits for it.
@@ -62,7 +62,8 @@ export function createJudging({
           return { value: { envelope, source: { bytes }, size, wantsVerdicts }, transfer: [bytes.buffer] };
         }, true);
       } catch (error) {
-        log.warn('message.parse_failed', { reason: 'the conditions of its routes could not be checked', error });
+        const reason = 'the conditions of its routes could not be checked';
+        log.warn('message.parse_failed', { message: id, reason, error });
         return NOTHING;
       }
     },

@@ -179,6 +179,35 @@ if (program !== undefined)
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
+    it('tries what waits for a failing endpoint from the start page', async () => {
+      page.hook.answer({ status: 500 });
+      await page.mail(message('Needs a new try'));
+      await until('the failed POST', async () => (await deliveries('waiting'))[0]?.attempts.length > 0);
+      await page.open('/');
+      await page.shows('Needs you');
+      page.hook.answer({ status: 200 });
+      await page.press('Try now');
+      await until('the delivery', async () => (await deliveries('waiting')).length === 0);
+    });
+
+    it('narrows the list to a domain, a route of it and an endpoint', async () => {
+      const [{ id }] = await page.running.api('/inbound/routes', { domain: 'in.test' });
+      const terms = async () => new URL(await place(), page.running.base).searchParams.get('q');
+      await page.open('/mail');
+      await page.choose('Domain', '@in.test');
+      await until('the domain in the search', async () => (await terms()) === 'to:@in.test');
+      await page.choose('Route', id);
+      await until('the route in the search', async () => (await terms()) === `to:@in.test route:${id}`);
+      await page.choose('Endpoint', page.hook.url);
+      await page.shows('Order 4711 is late');
+      expect(await terms()).to.equal(`to:@in.test route:${id} url:${page.hook.url}`);
+      expect(await page.text()).to.not.contain('hello@account-1.test');
+      await page.open('/refused');
+      await page.choose('Domain', 'in.test');
+      await page.shows('nobody@in.test');
+      expect(await terms()).to.equal('domain:in.test');
+    });
+
     it('shows an attempt as a command, without the signature', async () => {
       page.hook.answer({ status: 500 });
       await page.mail(message('As a command'));

@@ -41,6 +41,8 @@ export interface ConsolePage {
   press(label: string): Promise<void>;
   /** Writes a text into the field with this label, in place of what it holds. */
   fill(label: string, value: string): Promise<void>;
+  /** Chooses an option, by its value, of the choice with this label. */
+  choose(label: string, value: string): Promise<void>;
   /** Whether it never scrolls sideways. */
   fits(): Promise<boolean>;
   /** Takes one mail in for `box-1@in.test`. */
@@ -104,6 +106,18 @@ export async function openConsolePage(program: string, running: TestDaemon, hook
       await until(`a field named "${label}"`, () => browser.evaluate(`${field} !== undefined`));
       await browser.evaluate(`(() => { const one = ${field}; one.focus(); one.select(); })()`);
       await browser.type(value);
+    },
+    async choose(label, value) {
+      await until(`a choice named "${label}" with "${value}"`, () =>
+        browser.evaluate(`(() => {
+          const named = [...document.querySelectorAll('label')].filter((one) => one.checkVisibility() && one.innerText.startsWith(${JSON.stringify(label)}));
+          const one = named.map((label) => label.querySelector('select')).find((select) => select?.querySelector('option[value=' + CSS.escape(${JSON.stringify(value)}) + ']'));
+          if (!one) return false;
+          one.value = ${JSON.stringify(value)};
+          one.dispatchEvent(new Event('change', { bubbles: true }));
+          return true;
+        })()`),
+      );
     },
     fits: () => browser.evaluate('document.documentElement.scrollWidth === document.documentElement.clientWidth'),
     mail: (message, from = 'ann@sender.test') => sendMail(running.smtp, { from, to: 'box-1@in.test' }, message),

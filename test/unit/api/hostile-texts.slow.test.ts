@@ -5,6 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { expect } from 'chai';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
 import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
+import { SMALL } from '../../support/sizes.ts';
 
 const bytes = (...parts: (string | number[])[]) =>
   new Uint8Array(
@@ -131,9 +132,10 @@ for (const [kind, operations] of KINDS)
     for (const operation of operations)
       it(`takes no harm from odd texts in ${operation.path}, and answers no 500`, async () => {
         for (const name of Object.keys(operation.params.shape)) {
-          for (const text of TEXTS) {
+          for (const [n, text] of TEXTS.entries()) {
             // As a text, and as the one item of a list. JSON.stringify writes a lone surrogate as an escape.
-            for (const value of [text, [text]]) {
+            const forms = [text, [text]];
+            for (const value of SMALL ? [forms[n % 2]] : forms) {
               const { status, body, headers } = await world.call(operation.path, {
                 ...operation.example.params,
                 [name]: value,

@@ -3,6 +3,7 @@ import { systemClock } from '../../../src/base/clock.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
 import { makeKey, signMessage } from '../../support/dns-keys.ts';
 import { randomFrom } from '../../support/random-text.ts';
+import { size } from '../../support/sizes.ts';
 import { type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 
 const OWN = makeKey('victim.example', 'own', 1024);
@@ -111,10 +112,10 @@ function junk(random: () => number): string {
   }
 }
 
-describe('10,000 junk headers', () => {
+describe('thousands of junk headers', () => {
   it('in front of a message that fails leave it failing, and in front of one that passes leave it passing', async () => {
     const random = randomFrom(20);
-    for (let left = 10_000; left > 0; ) {
+    for (let left = size(10_000, 2000); left > 0; ) {
       const many = random() < 0.3 ? 1 : 1 + Math.floor(random() * 40);
       const front = Array.from({ length: many }, () => junk(random)).join('');
       left -= many;

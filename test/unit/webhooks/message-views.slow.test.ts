@@ -43,7 +43,8 @@ describe('what is shown of hostile messages', function () {
   this.timeout(60_000);
   let views: Awaited<ReturnType<typeof openViews>>;
   before(async () => {
-    views = await openViews();
+    // How long they take is another test's: hostile-mime.slow.test.ts.
+    views = await openViews({ timeoutMs: 60_000 });
   });
   after(() => views.stop());
 

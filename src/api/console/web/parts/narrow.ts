@@ -30,7 +30,13 @@ const TIMES: Options = [
   ['7d', 'Last 7 days'],
 ];
 
-/** One field; a value that is not among the options is kept and shown. */
+/** Of more options than these, one is found by typing it into the search. */
+const MOST_OPTIONS = 100;
+
+/**
+ * One field. A value that is not among the options is kept and shown. The first option is for any value; nothing is
+ * shown if there is no other, or too many.
+ */
 export function FieldChoice({
   path,
   query,
@@ -42,6 +48,7 @@ export function FieldChoice({
   readonly label: string;
   readonly options: Options;
 }): ComponentChildren {
+  if (options.length < 2 || options.length > MOST_OPTIONS) return null;
   const value = fieldOf(query, field) ?? '';
   const known = options.some(([one]) => one === value);
   return h(Choice, {

@@ -1,5 +1,6 @@
 import { type ComponentChildren, h } from 'preact';
 import type { Endpoint, Mail, MailState } from '../records.ts';
+import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
 import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
@@ -71,6 +72,11 @@ export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint })
 /** Whether something waits because the last POST failed, though the endpoint is not down yet. */
 export function isFailing({ breaker, waiting, last_status: status, last_error: error }: Endpoint): boolean {
   return breaker === 'up' && waiting > 0 && (error !== null || (status !== null && status >= 300));
+}
+
+/** Whether what waits for an endpoint can be tried before it is due. */
+export function canTry({ waiting, paused }: Endpoint): boolean {
+  return may('endpoints/retry') && waiting > 0 && !paused;
 }
 
 /** How an endpoint is, in a sentence. */

@@ -6,20 +6,18 @@ import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
-import type { DomainServers, InboundDomain, InboundRoute } from '../records.ts';
+import type { DomainServers, InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
-import { DomainStateMark, domainSentence, useDomains } from './domains.ts';
+import { DomainStateMark, domainSentence, useDomains, useRoutes } from './domains.ts';
 import { Tester } from './route-tester.ts';
 import { Routes } from './routes.ts';
 
 /** One domain: its DNS records, its routes, and beside them the tester. */
 export function Domain({ name }: { readonly name: string }): ComponentChildren {
   const { data, error, failedAt, again, change } = useDomains();
-  const routes = useLoad(may('inbound/routes') ? `routes ${account.value?.id} ${name}` : undefined, (stop) =>
-    call<readonly InboundRoute[]>('inbound/routes', { domain: name }, stop),
-  );
+  const routes = useRoutes(name);
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
   const servers = useLoad(
     domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,

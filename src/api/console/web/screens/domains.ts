@@ -6,7 +6,7 @@ import { Bars, Button, Dialog, Fault, Notice, State, Title, type Tone } from '..
 import { Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
-import type { InboundDomain } from '../records.ts';
+import type { InboundDomain, InboundRoute } from '../records.ts';
 import { go, linkTo, place } from '../router.ts';
 import { account, may } from '../session.ts';
 import { Tester } from './route-tester.ts';
@@ -16,7 +16,17 @@ const MOST_ROWS = 500;
 
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
-  return useLoad(`domains ${account.value?.id}`, (stop) => call<readonly InboundDomain[]>('inbound/domains', {}, stop));
+  return useLoad(may('inbound/domains') ? `domains ${account.value?.id}` : undefined, (stop) =>
+    call<readonly InboundDomain[]>('inbound/domains', {}, stop),
+  );
+}
+
+/** The routes of a domain; none are read without one. */
+export function useRoutes(domain: string | undefined): Loaded<readonly InboundRoute[]> {
+  return useLoad(
+    domain !== undefined && may('inbound/routes') ? `routes ${account.value?.id} ${domain}` : undefined,
+    (stop) => call<readonly InboundRoute[]>('inbound/routes', { domain }, stop),
+  );
 }
 
 export function domainLink(domain: string): string {

@@ -6,7 +6,7 @@ import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elemen
 import { Icon } from '../parts/icons.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { SigningKey } from '../parts/signing-key.ts';
-import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { canTry, EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
@@ -91,9 +91,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
   return h(
     'div',
     { class: 'buttons' },
-    may('endpoints/retry') &&
-      endpoint.waiting > 0 &&
-      !paused &&
+    canTry(endpoint) &&
       h(Button, {
         label: 'Try now',
         icon: 'replay',

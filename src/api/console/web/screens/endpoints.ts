@@ -11,11 +11,16 @@ import type { Endpoint } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
 
-/** All endpoints of the account. */
-export function useEndpoints(): Loaded<readonly Endpoint[]> {
-  const loaded = useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
+/** All endpoints of the account, read once. */
+export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
+  return useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
     call<readonly Endpoint[]>('endpoints/list', {}, stop),
   );
+}
+
+/** All endpoints of the account, kept up to date. */
+export function useEndpoints(): Loaded<readonly Endpoint[]> {
+  const loaded = useEndpointsOnce();
   useRepeat(loaded);
   return loaded;
 }

@@ -9,11 +9,13 @@ import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog, type Wish } from '../parts/replay.ts';
 import { stateWord } from '../parts/states.ts';
-import { count } from '../parts/text.ts';
+import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Mail, MailState } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
+import { useDomains, useRoutes } from './domains.ts';
+import { useEndpointsOnce } from './endpoints.ts';
 import { MessageView } from './message.ts';
 
 /** From this width on the message stands beside the list. */
@@ -40,12 +42,7 @@ export function MailList(): ComponentChildren {
       { class: 'pane' },
       h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query }), h(DropAll, { query })),
       h(StateFilter, { query }),
-      h(
-        'p',
-        { class: 'choices' },
-        h(TimeChoice, { path: '/mail', query }),
-        h(FieldChoice, { path: '/mail', query, field: 'status', label: 'Last answer', options: ANSWERS }),
-      ),
+      h(Choices, { query }),
       h(FieldChips, { query }),
       h(RefusalsToo, { query }),
       h(MailRows, {
@@ -121,6 +118,32 @@ function StateFilter({ query }: { readonly query: string }): ComponentChildren {
         state === undefined ? 'All' : stateWord(state),
       ),
     ),
+  );
+}
+
+/** When and where it came in, where it went, and what was answered. */
+function Choices({ query }: { readonly query: string }): ComponentChildren {
+  const { data: domains = [] } = useDomains();
+  const { data: endpoints = [] } = useEndpointsOnce();
+  const to = fieldOf(query, 'to');
+  const domain = domains.find((one) => to === `@${one.domain}`)?.domain;
+  const { data: routes = [] } = useRoutes(domain);
+  const choice = (field: string, label: string, options: readonly (readonly [value: string, label: string])[]) =>
+    h(FieldChoice, { path: '/mail', query, field, label, options });
+  return h(
+    'p',
+    { class: 'choices' },
+    h(TimeChoice, { path: '/mail', query }),
+    choice('to', 'Domain', [
+      ['', 'Any domain'],
+      ...domains.map((one) => [`@${one.domain}`, plain(one.domain)] as const),
+    ]),
+    choice('route', 'Route', [
+      ['', 'Any route'],
+      ...routes.map(({ id, pattern }) => [id, `${id} ${plain(pattern)}`] as const),
+    ]),
+    choice('url', 'Endpoint', [['', 'Any endpoint'], ...endpoints.map(({ url }) => [url, shortUrl(url)] as const)]),
+    choice('status', 'Last answer', ANSWERS),
   );
 }
 

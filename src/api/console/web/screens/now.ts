@@ -2,16 +2,16 @@ import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import type { HostNeed } from '../host-records.ts';
-import { useLoad } from '../load.ts';
+import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
-import { EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
+import { canTry, EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { domainSentence } from './domains.ts';
+import { domainSentence, useDomains } from './domains.ts';
 import { useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
@@ -41,7 +41,7 @@ export function Now(): ComponentChildren {
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
-    h(NeedsYou, { endpoints: endpoints.data ?? [], dead: dead.rows ?? [], held, domains, host: host?.needs ?? [] }),
+    h(NeedsYou, { endpoints, dead: dead.rows ?? [], held, domains, host: host?.needs ?? [] }),
     empty && h(FirstMinute, null),
     !empty && may('host/series') && h(NowPlots, null),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
@@ -77,13 +77,13 @@ function Health({
 
 /** What a person has to look at; nothing if all is well. */
 function NeedsYou({
-  endpoints,
+  endpoints: { data: endpoints = [], again },
   dead,
   held,
   domains,
   host,
 }: {
-  readonly endpoints: readonly Endpoint[];
+  readonly endpoints: Loaded<readonly Endpoint[]>;
   readonly dead: readonly Mail[];
   /** How many mails routes hold. */
   readonly held: number;
@@ -111,26 +111,7 @@ function NeedsYou({
           { key: 'more-host' },
           h('a', { href: linkTo('/host') }, `and ${number(others.length - MOST_NEEDS)} more on this host`),
         ),
-      down
-        .slice(0, FEW)
-        .map((endpoint) =>
-          h(
-            'li',
-            { key: endpoint.url, 'data-row': endpoint.url },
-            h(
-              'a',
-              { href: linkTo('/endpoint', { url: endpoint.url }) },
-              h(EndpointStateMark, { endpoint }),
-              h('span', { class: 'url' }, shortUrl(endpoint.url)),
-              h('span', { class: 'sentence' }, endpointSentence(endpoint)),
-              h(
-                'span',
-                { class: 'waiting' },
-                `${number(endpoint.waiting)} ${endpoint.waiting === 1 ? 'waits' : 'wait'}`,
-              ),
-            ),
-          ),
-        ),
+      down.slice(0, FEW).map((endpoint) => h(EndpointNeed, { key: endpoint.url, endpoint, again })),
       down.length > FEW &&
         h(
           'li',
@@ -194,6 +175,29 @@ function NeedsYou({
   );
 }
 
+function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
+  const { url, waiting } = endpoint;
+  return h(
+    'li',
+    { 'data-row': url },
+    h(
+      'a',
+      { href: linkTo('/endpoint', { url }) },
+      h(EndpointStateMark, { endpoint }),
+      h('span', { class: 'url' }, shortUrl(url)),
+      h('span', { class: 'sentence' }, endpointSentence(endpoint)),
+      h('span', { class: 'waiting' }, `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`),
+    ),
+    canTry(endpoint) &&
+      h(Button, {
+        label: 'Try now',
+        icon: 'replay',
+        title: `Try all that waits for ${shortUrl(url)} now`,
+        onPress: () => call('endpoints/retry', { url }).then(again),
+      }),
+  );
+}
+
 /** How many mails routes hold: asked for after what else is shown, and again when that says so. */
 function useHeld(newest: readonly Mail[] | undefined): number {
   const seen = newest?.filter(({ state }) => state === 'held').map(({ id }) => id);
@@ -206,9 +210,7 @@ const OF_TEST = /^account-\d+\.test$/;
 
 /** Domains whose DNS was asked and leads elsewhere, or that are not proven. */
 function useWrongDomains(): readonly InboundDomain[] {
-  const { data = [] } = useLoad(may('inbound/domains') ? `wrong domains ${account.value?.id}` : undefined, (stop) =>
-    call<readonly InboundDomain[]>('inbound/domains', {}, stop),
-  );
+  const { data = [] } = useDomains();
   return data.filter(
     ({ domain, tested_at: testedAt, valid_mx: isRight, routed }) =>
       !OF_TEST.test(domain) && ((testedAt !== null && !isRight) || !routed),

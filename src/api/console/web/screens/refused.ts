@@ -3,11 +3,12 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
-import { TimeChoice } from '../parts/narrow.ts';
+import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
+import { useDomains } from './domains.ts';
 
 interface Reasons {
   readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
@@ -22,7 +23,7 @@ export function Refused(): ComponentChildren {
     'div',
     { class: 'screen' },
     h(Title, { text: 'Refused' }),
-    h('p', { class: 'choices' }, h(TimeChoice, { path: '/refused', query })),
+    h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
     h(
       'div',
@@ -47,6 +48,22 @@ export function Refused(): ComponentChildren {
             ),
       h(More, { list }),
     ),
+  );
+}
+
+function Choices({ query }: { readonly query: string }): ComponentChildren {
+  const { data: domains = [] } = useDomains();
+  return h(
+    'p',
+    { class: 'choices' },
+    h(TimeChoice, { path: '/refused', query }),
+    h(FieldChoice, {
+      path: '/refused',
+      query,
+      field: 'domain',
+      label: 'Domain',
+      options: [['', 'Any domain'], ...domains.map(({ domain }) => [domain, plain(domain)] as const)],
+    }),
   );
 }
 

@@ -1,0 +1,7 @@
+/** `SLOW=small` is what every change is held against; without it the slow tests have the sizes in their names. */
+export const SMALL = process.env['SLOW'] === 'small';
+
+/** The full size of a slow test, or the one for every change. */
+export function size(full: number, small: number): number {
+  return SMALL ? small : full;
+}

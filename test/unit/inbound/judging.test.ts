@@ -1,0 +1,24 @@
+import { expect } from 'chai';
+import { createJudging } from '../../../src/inbound/judging.ts';
+import { createTestLog } from '../../support/log.ts';
+
+describe('a look into a message for the conditions of routes', () => {
+  it('finds nothing when it fails, and the log says for which message', async () => {
+    const log = createTestLog();
+    const judging = createJudging({ run: () => Promise.reject(new Error('the thread ended')), log });
+    const envelope = { mailFrom: 'a@b.test', rcptTo: ['c@d.test'] } as never;
+    const body = { kind: 'inline', bytes: Buffer.from('Subject: x\r\n\r\n') } as const;
+    expect(await judging.judge({ id: 'm1', envelope, body }, true)).to.deep.equal({
+      content: null,
+      verdicts: null,
+      auth: null,
+    });
+    expect(log.of('message.parse_failed').map(({ fields }) => fields)).to.deep.equal([
+      {
+        message: 'm1',
+        reason: 'the conditions of its routes could not be checked',
+        error: new Error('the thread ended'),
+      },
+    ]);
+  });
+});
