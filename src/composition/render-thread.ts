@@ -5,7 +5,7 @@ import { createResolver } from '../dns/resolver.ts';
 import type { DnsSettings } from '../dns/types.ts';
 import { createJudgeTask } from '../inbound/judging.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
-import { createComposeTask } from '../sending/compose/compose.ts';
+import type { createComposeTask } from '../sending/compose/compose.ts';
 import { createContentTask } from '../webhooks/render/content.ts';
 import { createProgress } from '../webhooks/render/progress.ts';
 import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
@@ -20,6 +20,14 @@ export interface RenderThreadData {
   /** Domains whose ARC seals are believed. */
   readonly trustedSealers: readonly string[];
 }
+
+let composing: ReturnType<typeof createComposeTask> | undefined;
+
+/** Loaded with the first message: it is a quarter of what the thread loads, and many hosts send none. */
+const composeTask: ReturnType<typeof createComposeTask> = async (job, guarded) => {
+  composing ??= (await import('../sending/compose/compose.ts')).createComposeTask();
+  return composing(job, guarded);
+};
 
 // The thread that renders webhook POSTs and composes outgoing mail. It is here because neither road may import the
 // other.
@@ -40,7 +48,7 @@ serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics 
     judge: createJudgeTask({ authenticator }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),
-    compose: createComposeTask(),
+    compose: composeTask,
     steps: async () => ({ value: progress.steps(), transfer: [] }),
   };
 });
