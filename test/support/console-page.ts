@@ -110,8 +110,8 @@ export async function openConsolePage(program: string, running: TestDaemon, hook
     async choose(label, value) {
       await until(`a choice named "${label}" with "${value}"`, () =>
         browser.evaluate(`(() => {
-          const named = [...document.querySelectorAll('label')].filter((one) => one.checkVisibility() && one.innerText.startsWith(${JSON.stringify(label)}));
-          const one = named.map((label) => label.querySelector('select')).find((select) => select?.querySelector('option[value=' + CSS.escape(${JSON.stringify(value)}) + ']'));
+          const named = [...document.querySelectorAll('label')].filter((one) => one.innerText.startsWith(${JSON.stringify(label)}));
+          const one = named.map((label) => label.querySelector('select')).find((select) => [...(select?.options ?? [])].some((option) => option.value === ${JSON.stringify(value)}));
           if (!one) return false;
           one.value = ${JSON.stringify(value)};
           one.dispatchEvent(new Event('change', { bubbles: true }));
