@@ -60,6 +60,15 @@ const importsOf = (file: string) =>
   [...readFileSync(join('src', file), 'utf8').matchAll(/(?:from|import\() ?'([^']+)'|^import '([^']+)'/gm)].map(
     (found) => found[1] ?? found[2] ?? '',
   );
+/** What a file loads with itself: neither types, nor what it imports when it is needed. */
+const loadedBy = (file: string) =>
+  [...readFileSync(join('src', file), 'utf8').matchAll(/^(?:import|export)(?! type)\b[^'";]*'(\.[^']+)'/gm)].map(
+    ([, name = '']) => normalize(join(dirname(file), name)),
+  );
+function allLoadedBy(file: string, known = new Set<string>()): ReadonlySet<string> {
+  for (const one of loadedBy(file)) if (!known.has(one)) allLoadedBy(one, known.add(one));
+  return known;
+}
 const ROADS = 6;
 const roads = new Set(globSync('src/*/road.ts').map((path) => path.split('/')[1]));
 const layerOf = (file: string) => {
@@ -91,6 +100,19 @@ describe('the house', () => {
       }),
     );
     expect(wrong).to.deep.equal([]);
+  });
+
+  it('loads what is large only where it is used: the daemon, the driver of MongoDB, the composer of mail', () => {
+    for (const [program, large] of [
+      ['main.ts', 'daemon.ts'],
+      ['main.ts', 'examination/examine.ts'],
+      ['daemon.ts', 'store/driver/mongo.ts'],
+      ['composition/render-thread.ts', 'sending/compose/compose.ts'],
+    ] as const) {
+      expect(files, large).to.include(large);
+      expect([...allLoadedBy(program)], program).to.not.include(large);
+    }
+    expect([...allLoadedBy('main.ts')]).to.include.members(['cli/queue.ts', 'queue/spool.ts', 'settings.ts']);
   });
 
   it('touches the process in programs and cli/ only', () => {
