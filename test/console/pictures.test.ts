@@ -1,5 +1,6 @@
+import { globSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, PHONE, startConsolePage } from '../support/console-page.ts';
@@ -11,6 +12,7 @@ import { until } from '../support/until.ts';
 // changes; with `PICTURES=docs` those of docs/console.md.
 
 const program = chromium();
+const SCREENS = globSync('src/api/console/web/screens/*.ts').map((path) => basename(path));
 const FOLDER = process.env['PICTURES'];
 /** With large text every screen is looked at in one state then, and not in all. */
 const SMALL = process.env['CONSOLE'] === 'small';
@@ -189,9 +191,15 @@ if (program !== undefined)
     it('loads at most 60 KB of libraries and 100 KB of code of ours, compressed', async () => {
       await story.page.open('/');
       await plotted(story.page);
-      const urls: string[] = await story.page.browser.evaluate(
-        `performance.getEntriesByType('resource').map(({ name }) => name).filter((name) => name.includes('/assets/'))`,
-      );
+      const loaded = (): Promise<string[]> =>
+        story.page.browser.evaluate(
+          `performance.getEntriesByType('resource').map(({ name }) => name).filter((name) => name.includes('/assets/'))`,
+        );
+      const first = (await loaded()).length;
+      const urls = await until('the modules of all screens', async () => {
+        const now = await loaded();
+        return SCREENS.every((name) => now.some((url) => url.endsWith(`/screens/${name}`))) && now;
+      });
       const weigh = async (wanted: boolean) => {
         let sum = 0;
         for (const url of new Set(urls.filter((one) => one.includes('/lib/') === wanted))) {
@@ -203,7 +211,9 @@ if (program !== undefined)
       };
       const [libraries, ours] = [await weigh(true), await weigh(false)];
       if (FOLDER !== undefined)
-        console.log(`    ${libraries} bytes of libraries, ${ours} of ours; ${await firstData(story.page)}`);
+        console.log(
+          `    ${libraries} bytes of libraries, ${ours} of ours, ${first} of ${urls.length} files for the start page; ${await firstData(story.page)}`,
+        );
       expect(libraries).to.be.within(20_000, 60_000);
       expect(ours).to.be.within(20_000, 100_000);
     });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
-import { extname, join, sep } from 'node:path';
+import { extname, join, posix, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, gzip } from 'node:zlib';
@@ -19,7 +19,7 @@ interface Asset {
 }
 
 export interface Assets {
-  /** Answers with the page: the same for everybody, without data. */
+  /** Answers with the page: the same for everybody, without data. It names the modules of the screen of its path. */
   page(ctx: Context): Promise<void>;
   /** Answers with a file by the rest of its path, `<version>/main.ts`; returns whether there is one. */
   file(ctx: Context, path: string): Promise<boolean>;
@@ -45,6 +45,8 @@ const SUFFIXES: Readonly<Record<string, string>> = { uplot: '\nexport default uP
 const LATER = 'uplot';
 
 const ENTRY = 'main.ts';
+/** The screen at /console/. Others have the name of the first part of their path. */
+const START = 'screens/now.ts';
 const WEB = fileURLToPath(new URL('./web', import.meta.url));
 
 /** The page and its files, from the folder `dir`. Only `mailOrigin` may be shown in its frames; empty: its own origin. */
@@ -72,9 +74,12 @@ export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
 
   return frozen({
     async page(ctx) {
-      const { page, policy, version } = assets();
+      const { page, policy, version, files } = assets();
+      const named = `screens/${ctx.path.split('/')[2]}.ts`;
+      const screen = files.has(named) ? named : START;
       ctx.set('Content-Security-Policy', policy);
-      await send(ctx, 'page', { type: 'text/html; charset=utf-8', text: () => page }, `"${version}"`, 'no-cache');
+      const asset = { type: 'text/html; charset=utf-8', text: () => page(screen) };
+      await send(ctx, `page ${screen}`, asset, `"${version}"`, 'no-cache');
     },
     async file(ctx, path) {
       const { version, files } = assets();
@@ -95,12 +100,14 @@ function readAssets(mailOrigin: string, dir: string) {
     hash.update(`${name}\0${source}\0`);
     files.set(name, { type, text });
   };
+  const imports = new Map<string, readonly string[]>();
   const names = readdirSync(dir, { recursive: true, encoding: 'utf8' })
     .map((name) => name.split(sep).join('/'))
     .filter((name) => TYPES[extname(name)] !== undefined && !name.endsWith('.d.ts'))
     .sort();
   for (const name of names) {
     const source = readFileSync(join(dir, name), 'utf8');
+    imports.set(name, importsOf(name, source));
     const text = name.endsWith('.ts') ? () => lighten(stripTypeScriptTypes(source)) : () => source;
     add(name, TYPES[extname(name)] ?? '', source, text);
   }
@@ -111,7 +118,22 @@ function readAssets(mailOrigin: string, dir: string) {
   const plotStyle = readLibrary('uplot/dist/uPlot.min.css');
   add(PLOT_STYLE, TYPES['.css'] ?? '', plotStyle, () => plotStyle);
   const version = hash.digest('base64url').slice(0, 16);
-  return { version, files, ...makePage(version, mailOrigin, [...files.keys()]) };
+  const modulesOf = (screen: string) => withImports([ENTRY, screen], imports).filter((name) => files.has(name));
+  return { version, files, ...makePage(version, mailOrigin, [...files.keys()], modulesOf) };
+}
+
+/** The files that a module imports when it is loaded, as `screens/now.ts`. */
+function importsOf(name: string, source: string): readonly string[] {
+  return [...source.matchAll(/^import (?!type )[^;]*'(\.[^']+)';$/gm)].map(([, path = '']) =>
+    posix.join(posix.dirname(name), path),
+  );
+}
+
+/** Modules and all that they import, in the order in which they are needed. */
+function withImports(names: readonly string[], imports: ReadonlyMap<string, readonly string[]>): readonly string[] {
+  const all = new Set(names);
+  for (const name of all) for (const one of imports.get(name) ?? []) all.add(one);
+  return [...all];
 }
 
 /**
@@ -132,25 +154,28 @@ function readLibrary(path: string): string {
   return source.replace(/\n?\/\/# sourceMappingURL=.*\s*$/, '');
 }
 
-/** The page, and the policy that allows it its own files and nothing else. */
+/**
+ * The page of a screen, and the policy that allows it its own files and nothing else. The modules of other screens are
+ * loaded later (web/main.ts).
+ */
 function makePage(
   version: string,
   mailOrigin: string,
   names: readonly string[],
-): { readonly page: string; readonly policy: string } {
+  modulesOf: (screen: string) => readonly string[],
+): { readonly page: (screen: string) => string; readonly policy: string } {
   const url = (name: string) => `/console/assets/${version}/${name}`;
   const imports = Object.keys(LIBRARIES).map((name) => [name, url(libraryFile(name))] as const);
   const importMap = JSON.stringify({ imports: Object.fromEntries(imports) });
-  const modules = names.filter((name) => name.endsWith('.ts')).map(url);
   const libraries = imports.filter(([name]) => name !== LATER).map(([, path]) => path);
   const styles = [PLOT_STYLE, ...names.filter((name) => name.endsWith('.css') && name !== PLOT_STYLE)].map(url);
   const icon = names.includes('icon.svg') ? [`<link rel="icon" type="image/svg+xml" href="${url('icon.svg')}">`] : [];
-  const page = `<!doctype html>
+  const page = (screen: string) => `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Postern</title>
 ${[...styles.map((href) => `<link rel="stylesheet" href="${href}">`), ...icon].join('\n')}
 <script type="importmap">${importMap}</script>
-${[...libraries, ...modules].map((href) => `<link rel="modulepreload" href="${href}">`).join('\n')}
+${[...libraries, ...modulesOf(screen).map(url)].map((href) => `<link rel="modulepreload" href="${href}">`).join('\n')}
 <script type="module" src="${url(ENTRY)}"></script></head>
 <body><div id="app"></div><noscript>The console needs JavaScript.</noscript></body></html>
 `;

@@ -9,15 +9,18 @@ import { createAssets } from '../../../src/api/console/assets.ts';
 import { send, startConsole } from '../../support/console.ts';
 import { tempDir } from '../../support/temp.ts';
 
-/** A page of three files. */
+/** A small page. */
 async function makeWeb(): Promise<string> {
   const dir = join(await tempDir(), 'web');
-  await mkdir(join(dir, 'parts'), { recursive: true });
+  for (const folder of ['parts', 'screens']) await mkdir(join(dir, folder), { recursive: true });
   await writeFile(
     join(dir, 'main.ts'),
-    "import type { A } from '../x.ts';\nimport { b } from './parts/b.ts';\nlet a: A = b;\n",
+    "import type { A } from '../x.ts';\nimport { b } from './parts/b.ts';\nlet a: A = b;\nconst late = () => import('./screens/late.ts');\n",
   );
   await writeFile(join(dir, 'parts', 'b.ts'), 'export const b: number = 1;\n');
+  await writeFile(join(dir, 'parts', 'c.ts'), 'export const c = 1;\n');
+  await writeFile(join(dir, 'screens', 'now.ts'), "import {\n  c,\n} from '../parts/c.ts';\nexport const now = c;\n");
+  await writeFile(join(dir, 'screens', 'late.ts'), 'export const late = 1;\n');
   await writeFile(join(dir, 'page.css'), 'body { color: red }\n');
   await writeFile(join(dir, 'tsconfig.json'), '{}');
   await writeFile(join(dir, 'types.d.ts'), 'declare const secret: 1;');
@@ -49,7 +52,7 @@ describe('the page of the console', () => {
 
   const get = (path: string, headers = {}) => send(port, 'GET', `/console/assets/${version}/${path}`, headers);
 
-  it('names every module, style and library, and all of them are there', async () => {
+  it('names the modules of the first screen, every style and library, and all of them are there', async () => {
     const named = [...page.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, path]) => path ?? '');
     const { imports } = JSON.parse(/<script type="importmap">(.*?)<\/script>/.exec(page)?.[1] ?? '');
     expect(Object.keys(imports)).to.deep.equal([
@@ -59,11 +62,21 @@ describe('the page of the console', () => {
       '@preact/signals-core',
       'uplot',
     ]);
-    for (const file of ['main.ts', 'parts/b.ts', 'page.css'])
-      expect(
-        named.filter((path) => path.endsWith(`/${file}`)),
-        file,
-      ).to.not.be.empty;
+    const preloaded = (html: string) =>
+      [...html.matchAll(/<link rel="modulepreload" href="\/console\/assets\/[\w-]+\/([^"]+\.ts)"/g)].map(
+        ([, path]) => path,
+      );
+    const start = ['main.ts', 'parts/b.ts', 'screens/now.ts', 'parts/c.ts'];
+    expect(preloaded(page)).to.have.members(start);
+    for (const [path, modules] of [
+      ['/console/late', ['main.ts', 'parts/b.ts', 'screens/late.ts']],
+      ['/console/late/1', ['main.ts', 'parts/b.ts', 'screens/late.ts']],
+      ['/console/nowhere', start],
+      ['/console/..%2Fparts%2Fb', start],
+    ] as const)
+      expect(preloaded((await send(port, 'GET', path)).text), path).to.have.members(modules);
+    expect(named.some((path) => path.endsWith('/page.css'))).to.equal(true);
+    expect((await get('screens/late.ts')).status).to.equal(200);
     for (const path of [...named, ...Object.values<string>(imports)])
       expect((await send(port, 'GET', path)).status, path).to.equal(200);
   });
@@ -75,6 +88,7 @@ describe('the page of the console', () => {
       '',
       "import { b } from './parts/b.ts';",
       'let a = b;',
+      "const late = () => import('./screens/late.ts');",
       '',
     ]);
   });
@@ -144,8 +158,8 @@ describe('the page of the console', () => {
     const browser = world.browser();
     await browser.press(await world.link());
     const [mine, theirs] = [
-      await browser.ask('GET', '/console/refused'),
-      await world.browser().ask('GET', '/console/'),
+      await browser.ask('GET', '/console/refused?q=x'),
+      await world.browser().ask('GET', '/console/refused/1'),
     ];
     expect(mine.text).to.equal(theirs.text);
     const policy = String(theirs.headers['content-security-policy']);

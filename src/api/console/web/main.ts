@@ -1,34 +1,66 @@
 import { effect } from '@preact/signals';
-import { Component, type ComponentChildren, h, render } from 'preact';
+import { Component, type ComponentChildren, type FunctionComponent, h, render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
 import { keepLive } from './live.ts';
 import { forgetShown } from './load.ts';
-import { Button } from './parts/elements.ts';
+import { Bars, Button } from './parts/elements.ts';
 import { Frame, mayOpen } from './parts/frame.ts';
 import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { tickClock } from './parts/text.ts';
 import { followLinks, linkTo, place } from './router.ts';
-import { Accounts } from './screens/accounts.ts';
-import { Actions, HostActions } from './screens/actions.ts';
-import { Domain } from './screens/domain.ts';
-import { Domains } from './screens/domains.ts';
-import { Endpoint } from './screens/endpoint.ts';
-import { Endpoints } from './screens/endpoints.ts';
 import { Enter } from './screens/enter.ts';
-import { GivenUp } from './screens/given-up.ts';
-import { Host } from './screens/host.ts';
-import { HostLog } from './screens/host-log.ts';
-import { HostSettings } from './screens/host-settings.ts';
-import { Keys } from './screens/keys.ts';
-import { Lists } from './screens/lists.ts';
-import { MailList } from './screens/mail-list.ts';
-import { Message } from './screens/message.ts';
-import { Now } from './screens/now.ts';
-import { Queue } from './screens/queue.ts';
-import { Refused } from './screens/refused.ts';
-import { SentList } from './screens/sent-list.ts';
-import { SentMessageScreen } from './screens/sent-message.ts';
 import { person, readSession, session } from './session.ts';
+
+/** When the other screens are loaded, after the session is known. */
+const OTHERS_AFTER_MS = 2000;
+/** Loads the modules of all screens. */
+const loads: (() => Promise<unknown>)[] = [];
+
+/** A screen whose modules are loaded when it is opened: the first screen does not wait for those of all others. */
+function later<P extends object>(
+  load: () => Promise<(props: P) => ComponentChildren>,
+): (props: P) => ComponentChildren {
+  let loaded: ((props: P) => ComponentChildren) | undefined;
+  const loading = async () => {
+    loaded ??= await load();
+  };
+  loads.push(loading);
+  return function Later(props) {
+    const [failed, setFailed] = useState(false);
+    const [, setLoaded] = useState(loaded !== undefined);
+    useEffect(() => {
+      if (!loaded)
+        loading().then(
+          () => setLoaded(true),
+          () => setFailed(true),
+        );
+    }, []);
+    if (failed) throw new Error('the modules of the screen could not be loaded'); // `Screen` says so
+    return loaded ? h(loaded as FunctionComponent<P>, props) : h('div', { class: 'screen' }, h(Bars, { rows: 8 }));
+  };
+}
+
+const Accounts = later(async () => (await import('./screens/accounts.ts')).Accounts);
+const Actions = later(async () => (await import('./screens/actions.ts')).Actions);
+const HostActions = later(async () => (await import('./screens/actions.ts')).HostActions);
+const Domain = later(async () => (await import('./screens/domain.ts')).Domain);
+const Domains = later(async () => (await import('./screens/domains.ts')).Domains);
+const Endpoint = later(async () => (await import('./screens/endpoint.ts')).Endpoint);
+const Endpoints = later(async () => (await import('./screens/endpoints.ts')).Endpoints);
+const GivenUp = later(async () => (await import('./screens/given-up.ts')).GivenUp);
+const Host = later(async () => (await import('./screens/host.ts')).Host);
+const HostLog = later(async () => (await import('./screens/host-log.ts')).HostLog);
+const HostSettings = later(async () => (await import('./screens/host-settings.ts')).HostSettings);
+const Keys = later(async () => (await import('./screens/keys.ts')).Keys);
+const Lists = later(async () => (await import('./screens/lists.ts')).Lists);
+const MailList = later(async () => (await import('./screens/mail.ts')).MailList);
+const Message = later(async () => (await import('./screens/message.ts')).Message);
+const Now = later(async () => (await import('./screens/now.ts')).Now);
+const Queue = later(async () => (await import('./screens/queue.ts')).Queue);
+const Refused = later(async () => (await import('./screens/refused.ts')).Refused);
+const SentList = later(async () => (await import('./screens/sent.ts')).SentList);
+const SentMessageScreen = later(async () => (await import('./screens/sent-message.ts')).SentMessageScreen);
 
 /** The screen of a path. */
 function screen(path: string): ComponentChildren {
@@ -167,3 +199,7 @@ effect(() => {
 const root = document.getElementById('app');
 if (root) render(h(App, null), root);
 await readSession();
+// The other screens open without a wait, later.
+setTimeout(() => {
+  for (const load of loads) load().catch(() => undefined); // tried again when it is opened
+}, OTHERS_AFTER_MS);

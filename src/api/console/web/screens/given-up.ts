@@ -13,7 +13,7 @@ import { fieldOf, withField } from '../query.ts';
 import type { Cause, Causes } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { MailRows } from './mail-list.ts';
+import { MailRows } from './mail.ts';
 
 const MOST_CAUSES = 8;
 

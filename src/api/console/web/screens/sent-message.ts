@@ -11,8 +11,8 @@ import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { TakeOff } from './lists.ts';
+import { SentStateMark, toTime } from './sent.ts';
 import { SentContentTabs } from './sent-content.ts';
-import { SentStateMark, toTime } from './sent-list.ts';
 import { type Entry, toEntries } from './sent-timeline.ts';
 import { Dialogs } from './smtp-dialog.ts';
 
