@@ -8,7 +8,6 @@ import { createPublicKeys, type PublicKey } from '../../../src/inbound/verdicts/
 import { parseHeaderSection } from '../../../src/mail/header-section.ts';
 import { type DkimKey, makeKey, signMessage } from '../../support/dns-keys.ts';
 import { randomFrom } from '../../support/random-text.ts';
-import { size } from '../../support/sizes.ts';
 
 const NOW = Date.UTC(2026, 0, 5);
 const SECONDS = NOW / 1000;
@@ -272,9 +271,9 @@ const EXCEPTIONS: readonly { readonly found: RegExp; readonly why: string }[] = 
 ];
 
 describe('signatures as we check them', () => {
-  it('come out as the library has them, for generated messages, most of them damaged, but where RFC 6376 says otherwise', async () => {
+  it('come out as the library has them, for 2,000 generated messages, most of them damaged, but where RFC 6376 says otherwise', async () => {
     const seen: Record<string, number> = {};
-    for (let seed = 1; seed <= size(2000, 500); seed++) {
+    for (let seed = 1; seed <= 2000; seed++) {
       const message = await generate(chanceOf(seed));
       const [own, theirs] = [await ours(message), await library(message)];
       for (const [place, { value, outcome }] of own.entries()) {
