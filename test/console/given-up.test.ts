@@ -173,6 +173,7 @@ if (program !== undefined) {
 
     it('shows the number, and nothing is dropped if more match when it was typed', async () => {
       await page.open('/given-up');
+      await page.shows('Replay all 3');
       await page.press('Drop\u2026');
       await page.shows('3 mails end without being posted');
       expect(await locked()).to.equal(true);
@@ -193,6 +194,7 @@ if (program !== undefined) {
       it(`gives axe nothing to object to while it is asked, in ${scheme} colours at ${size[0]} px`, async () => {
         await page.browser.prefer(scheme);
         await page.open('/given-up', size);
+        await page.shows('Replay all 4'); // the number moves the button that is pressed
         await page.press('Drop\u2026');
         await page.shows('Type 4 to drop them');
         expect(await page.faults()).to.deep.equal([]);
@@ -201,6 +203,7 @@ if (program !== undefined) {
 
     it('ends what was given up of a search, and no more', async () => {
       await page.open('/given-up?q=to%3Astop');
+      await page.shows('Replay all 1 that match');
       await page.press('Drop\u2026');
       await page.fill('Type 1 to drop them', '1');
       await page.press('Drop 1');
