@@ -49,7 +49,7 @@ export function Endpoints(): ComponentChildren {
 }
 
 function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
-  const { url, waiting, oldest_at: oldestAt, kind, routes, webhooks } = endpoint;
+  const { url, kind, routes, webhooks } = endpoint;
   const users = [
     routes.length > 0 && count(routes.length, 'route'),
     webhooks.length > 0 && count(webhooks.length, 'webhook'),
@@ -59,24 +59,36 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
   return h(
     'li',
     { 'data-row': url },
+    h(EndpointLink, { endpoint, users: users || (kind === 'events' ? 'events' : 'no route any more') }),
+  );
+}
+
+/** How an endpoint is and what waits for it; leads to its screen. */
+export function EndpointLink({
+  endpoint,
+  users,
+}: {
+  readonly endpoint: Endpoint;
+  readonly users?: string;
+}): ComponentChildren {
+  const { url, waiting, oldest_at: oldestAt } = endpoint;
+  return h(
+    'a',
+    { href: linkTo('/endpoint', { url }) },
+    h(EndpointStateMark, { endpoint }),
+    h('span', { class: 'url' }, shortUrl(url)),
+    h('span', { class: 'sentence' }, endpointSentence(endpoint)),
     h(
-      'a',
-      { href: linkTo('/endpoint', { url }) },
-      h(EndpointStateMark, { endpoint }),
-      h('span', { class: 'url' }, shortUrl(url)),
-      h('span', { class: 'sentence' }, endpointSentence(endpoint)),
-      h(
-        'span',
-        { class: 'waiting' },
-        waiting === 0
-          ? 'nothing waits'
-          : [
-              `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`,
-              oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
-            ],
-      ),
-      h('span', { class: 'faint users' }, users || (kind === 'events' ? 'events' : 'no route any more')),
+      'span',
+      { class: 'waiting' },
+      waiting === 0
+        ? 'nothing waits'
+        : [
+            `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`,
+            oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+          ],
     ),
+    users !== undefined && h('span', { class: 'faint users' }, users),
   );
 }
 

@@ -6,13 +6,13 @@ import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
-import { canTry, EndpointStateMark, endpointSentence, isFailing } from '../parts/states.ts';
+import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { domainSentence, useDomains } from './domains.ts';
-import { useEndpoints } from './endpoints.ts';
+import { EndpointLink, useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
 
@@ -176,18 +176,11 @@ function NeedsYou({
 }
 
 function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
-  const { url, waiting } = endpoint;
+  const { url } = endpoint;
   return h(
     'li',
     { 'data-row': url },
-    h(
-      'a',
-      { href: linkTo('/endpoint', { url }) },
-      h(EndpointStateMark, { endpoint }),
-      h('span', { class: 'url' }, shortUrl(url)),
-      h('span', { class: 'sentence' }, endpointSentence(endpoint)),
-      h('span', { class: 'waiting' }, `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`),
-    ),
+    h(EndpointLink, { endpoint }),
     canTry(endpoint) &&
       h(Button, {
         label: 'Try now',
