@@ -2,8 +2,8 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Seconds a step may take. It is for what hangs: on a machine with two slow processors the longest take 15 minutes.
-limit=1500
+# Seconds a step may take: one that hangs must not hold the machine.
+limit=900
 limited() { timeout --kill-after=10 "$limit" "$@"; }
 
 # Sets `used` to the seconds of processor that the commands of this shell have taken so far.

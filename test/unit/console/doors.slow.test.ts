@@ -4,7 +4,7 @@ import { size } from '../../support/sizes.ts';
 
 const MINUTE_MS = 60_000;
 
-describe('the doors of the console, tried 5,000 times', () => {
+describe('the doors of the console, tried thousands of times', () => {
   let world: Awaited<ReturnType<typeof startConsole>>;
   beforeEach(async () => {
     world = await startConsole();

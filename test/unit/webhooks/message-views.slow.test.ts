@@ -9,6 +9,7 @@ import { crlf, renderJob } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
 import { noLinks, openThreads } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
+import { PATIENCE } from '../../support/until.ts';
 
 /** As the spool keeps them: larger bodies are files. */
 const LARGEST_INLINE = 256 * 1024;
@@ -43,8 +44,7 @@ describe('what is shown of hostile messages', function () {
   this.timeout(60_000);
   let views: Awaited<ReturnType<typeof openViews>>;
   before(async () => {
-    // How long they take is another test's: hostile-mime.slow.test.ts.
-    views = await openViews({ timeoutMs: 60_000 });
+    views = await openViews({ timeoutMs: 5000 * PATIENCE });
   });
   after(() => views.stop());
 
