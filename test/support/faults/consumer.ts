@@ -1,6 +1,7 @@
 /**
  * A process of its own that pulls mail, writes down what it got and acknowledges it, until it is killed:
- * `node consumer.ts BASE KEY FILE after|before`. `before` acknowledges first, as no consumer should.
+ * `node consumer.ts BASE KEY FILE after|before MS`. `before` acknowledges first, as no consumer should; MS is what
+ * the work on an answer takes.
  */
 
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -10,10 +11,8 @@ import { hashesOf } from './hash.ts';
 /** Short, so that what a killed consumer held is soon handed out again. */
 const LEASE_S = 5;
 const AT_ONCE = 10;
-/** What the work on an answer takes. */
-const WORK_MS = 20;
 
-const [base = '', key = '', file = '', order = 'after'] = process.argv.slice(2);
+const [base = '', key = '', file = '', order = 'after', workMs = ''] = process.argv.slice(2);
 
 /** Not that of support/daemon.ts, which loads the whole daemon: this process is started again and again. */
 async function api(path: string, params: object): Promise<any> {
@@ -40,7 +39,7 @@ for (;;) {
     if (mails.length === 0) continue;
     const leases = mails.map(({ lease }: { lease: string }) => lease);
     if (order === 'before') await api('/inbound/ack', { leases });
-    await setTimeout(WORK_MS);
+    await setTimeout(Number(workMs));
     write(mails);
     if (order !== 'before') await api('/inbound/ack', { leases }).catch(() => {});
   } catch {
