@@ -281,6 +281,21 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
+    it('goes back to the list as it was, also before the message is there', async () => {
+      const list = '/console/mail?q=from%3Asender.test';
+      await page.open('/mail?q=from%3Asender.test');
+      await page.shows('Order 4711');
+      for (const waits of [false, true]) {
+        await page.browser.press('j');
+        await page.browser.press('Enter');
+        await until('the message', async () => (await place()).startsWith('/console/message/'));
+        if (waits) await page.shows('What happened');
+        await page.browser.press('Escape');
+        await until('the list', async () => (await place()) === list);
+        await page.shows('Order 4711');
+      }
+    });
+
     it('shows the message beside the list where there is room', async () => {
       await page.open('/mail');
       await page.shows('Choose a mail to see it here.');

@@ -1,4 +1,4 @@
-import { signal } from '@preact/signals';
+import { effect, signal } from '@preact/signals';
 
 // The URL is the state: what a screen shows stands in it, so that every view can be linked and opened in a tab.
 
@@ -16,6 +16,9 @@ function here(): Place {
 }
 
 export const place = signal<Place>(here());
+/** The parameters with which each path was last shown. */
+const shown = new Map<string, URLSearchParams>();
+effect(() => void shown.set(place.value.path, place.value.query));
 
 /** The URL of a place. The account stays in it; empty parameters are left out. */
 export function linkTo(path: string, query: Readonly<Record<string, string | undefined>> = {}): string {
@@ -24,6 +27,13 @@ export function linkTo(path: string, query: Readonly<Record<string, string | und
   for (const [name, value] of Object.entries({ account, ...query })) if (value) params.set(name, value);
   const text = params.toString();
   return ROOT + (path === '/' ? '/' : path) + (text && `?${text}`);
+}
+
+/** The URL of a list as it was last shown, unless that was the list of another account. */
+export function linkToList(path: string): string {
+  const query = shown.get(path);
+  const same = query?.get('account') === place.value.query.get('account');
+  return linkTo(path, query && same ? Object.fromEntries(query) : {});
 }
 
 /** Goes to a URL of this page. `replace` puts it in the place of the current one, as a change of a filter does. */

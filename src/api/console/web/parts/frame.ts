@@ -8,47 +8,14 @@ import { account, may, messageOf, person, signOut } from '../session.ts';
 import { ConfirmPassword } from './confirm-password.ts';
 import { Button, Choice, Dialog } from './elements.ts';
 import { FactorDialog, factorOpen } from './factor.ts';
-import { Icon, type IconName } from './icons.ts';
+import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
+import { isIn, SECTIONS, type Section } from './sections.ts';
 import { now, relative } from './text.ts';
 
 // What is around every screen.
-
-interface Section {
-  readonly path: string;
-  readonly label: string;
-  readonly icon: IconName;
-  /** Paths of its screens besides its own. */
-  readonly inside?: string;
-  /** The operation that it needs. */
-  readonly needs?: string;
-}
-
-const SECTIONS: readonly Section[] = [
-  { path: '/', label: 'Now', icon: 'pulse' },
-  { path: '/mail', label: 'Mail in', icon: 'inbox', inside: '/message/', needs: 'inbound/search' },
-  { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
-  { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', inside: '/endpoint', needs: 'endpoints/list' },
-  { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
-  { path: '/sent', label: 'Mail out', icon: 'outbox', inside: '/sent/', needs: 'messages/search' },
-  { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
-  { path: '/domains', label: 'Domains', icon: 'domain', inside: '/domain/', needs: 'inbound/domains' },
-  { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
-  { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
-  { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
-  { path: '/host', label: 'Host', icon: 'host', inside: '/host/', needs: 'host/overview' },
-  { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
-];
-const has = ({ path: own, inside }: Section, path: string) =>
-  path === own || (inside !== undefined && path.startsWith(inside));
-
-/** Whether the role may open the screen of a path. */
-export function mayOpen(path: string): boolean {
-  const needs = SECTIONS.find((one) => has(one, path))?.needs;
-  return needs === undefined || may(needs);
-}
 
 /** So many stand in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;
@@ -81,7 +48,7 @@ function Rail(): ComponentChildren {
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
   const sections = SECTIONS.filter(({ needs }) => needs === undefined || may(needs));
-  const isHere = (one: Section) => has(one, path);
+  const isHere = (one: Section) => isIn(one, path);
   const others = sections.slice(IN_BAR);
   const close = (event: KeyboardEvent) => {
     if (event.key === 'Escape' && open) {

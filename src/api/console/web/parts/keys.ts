@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals';
 import { go } from '../router.ts';
+import { listOfShown } from './sections.ts';
 
 // Keys. Rows and boxes are elements that can have the focus; the keys only move it, so everything also works with Tab.
 
@@ -42,8 +43,8 @@ function isTyping(target: HTMLElement): boolean {
 /** Out of a field, or back to the list. */
 function leave(target: HTMLElement): void {
   if (isTyping(target)) return target.blur();
-  const back = document.querySelector<HTMLAnchorElement>('a[data-key="back"]');
-  if (back) go(back.href);
+  const list = listOfShown();
+  if (list) go(list.href);
 }
 
 function act(key: string, target: HTMLElement): boolean {

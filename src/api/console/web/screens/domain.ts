@@ -4,7 +4,7 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
-import { Icon } from '../parts/icons.ts';
+import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
 import type { DomainServers, InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
@@ -33,11 +33,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
     h(
       'div',
       { class: 'pane' },
-      h(
-        'p',
-        { class: 'back' },
-        h('a', { href: linkTo('/domains'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Domains'),
-      ),
+      h(Back, null),
       h(Title, { text: plain(name) }),
       error && h(Fault, { error, since: failedAt, again }),
       data === undefined

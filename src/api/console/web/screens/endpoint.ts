@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
-import { Icon } from '../parts/icons.ts';
 import { ReplayDialog } from '../parts/replay.ts';
+import { Back } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
 import { canTry, EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
@@ -26,11 +26,7 @@ export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
   return h(
     'div',
     { class: 'screen narrow' },
-    h(
-      'p',
-      { class: 'back' },
-      h('a', { href: linkTo('/endpoints'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Endpoints'),
-    ),
+    h(Back, null),
     h(Title, { text: shortUrl(url) }),
     error &&
       (error.kind === 'Unknown_Endpoint'

@@ -9,6 +9,7 @@ import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Json } from '../parts/painter.ts';
 import { ReplayDialog } from '../parts/replay.ts';
+import { Back } from '../parts/sections.ts';
 import { MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
 import { type Trial, TrialAnswer } from '../parts/trial.ts';
@@ -20,16 +21,7 @@ import { HtmlTab, openMail, RawTab } from './mail-content.ts';
 
 /** One message for one recipient: all that is known of it. */
 export function Message({ id }: { readonly id: string }): ComponentChildren {
-  return h(
-    'div',
-    { class: 'screen narrow' },
-    h(
-      'p',
-      { class: 'back' },
-      h('a', { href: linkTo('/mail'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Mail in'),
-    ),
-    h(MessageView, { id, beside: false }),
-  );
+  return h('div', { class: 'screen narrow' }, h(Back, null), h(MessageView, { id, beside: false }));
 }
 
 export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {

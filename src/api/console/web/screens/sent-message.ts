@@ -5,6 +5,7 @@ import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
+import { Back } from '../parts/sections.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
@@ -26,11 +27,7 @@ export function SentMessageScreen({ id }: { readonly id: string }): ComponentChi
   return h(
     'div',
     { class: 'screen narrow' },
-    h(
-      'p',
-      { class: 'back' },
-      h('a', { href: linkTo('/sent'), 'data-key': 'back' }, h(Icon, { name: 'back' }), 'Mail out'),
-    ),
+    h(Back, null),
     message
       ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
       : error?.kind === 'Unknown_Message'

@@ -1,0 +1,58 @@
+import { type ComponentChildren, h } from 'preact';
+import { linkToList, place } from '../router.ts';
+import { may } from '../session.ts';
+import { Icon, type IconName } from './icons.ts';
+
+// The sections of the console: what the rail lists, and which screens belong to each.
+
+export interface Section {
+  readonly path: string;
+  readonly label: string;
+  readonly icon: IconName;
+  /** How the paths begin that show one of what it lists. */
+  readonly one?: string;
+  /** How the paths of its further screens begin. */
+  readonly further?: string;
+  /** The operation that it needs. */
+  readonly needs?: string;
+}
+
+export const SECTIONS: readonly Section[] = [
+  { path: '/', label: 'Now', icon: 'pulse' },
+  { path: '/mail', label: 'Mail in', icon: 'inbox', one: '/message/', needs: 'inbound/search' },
+  { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
+  { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', one: '/endpoint', needs: 'endpoints/list' },
+  { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+  { path: '/sent', label: 'Mail out', icon: 'outbox', one: '/sent/', needs: 'messages/search' },
+  { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
+  { path: '/domains', label: 'Domains', icon: 'domain', one: '/domain/', needs: 'inbound/domains' },
+  { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
+  { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
+  { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
+  { path: '/host', label: 'Host', icon: 'host', further: '/host/', needs: 'host/overview' },
+  { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
+];
+
+/** Whether the screen of a path belongs to a section. */
+export function isIn({ path: own, one, further }: Section, path: string): boolean {
+  return path === own || [one, further].some((begin) => begin !== undefined && path.startsWith(begin));
+}
+
+/** Whether the role may open the screen of a path. */
+export function mayOpen(path: string): boolean {
+  const needs = SECTIONS.find((section) => isIn(section, path))?.needs;
+  return needs === undefined || may(needs);
+}
+
+/** The list that what is shown belongs to, as it was last seen; undefined where a list or anything else is shown. */
+export function listOfShown(): { readonly label: string; readonly href: string } | undefined {
+  const { path } = place.value;
+  const section = SECTIONS.find((section) => section.one !== undefined && isIn(section, path));
+  return section && section.path !== path ? { label: section.label, href: linkToList(section.path) } : undefined;
+}
+
+/** The link back to the list, above the title. */
+export function Back(): ComponentChildren {
+  const list = listOfShown();
+  return list && h('p', { class: 'back' }, h('a', { href: list.href }, h(Icon, { name: 'back' }), list.label));
+}
