@@ -8,7 +8,6 @@ import {
   type ParameterizedValue,
   parseStructured,
 } from './headers.ts';
-import { readWithLibrary } from './library.ts';
 import { isMediaType, mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
 
@@ -25,8 +24,14 @@ export function scanMessage(bytes: Buffer): Scan {
  * mailparser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMessage> {
-  const body = walkBody(bytes, root) ?? (await readWithLibrary(bytes));
+  const body = walkBody(bytes, root) ?? (await parseWithLibrary(bytes));
   return { ...correspondentsOf(root.fields), subject: subjectOf(root.fields), ...body, fields: root.fields };
+}
+
+/** Few messages need mailparser, which has a hundred modules: it is loaded with the first one. */
+async function parseWithLibrary(bytes: Buffer): Promise<Body> {
+  const { readWithLibrary } = await import('./library.ts');
+  return readWithLibrary(bytes);
 }
 
 /** An address from a header with its decoded display name. */
