@@ -108,7 +108,7 @@ function sentenceOf(down: readonly LaneView[], waiting: number, oldestS: number)
 }
 
 const deliveries = (count: number, one: string, many: string): string =>
-  count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
+  count === 0 ? `nothing ${one}` : count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
 
 function toSpan(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;

@@ -63,7 +63,7 @@ function Health({
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
   const text =
     down.length > 0
-      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'fails' : 'fail'}; ${count(forDown, 'mail')} ${forDown === 1 ? 'waits' : 'wait'} for ${down.length === 1 ? 'it' : 'them'}.`
+      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'fails' : 'fail'}; ${forDown === 0 ? 'nothing' : count(forDown, 'mail')} ${forDown > 1 ? 'wait' : 'waits'} for ${down.length === 1 ? 'it' : 'them'}.`
       : waiting > 0
         ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
         : 'Taking mail. Nothing waits.';
