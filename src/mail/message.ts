@@ -28,7 +28,10 @@ export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMes
   return { ...correspondentsOf(root.fields), subject: subjectOf(root.fields), ...body, fields: root.fields };
 }
 
-/** Few messages need mailparser, which has a hundred modules: it is loaded with the first one. */
+/**
+ * Few messages need mailparser, which has a hundred modules: it is loaded with the first one. A thread that parses
+ * under a deadline loads it when it starts.
+ */
 async function parseWithLibrary(bytes: Buffer): Promise<Body> {
   const { readWithLibrary } = await import('./library.ts');
   return readWithLibrary(bytes);

@@ -108,7 +108,6 @@ describe('the house', () => {
       ['main.ts', 'examination/examine.ts'],
       ['daemon.ts', 'store/driver/mongo.ts'],
       ['composition/render-thread.ts', 'sending/compose/compose.ts'],
-      ['composition/render-thread.ts', 'mail/library.ts'],
       ['daemon.ts', 'mail/library.ts'],
     ] as const) {
       expect(files, large).to.include(large);
