@@ -41,9 +41,9 @@ function startConsumers(base: string, dir: string, { order, workMs }: Storm) {
   const file = join(dir, 'processed');
   const start = () => spawn(process.execPath, [CONSUMER, base, KEY, file, order, `${workMs}`], { stdio: 'ignore' });
   const all: ChildProcess[] = Array.from({ length: CONSUMERS }, start);
-  const end = async (child: ChildProcess) => {
+  const end = async (child: ChildProcess, signal: NodeJS.Signals) => {
     const ended = once(child, 'exit');
-    child.kill('SIGKILL');
+    child.kill(signal);
     await ended;
   };
   return {
@@ -57,16 +57,18 @@ function startConsumers(base: string, dir: string, { order, workMs }: Storm) {
     /** The one that has run for the longest: one that has just begun holds nothing yet. */
     async killOldest() {
       const oldest = all.shift();
-      if (oldest) await end(oldest);
+      if (oldest) await end(oldest, 'SIGKILL');
       all.push(start());
     },
-    stop: () => Promise.all(all.map(end)),
+    /** Lets them end what they work on. */
+    finish: () => Promise.all(all.splice(0).map((child) => end(child, 'SIGTERM'))),
+    stop: () => Promise.all(all.splice(0).map((child) => end(child, 'SIGKILL'))),
   };
 }
 
 /** Kills consumers, and now and then the daemon, while mail comes in and is pulled. */
 async function storm(how: Storm): Promise<Verdict> {
-  const { messages, kills, daemonKills, workMs } = how;
+  const { messages, kills, daemonKills, order, workMs } = how;
   const dir = await mkdtemp(join(tmpdir(), 'postern-faults-'));
   const ledger = await openLedger(join(dir, 'ledger'));
   await writeFile(join(dir, 'processed'), '');
@@ -86,8 +88,8 @@ async function storm(how: Storm): Promise<Verdict> {
       whose: 'consumer',
     }));
     for (let n = 0; n < daemonKills; n++) deaths.push({ at: (n + Math.random()) / (daemonKills + 1), whose: 'daemon' });
-    // What kills may lose never arrives, so nobody waits for it.
-    const sure = messages - HELD * kills;
+    // What is lost never arrives, so nobody waits for it.
+    const sure = order === 'before' ? messages - HELD * kills : messages;
     for (const { at, whose } of deaths.sort((a, b) => a.at - b.at)) {
       await until('some to be processed', () => consumers.arrivals().length >= at * sure, 300_000);
       if (whose === 'consumer') {
@@ -107,7 +109,7 @@ async function storm(how: Storm): Promise<Verdict> {
       async () => (await leftIn(edge.dir)).every(({ state }) => state !== 'waiting'),
       600_000,
     );
-    await setTimeout(3 * workMs); // what was acknowledged before the work on it may still be worked on
+    await consumers.finish();
     return judge(ledger, { arrivals: consumers.arrivals() }, await leftIn(edge.dir));
   } finally {
     load.turnTo(undefined);

@@ -15,10 +15,11 @@ const AT_ONCE = 10;
 const [base = '', key = '', file = '', order = 'after', workMs = ''] = process.argv.slice(2);
 
 /** Not that of support/daemon.ts, which loads the whole daemon: this process is started again and again. */
-async function api(path: string, params: object): Promise<any> {
+async function api(path: string, params: object, signal?: AbortSignal): Promise<any> {
   const response = await fetch(`${base}/api/1.0${path}.json`, {
     method: 'POST',
     body: JSON.stringify({ key, ...params }),
+    ...(signal && { signal }),
   });
   if (!response.ok) throw new Error(`${path} answered ${response.status}`);
   return response.json();
@@ -33,9 +34,13 @@ function write(mails: readonly { readonly id: string; readonly body: string }[])
   closeSync(fd);
 }
 
-for (;;) {
+/** SIGTERM ends it when it is done with what it holds. */
+const ending = new AbortController();
+process.once('SIGTERM', () => ending.abort());
+
+while (!ending.signal.aborted) {
   try {
-    const mails = await api('/inbound/pull', { limit: AT_ONCE, lease: LEASE_S, wait: 5 });
+    const mails = await api('/inbound/pull', { limit: AT_ONCE, lease: LEASE_S, wait: 5 }, ending.signal);
     if (mails.length === 0) continue;
     const leases = mails.map(({ lease }: { lease: string }) => lease);
     if (order === 'before') await api('/inbound/ack', { leases });
@@ -43,7 +48,7 @@ for (;;) {
     write(mails);
     if (order !== 'before') await api('/inbound/ack', { leases }).catch(() => {});
   } catch {
-    // The daemon was killed, and comes back.
+    // The daemon was killed, and comes back; or this process is to end.
     await setTimeout(50);
   }
 }

@@ -9,7 +9,7 @@ import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { mayOpen } from './parts/sections.ts';
 import { tickClock } from './parts/text.ts';
-import { followLinks, linkTo, place } from './router.ts';
+import { followLinks, forgetSearches, linkTo, place } from './router.ts';
 import { Enter } from './screens/enter.ts';
 import { person, readSession, session } from './session.ts';
 
@@ -196,6 +196,7 @@ effect(() => {
   if (session.value.state !== 'out') return;
   forgetShown();
   forgetJob();
+  forgetSearches();
 });
 const root = document.getElementById('app');
 if (root) render(h(App, null), root);

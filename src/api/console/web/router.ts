@@ -20,6 +20,11 @@ export const place = signal<Place>(here());
 const shown = new Map<string, URLSearchParams>();
 effect(() => void shown.set(place.value.path, place.value.query));
 
+/** What was searched for: lists are opened without it from now on. */
+export function forgetSearches(): void {
+  shown.clear();
+}
+
 /** The URL of a place. The account stays in it; empty parameters are left out. */
 export function linkTo(path: string, query: Readonly<Record<string, string | undefined>> = {}): string {
   const account = place.value.query.get('account') ?? undefined;

@@ -12,7 +12,7 @@ import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
-import { isIn, SECTIONS, type Section } from './sections.ts';
+import { isIn, listOfShown, SECTIONS, type Section } from './sections.ts';
 import { now, relative } from './text.ts';
 
 // What is around every screen.
@@ -92,8 +92,8 @@ function Accounts(): ComponentChildren {
     label: 'Account',
     value: account.value?.id ?? '',
     options: accounts.map(({ id, name }) => [id, name] as const),
-    onValue: (id) =>
-      go(linkTo(place.value.path.replace(/^\/(?:message|endpoint|domain|sent(?=\/))\b.*$/, '/'), { account: id })),
+    // What one account has, another has not.
+    onValue: (id) => go(linkTo(listOfShown() ? '/' : place.value.path, { account: id })),
   });
 }
 

@@ -44,11 +44,11 @@ export function mayOpen(path: string): boolean {
   return needs === undefined || may(needs);
 }
 
-/** The list that what is shown belongs to, as it was last seen; undefined where a list or anything else is shown. */
+/** The list of which one entry is shown, as it was last seen; undefined on every other screen. */
 export function listOfShown(): { readonly label: string; readonly href: string } | undefined {
   const { path } = place.value;
-  const section = SECTIONS.find((section) => section.one !== undefined && isIn(section, path));
-  return section && section.path !== path ? { label: section.label, href: linkToList(section.path) } : undefined;
+  const section = SECTIONS.find(({ path: own, one }) => one !== undefined && own !== path && path.startsWith(one));
+  return section && { label: section.label, href: linkToList(section.path) };
 }
 
 /** The link back to the list, above the title. */

@@ -61,12 +61,15 @@ function Health({
   const down = endpoints.filter(inTrouble);
   const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
+  const forThem = `${forDown === 0 ? 'nothing' : count(forDown, 'mail')} ${forDown > 1 ? 'wait' : 'waits'} for`;
   const text =
-    down.length > 0
-      ? `Taking mail. ${count(down.length, 'endpoint')} ${down.length === 1 ? 'fails' : 'fail'}; ${forDown === 0 ? 'nothing' : count(forDown, 'mail')} ${forDown > 1 ? 'wait' : 'waits'} for ${down.length === 1 ? 'it' : 'them'}.`
-      : waiting > 0
-        ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
-        : 'Taking mail. Nothing waits.';
+    down.length === 1
+      ? `Taking mail. 1 endpoint fails; ${forThem} it.`
+      : down.length > 1
+        ? `Taking mail. ${count(down.length, 'endpoint')} fail; ${forThem} them.`
+        : waiting > 0
+          ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
+          : 'Taking mail. Nothing waits.';
   return h(
     'p',
     { class: `health ${down.length > 0 ? 'bad' : 'good'}` },
