@@ -7,6 +7,7 @@ import { addTestPerson, PASSWORD } from '../support/console.ts';
 import { type ConsolePage, LOOKS, startConsolePage } from '../support/console-page.ts';
 import { testSettings } from '../support/daemon.ts';
 import { createTestLog } from '../support/log.ts';
+import { message } from '../support/mail.ts';
 import { until } from '../support/until.ts';
 
 // How a person signs in with a second factor, and is asked again before what matters.
@@ -33,6 +34,7 @@ if (program !== undefined)
     });
 
     const menu = () => page.browser.evaluate(`document.querySelector('.menu summary').click()`);
+    const place = () => page.browser.evaluate('location.pathname + location.search');
     const shown = () => page.browser.evaluate(`document.querySelector('.secret').innerText`);
     const focused = () => page.browser.evaluate(`document.activeElement.closest('label')?.innerText ?? ''`);
     async function signOut() {
@@ -58,6 +60,18 @@ if (program !== undefined)
       await signOut();
       await signIn();
       await page.shows('Now');
+    });
+
+    it('does not lead the next person to what was searched for before', async () => {
+      await page.mail(message('For two'));
+      await page.open('/mail?q=For+two');
+      await page.press('For two');
+      await page.shows('What happened');
+      await signOut();
+      await signIn();
+      await page.shows('What happened');
+      await page.browser.press('Escape');
+      await until('the list', async () => (await place()) === '/console/mail');
     });
 
     it('gets a second factor: a key for the app, a code of it, and recovery codes that are shown once', async () => {
