@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { isLoopbackName } from './base/networks.ts';
+import { parseServer } from './dns/system.ts';
 import { FORMAT_NAMES } from './inbound/formats.ts';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { parseRelay } from './sending/carry/hops.ts';
@@ -204,7 +205,12 @@ export const schema = z.strictObject({
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
     servers: list(
-      endpoint(53).transform(({ host, port }) => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
+      z
+        .string()
+        .refine(
+          (value) => parseServer(value) !== undefined,
+          'must be an address, as 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:53',
+        ),
     ),
     timeout_ms: count(100),
     questions_per_message: count(10),

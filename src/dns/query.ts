@@ -248,7 +248,8 @@ function sendUdp(server: Server, query: Buffer, listener: Listener): () => void 
   const family = isIPv6(server.address) ? 6 : 4;
   const socket: UdpSocket = createSocket({
     type: family === 6 ? 'udp6' : 'udp4',
-    lookup: (_host, _options, done) => done(null, server.address, family), // the address is already known
+    // Both hosts that are looked up are addresses: the server's, and the wildcard that the socket is bound to first.
+    lookup: (host, _options, done) => done(null, host, family),
   });
   let closed = false;
   const close = () => {

@@ -10,7 +10,7 @@ export interface RawServer {
 /** A UDP server that leaves the answer to the test: for what a name server would never do, and to see who asks. */
 export async function startRawServer(
   handle: (request: Packet, from: RemoteInfo, reply: (bytes: Buffer) => void) => void,
-  address: '127.0.0.1' | '::1' = '127.0.0.1',
+  address: '127.0.0.1' | '127.0.0.2' | '::1' = '127.0.0.1',
 ): Promise<RawServer> {
   const socket = createSocket(address === '::1' ? 'udp6' : 'udp4');
   socket.on('message', (bytes, from) =>

@@ -65,7 +65,7 @@ describe('the settings', () => {
     const found = faults(() =>
       loadSettings(path, {
         POSTERN_HTTP__LISTN: 'x',
-        POSTERN_DNS__SERVERS: '9.9.9.9',
+        POSTERN_DNS__SERVERS: 'ns.example',
         POSTERN_STORE__URL: 'mongodb://',
       }),
     );
@@ -74,7 +74,7 @@ describe('the settings', () => {
       'POSTERN_HTTP__LISTN: unknown setting',
       'smtp.listen.0: must be address:port',
       'smtp.max_recipients: must be at least 100',
-      'dns.servers.0: must be address:port, as 127.0.0.1:53 ',
+      'dns.servers.0: must be an address, as 192.0.2.53',
       'log.level: must be one of debug, info, ',
       'store.url: must be mongodb://host/',
     ]) {
@@ -84,6 +84,13 @@ describe('the settings', () => {
       ).to.have.length(1);
     }
     expect(found.find((fault) => fault.startsWith('dns.servers'))).to.contain('POSTERN_DNS__SERVERS');
+  });
+
+  it('takes name servers with and without a port', () => {
+    const servers = ['192.0.2.53', '192.0.2.53:5353', '2001:db8::53', '[2001:db8::53]:5353'];
+    expect(loadSettings(undefined, { POSTERN_DNS__SERVERS: servers.join(',') }).settings.dns.servers).to.deep.equal(
+      servers,
+    );
   });
 
   it('says what a scanner may be', () => {

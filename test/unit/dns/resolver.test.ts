@@ -211,6 +211,17 @@ describe('the resolver', () => {
       });
     });
 
+    it('asks a name server on another host from an address of this host, not from that of the server', async () => {
+      let asked = '';
+      const other = await startRawServer((request, from, reply) => {
+        asked = from.address;
+        reply(addressAnswer(request, '192.0.2.1'));
+      }, '127.0.0.2');
+      closers.push(() => other.stop());
+      expect(await resolverFor([other.server]).resolve('host.example', 'A')).to.have.property('kind', 'records');
+      expect(asked).to.equal('127.0.0.1');
+    });
+
     it('does not believe the right answer from the wrong address', async () => {
       const socket = createSocket('udp4');
       const forge = (bytes: Buffer, port: number) => socket.send(bytes, port, '127.0.0.1');
