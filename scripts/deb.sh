@@ -14,7 +14,7 @@ the runtime and the production packages of node_modules. Run `npm ci` first.
   --help         this text
 
 DEBFULLNAME and DEBEMAIL say who maintains the package. SOURCE_DATE_EPOCH dates every file; without it the last commit does, and without git CHANGELOG.md.
-Exit codes: 0 done, 64 wrong usage, 69 something needed is missing.
+Exit codes: 0 done, 64 wrong usage, 69 something needed is missing, or the packed program does not run.
 TEXT
 }
 
@@ -95,10 +95,11 @@ chmod -R u=rwX,go=rX "$stage/usr" "$stage/etc/fail2ban"
 packed=$stage/usr/lib/postern/node_modules
 find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -o -name '.gitattributes' \) -delete
 find "$packed" -type f \( -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.map' \) -delete
-find "$packed/.bin" -type l ! -name node -delete
-# The command is /usr/bin/postern, which brings its Node; by the #! line of this file it could not run, for want of a node.
-chmod a-x "$stage/usr/lib/postern/src/main.ts"
+rm -rf "$packed/.bin"
 find "$packed" -type f -perm /111 ! -path "$packed/$runtime/bin/node" -exec chmod a-x {} +
+# The program as it was packed: it takes a message and posts it, on its own Node.
+env -i PATH=/usr/bin:/bin HOME="$work" TMPDIR="$work" NODE_DISABLE_COMPILE_CACHE=1 "$stage/usr/bin/postern" demo --once >"$work/demo" 2>&1 ||
+  { cat "$work/demo" >&2; fail 69 'the packed program does not run'; }
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
 # Not by du: what a folder takes differs from file system to file system.
 size=$(find "$stage" -type f -printf '%s\n' | awk '{ sum += $1 } END { print int(sum / 1024) + 1 }')

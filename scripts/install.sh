@@ -89,7 +89,7 @@ file() {
 # What only development needs, as the lock file of the installed packages says; and of the runtime all but the program.
 unneeded() {
   # shellcheck disable=SC2016 # the program is JavaScript
-  "$tree/node_modules/.bin/node" -e '
+  "$tree/scripts/node" -e '
     const { packages } = JSON.parse(require("fs").readFileSync(process.argv[1], "utf8"));
     for (const [path, { dev, devOptional }] of Object.entries(packages)) if (dev || devOptional) console.log(path);
     for (const arch of ["x64", "arm64"])
@@ -99,7 +99,7 @@ unneeded() {
 }
 
 packages() {
-  if [ -x "$tree/node_modules/.bin/node" ] && [ -f "$tree/node_modules/.package-lock.json" ]; then
+  if [ -f "$tree/node_modules/.package-lock.json" ]; then
     unneeded >"$work/unneeded"
     # GNU tar, as Debian has it. Through a file, because a pipe would hide that the first half failed.
     tar -C "$tree" -cf "$work/packages.tar" --anchored --no-wildcards --exclude-from="$work/unneeded" node_modules
@@ -142,11 +142,9 @@ program() {
 wrapper() {
   cat <<TEXT
 #!/bin/sh
-# Postern on the runtime that it was installed with.
+# Postern as it was installed.
 here=\$(dirname -- "\$(readlink -f -- "\$0")")
-lib=\$here/../lib/postern
-node=\$lib/node_modules/.bin/node
-[ -x "\$node" ] || node=node
+postern=\$here/../lib/postern/scripts/postern
 # A folder that may not be looked into holds settings too: the command must not go by the defaults instead, and says so.
 if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d /etc/postern ] && [ ! -x /etc/postern ]; }; }; then
   POSTERN_CONFIG=/etc/postern/postern.yaml
@@ -154,9 +152,9 @@ if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d
 fi
 # What root writes into the queue the service could not read: root becomes the service's user first.
 if [ "\$here" = "$prefix/bin" ] && [ "\$(id -u)" = 0 ] && id -u postern >/dev/null 2>&1; then
-  exec setpriv --reuid=postern --regid=postern --init-groups -- "\$node" --max-semi-space-size=8 --disable-warning=ExperimentalWarning "\$lib/src/main.ts" "\$@"
+  exec setpriv --reuid=postern --regid=postern --init-groups -- "\$postern" "\$@"
 fi
-exec "\$node" --max-semi-space-size=8 --disable-warning=ExperimentalWarning "\$lib/src/main.ts" "\$@"
+exec "\$postern" "\$@"
 TEXT
 }
 

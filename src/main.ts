@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { isatty } from 'node:tty';
 import { setFlagsFromString } from 'node:v8';
 import { type Io, runCommandLine } from './cli/command.ts';

@@ -325,6 +325,26 @@ describe('the Debian package', function () {
       expect((await here().run('systemctl', 'is-active', 'postern')).out.trim()).to.equal('inactive');
     });
 
+    it('is not started again by systemd while its settings are wrong', async () => {
+      expect((await here().run('systemctl', 'start', 'postern')).code).not.to.equal(0);
+      const shown = await here().must(
+        'systemctl',
+        'show',
+        '-p',
+        'NRestarts,ActiveState,SubState,ExecMainStatus',
+        'postern',
+      );
+      expect(shown.trim().split('\n').sort()).to.deep.equal([
+        'ActiveState=failed',
+        'ExecMainStatus=78',
+        'NRestarts=0',
+        'SubState=failed',
+      ]);
+      expect(await journal()).to.contain('hostname: mx.example.com is a placeholder');
+      await here().must('systemctl', 'stop', 'postern-smtp.socket');
+      await here().must('systemctl', 'reset-failed', 'postern');
+    });
+
     it('starts by the steps of the manual once it was configured', async () => {
       writeFileSync(at('etc/postern/postern.yaml'), SETTINGS);
       for (const part of ['cert', 'key'])

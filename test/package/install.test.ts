@@ -1,10 +1,12 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
+  copyFileSync,
   existsSync,
   lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   statSync,
   symlinkSync,
   unlinkSync,
@@ -35,6 +37,52 @@ function inventory(dir: string): string[] {
       return lstatSync(join(dir, name)).isDirectory() ? `${name} ${mode}` : `${name} ${mode} ${ino} ${mtimeMs}`;
     });
 }
+
+describe('the Node that the scripts run on', () => {
+  const ARCH = process.arch === 'arm64' ? 'arm64' : 'x64';
+
+  /** A tree as npm 9 and 10 leave it: the runtime without its link in .bin; or, without `runtime`, no Node at all. */
+  async function tree(runtime: boolean) {
+    const dir = await diskDir();
+    mkdirSync(join(dir, 'scripts'));
+    for (const name of ['node', 'link-runtime.sh']) copyFileSync(join(SCRIPTS, name), join(dir, 'scripts', name));
+    if (runtime) {
+      mkdirSync(join(dir, `node_modules/node-linux-${ARCH}/bin`), { recursive: true });
+      symlinkSync(process.execPath, join(dir, `node_modules/node-linux-${ARCH}/bin/node`));
+    }
+    return dir;
+  }
+  /** A PATH whose Node says that it is of another version. */
+  async function hostWith(major: number): Promise<string> {
+    const dir = await diskDir();
+    writeFileSync(join(dir, 'node'), `#!/bin/sh\necho ${major}\n`, { mode: 0o755 });
+    return `${dir}:/usr/bin:/bin`;
+  }
+  const ask = (dir: string, script: string, PATH: string) =>
+    spawnSync(join(dir, 'scripts', script), ['--version'], { encoding: 'utf8', env: { PATH } });
+
+  it('is the one that npm installed, though npm 9 and 10 make no link to it', async () => {
+    const dir = await tree(true);
+    expect(ask(dir, 'node', await hostWith(18)).stdout).to.equal(`${process.version}\n`);
+  });
+
+  it('is linked after the installation, for the programs of packages', async () => {
+    const dir = await tree(true);
+    expect(ask(dir, 'link-runtime.sh', await hostWith(18)).status).to.equal(0);
+    expect(readlinkSync(join(dir, 'node_modules/.bin/node'))).to.equal(`../node-linux-${ARCH}/bin/node`);
+  });
+
+  it('is the host’s where npm installed none, if that is new enough', async () => {
+    expect(ask(await tree(false), 'node', await hostWith(24))).to.include({ status: 0, stdout: '24\n' });
+  });
+
+  for (const script of ['node', 'link-runtime.sh'])
+    it(`ends ${script} with one sentence where there is none but an old one`, async () => {
+      const { status, stdout, stderr } = ask(await tree(false), script, await hostWith(18));
+      expect({ status, stdout }).to.deep.equal({ status: 69, stdout: '' });
+      expect(stderr).to.match(/^postern: needs Node 24 or later\. .*\n$/);
+    });
+});
 
 describe('scripts/install.sh', function () {
   // Two copies of the tree with its runtime, some 185 MB each.
@@ -80,7 +128,7 @@ describe('scripts/install.sh', function () {
 
   it('installs the pinned runtime, without what only development needs', () => {
     const modules = at('usr/lib/postern/node_modules');
-    expect(execFileSync(join(modules, '.bin/node'), ['--version'], { encoding: 'utf8' })).to.match(/^v24\./);
+    expect(execFileSync(at('usr/lib/postern/scripts/node'), ['--version'], { encoding: 'utf8' })).to.match(/^v24\./);
     expect(existsSync(join(modules, 'smtp-server'))).to.equal(true);
     for (const name of ['mocha', 'typescript', 'chai', '.bin/mocha', '.bin/tsc'])
       expect(existsSync(join(modules, name)), name).to.equal(false);
