@@ -6,7 +6,7 @@ import { createLog, createTerminalLog, type Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 
 import { VERSION } from '../base/version.ts';
-import { checkFiles } from '../composition/files.ts';
+import { checkFiles, checkNames } from '../composition/files.ts';
 import { type DaemonDeps, onLoopbackOnly } from '../composition/slices.ts';
 import { ConfigError, type LoadedSettings } from '../config.ts';
 import type { Daemon } from '../daemon.ts';
@@ -32,12 +32,14 @@ export const serve: Command = {
     'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, SIGHUP reloads settings and certificates.',
   async run(call, io) {
     const { settings, shown } = call.settings();
+    const supervision = readSupervision(io.env, io.pid);
+    // A service is for the internet; `npm start` is for trying, and may have any name.
+    if (supervision.socket !== undefined) checkNames(settings);
     checkFiles(settings);
     const log = openLog(settings, io);
     const { createPrometheus } = await import('../base/prometheus.ts');
     const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
-    const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({
       tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket),
       log,

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
@@ -47,7 +48,7 @@ describe('postern serve under a service manager', function () {
         NOTIFY_SOCKET: manager.socket,
         WATCHDOG_USEC: '1000000',
         POSTERN_DATA_DIR: await tempDir(),
-        POSTERN_HOSTNAME: 'mx.example.com',
+        POSTERN_HOSTNAME: 'mx.postern.test',
         POSTERN_HTTP__LISTEN: '127.0.0.1:0',
         // A port that would fail, were it used beside the socket.
         POSTERN_SMTP__LISTEN: '127.0.0.1:1',
@@ -91,6 +92,28 @@ describe('postern serve under a service manager', function () {
         if (daemon.exitCode === null) daemon.kill('SIGKILL');
       }
     });
+
+  it('does not start with the names of the example, and ends with the status that systemd does not retry', async () => {
+    const daemon = spawn(process.execPath, [MAIN, 'serve'], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: {
+        PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+        NOTIFY_SOCKET: manager.socket,
+        POSTERN_DATA_DIR: await tempDir(),
+        POSTERN_HOSTNAME: 'mx.example.com',
+        POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+        POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      },
+    });
+    let said = '';
+    daemon.stderr.on('data', (text) => {
+      said += String(text);
+    });
+    const [status] = await once(daemon, 'close');
+    expect(said).to.contain('hostname: mx.example.com is a placeholder');
+    expect(status).to.equal(78);
+  });
 
   it('does not start on a hand-over that makes no sense', async () => {
     const socket = await openSocket();
