@@ -57,6 +57,8 @@ export type MailAttempt =
       readonly kind: 'unanswered';
       readonly reason: string;
       readonly permanent: boolean;
+      /** A server was given the message, and disconnected before it replied. */
+      readonly given?: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     };
@@ -117,6 +119,8 @@ export interface Lesson {
   readonly strained: boolean;
   /** Milliseconds for which it asked to be left alone; 0 if it did not. */
   readonly leaveAlone: number;
+  /** The message may be the cause of the failure: the endpoint had it, or was getting it. */
+  readonly suspect?: boolean;
 }
 
 export interface Settled {
@@ -259,7 +263,7 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
  * the recipient.
  */
 function lessonOfMail(attempt: MailAttempt): Lesson {
-  if (attempt.kind === 'unanswered') return attempt.permanent ? present : away;
+  if (attempt.kind === 'unanswered') return attempt.permanent ? present : { ...away, suspect: attempt.given ?? false };
   if (attempt.code === 421) return away;
   return attempt.code < 300 ? passed : present;
 }
@@ -301,17 +305,19 @@ const away: Lesson = { ...passed, kind: 'unanswered', strained: true };
 
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
-    // A parked message may cause a hang; a failed connection is never caused by a message.
+    // A message may cause a hang or a reset; a failed connection is never caused by a message.
     return {
       kind: 'unanswered',
       aside: parked && result.connected,
       strained: result.error === 'timeout',
       leaveAlone: 0,
+      suspect: result.connected,
     };
   }
   if (result.status === 410) return { kind: 'gone', aside: false, strained: false, leaveAlone };
   const strained = [429, 502, 503, 504].includes(result.status);
-  return { kind: 'failed', aside: parked && !strained, strained, leaveAlone };
+  // A proxy answers 502 or 504 for an application that a message crashed.
+  return { kind: 'failed', aside: parked && !strained, strained, leaveAlone, suspect: result.status !== 429 };
 }
 
 function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {

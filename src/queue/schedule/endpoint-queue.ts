@@ -27,8 +27,14 @@ export interface EndpointQueue {
   take(now: number): Waiting | undefined;
   /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
   takeWith(company: Company, now: number): readonly Waiting[];
-  /** Takes a delivery for a probe: the first due one, else the next later one unless it is parked or timed. */
-  takeProbe(now: number): Waiting | undefined;
+  /**
+   * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not a
+   * parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is parked
+   * last, when it is due.
+   */
+  takeProbe(now: number, isSuspect?: Test): Waiting | undefined;
+  /** Whether a delivery is due that was not tried yet, and is no suspect. */
+  hasUntried(now: number, isSuspect: Test): boolean;
   /** When `take` will find a delivery in memory; Infinity for never. */
   nextDue(): number;
   /** When `takeProbe` will find a delivery in memory. */
@@ -60,6 +66,8 @@ export interface EndpointQueue {
   /** Takes the due deliveries for which `isOver` is true. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
 }
+
+type Test = (waiting: Waiting) => boolean;
 
 export function createEndpointQueue(): EndpointQueue {
   const due = createFifo<Waiting>();
@@ -119,16 +127,28 @@ export function createEndpointQueue(): EndpointQueue {
       ripen(now);
       return due.takeWhich(most, takes);
     },
-    takeProbe(now) {
-      const first = take(now);
-      if (first) return first;
-      const next = later.peek();
-      return next && mayBeEarly(next) ? later.take() : undefined;
+    takeProbe(now, isSuspect = () => false) {
+      ripen(now);
+      const innocent = (waiting: Waiting) => !waiting.parked && !isSuspect(waiting);
+      const soon = later.items().filter(mayBeEarly).toSorted((a, b) => a.due - b.due);
+      const chosen =
+        leastTried(due.items().filter(innocent)) ??
+        soon.find(innocent) ??
+        leastTried(due.items().filter(({ parked }) => !parked)) ??
+        soon[0] ??
+        due.items()[0];
+      if (!chosen) return undefined;
+      return due.remove(chosen) ?? later.remove(chosen);
+    },
+    hasUntried(now, isSuspect) {
+      ripen(now);
+      return due.items().some((waiting) => waiting.attempts === 0 && !waiting.parked && !isSuspect(waiting));
     },
     nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : (later.peek()?.due ?? Number.POSITIVE_INFINITY)),
     nextProbe() {
       const first = later.peek();
-      if (due.size() > 0 || (first && mayBeEarly(first))) return Number.NEGATIVE_INFINITY;
+      if (due.size() > 0 || (first && (mayBeEarly(first) || later.items().some(mayBeEarly))))
+        return Number.NEGATIVE_INFINITY;
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
@@ -181,6 +201,11 @@ export function createEndpointQueue(): EndpointQueue {
   });
 }
 
+/** The first of those with the fewest attempts. */
+function leastTried(all: readonly Waiting[]): Waiting | undefined {
+  return all.reduce<Waiting | undefined>((least, one) => (least && least.attempts <= one.attempts ? least : one), undefined);
+}
+
 /** First in, first out, at the same cost whatever the length. */
 interface Fifo<T> {
   size(): number;
@@ -192,6 +217,8 @@ interface Fifo<T> {
   takeWhich(most: number, chosen: (item: T) => boolean): T[];
   /** Returns all items in order. */
   items(): T[];
+  /** Removes and returns one item; undefined if it is not here. */
+  remove(item: T): T | undefined;
   /** Removes and returns all items in order. */
   drain(): T[];
 }
@@ -230,6 +257,10 @@ export function createFifo<T>(): Fifo<T> {
       return taken;
     },
     items: () => items.filter((item) => item !== undefined),
+    remove(item) {
+      const at = items.indexOf(item, first);
+      return at < 0 ? undefined : items.splice(at, 1)[0];
+    },
     drain() {
       const all: T[] = [];
       for (let item = this.take(); item !== undefined; item = this.take()) all.push(item);
@@ -246,6 +277,8 @@ interface Heap<T> {
   take(): T | undefined;
   /** Returns all items, in no order. */
   items(): T[];
+  /** Removes and returns one item; undefined if it is not here. Costs as much as all of them. */
+  remove(item: T): T | undefined;
   /** Removes and returns all items, in no order. */
   drain(): T[];
 }
@@ -295,6 +328,13 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     add,
     take,
     items: () => items.map(({ item }) => item),
+    remove(item) {
+      const kept = items.filter((entry) => entry.item !== item);
+      if (kept.length === items.length) return undefined;
+      items = [];
+      for (const entry of kept) add(entry.item);
+      return item;
+    },
     drain() {
       const all = items.map(({ item }) => item);
       items = [];

@@ -5,11 +5,14 @@ import {
   askNow,
   type Change,
   type EndpointState,
+  failsOnly,
   fromMemory,
   type Holder,
+  isSuspect,
   learn,
   mayProbe,
   type Occasion,
+  probeTime,
   toMemory,
 } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
@@ -108,17 +111,18 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * Whether the endpoint is unavailable, or did not answer last time: its attempts may then take the full timeout. All
+   * Whether the endpoint is unavailable, did not answer last time, or only fails: its attempts may then take the full
+   * timeout, and its deliveries wait for it and not for this host. All
    * such endpoints together hold at most half of the places, so that fifty of them cannot block the mail of all others.
    */
   get inDoubt(): boolean {
-    return this.#state.phase !== 'closed' || this.#state.misses > 0;
+    return this.#state.phase !== 'closed' || failsOnly(this.#state);
   }
 
   /** Takes a delivery that may start now from the queue. */
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
-    return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
+    return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now, this.#isSuspect);
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
@@ -131,8 +135,10 @@ export class Lane implements Endpoint, Sleeper {
   /** The time from which something may start; `now` or earlier: immediately. Infinity: only after another event. */
   nextStart(now: number): number {
     if (this.isHeld(now)) return Number.POSITIVE_INFINITY;
-    if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
-    return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
+    if (this.#state.phase === 'closed')
+      return this.#wantsAttempt() ? Math.max(this.#state.restUntil, this.queue.nextDue()) : Number.POSITIVE_INFINITY;
+    if (this.#probing) return Number.POSITIVE_INFINITY;
+    return Math.max(probeTime(this.#state, this.#hasUntried(now)), this.queue.nextProbe());
   }
 
   /**
@@ -309,9 +315,21 @@ export class Lane implements Endpoint, Sleeper {
    */
   #hasRoom(now: number): boolean {
     if (this.isHeld(now)) return false;
-    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
+    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing, this.#hasUntried(now));
+    return now >= this.#state.restUntil && this.#wantsAttempt();
+  }
+
+  #wantsAttempt(): boolean {
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
+
+  /** Whether a message that was not tried yet can tell whether the endpoint fails, or those that it was sent. */
+  #hasUntried(now: number): boolean {
+    const { opinionAt, probeAt } = this.#state;
+    return opinionAt < probeAt && this.queue.hasUntried(now, this.#isSuspect);
+  }
+
+  readonly #isSuspect = ({ delivery }: Waiting): boolean => isSuspect(this.#state, delivery);
 
   /** Whether fewer attempts are ready or in flight than there should be. */
   #wantsMore(): boolean {
