@@ -21,7 +21,7 @@ const RUN_GAP = MINUTE;
 // for 4 to 8 seconds: the success of minutes must not hide a failure of now.
 const LONG_HALF = 2.5 * MINUTE;
 const SHORT_HALF = 4000;
-/** After RESULTS failures in a run, one attempt in this time until the breaker knows. */
+/** After RESULTS failures in a run, one attempt is begun in this time, until something passes or the breaker opens. */
 const RUN_REST = 100;
 /** Failed deliveries of a run that are remembered. */
 const SUSPECTS = 32;
@@ -29,8 +29,8 @@ const PROBE_GAP = 30_000;
 const LATER_PROBE_GAP = 2 * MINUTE;
 const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
-// If a message may be the cause of the failures, one that was not tried yet may go before the next probe: at once, then
-// after 1 s, 2 s and so on, up to SECOND_OPINION_LATEST.
+// If a message may be the cause of the failures, another one may go before the next probe: at once, then after 1 s, 2 s
+// and so on, up to SECOND_OPINION_LATEST.
 const SECOND_OPINION = 1000;
 const SECOND_OPINION_LATEST = 16_000;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
@@ -55,7 +55,9 @@ interface Run {
   readonly failed: number;
   readonly from: number;
   readonly last: number;
-  /** Those of them that their message may have caused, the latest last. */
+  /** Whether messages may have caused some of them. */
+  readonly doubtful: boolean;
+  /** Which ones, the latest last. What failed together in one attempt is not named. */
   readonly suspects: readonly Attempted[];
 }
 
@@ -87,9 +89,9 @@ export interface EndpointState {
   readonly run: Run;
   readonly long: Window;
   readonly short: Window;
-  /** While closed: when the next attempt may be sent. */
+  /** While closed: when the next attempt may begin. */
   readonly restUntil: number;
-  /** While open: when a message that was not tried yet may be sent; Infinity: only as the next probe. */
+  /** While open: when a message that did not fail lately may be sent; Infinity: only as the next probe. */
   readonly opinionAt: number;
   /** The delay of the second opinion after the next failure. */
   readonly opinionGap: number;
@@ -123,7 +125,7 @@ export interface Learned {
 }
 
 const EMPTY: Half = { passed: 0, failed: 0 };
-const NO_RUN: Run = { failed: 0, from: 0, last: 0, suspects: [] };
+const NO_RUN: Run = { failed: 0, from: 0, last: Number.NEGATIVE_INFINITY, doubtful: false, suspects: [] };
 const NEVER = Number.POSITIVE_INFINITY;
 
 export function newEndpoint(now: number, { start, most }: PlaceBounds): EndpointState {
@@ -154,14 +156,14 @@ export function isSuspect({ run }: EndpointState, { messageId }: Pick<Attempted,
   return run.suspects.some((suspect) => suspect.messageId === messageId);
 }
 
-/** Whether a probe may be sent now to an unavailable endpoint; `untried`: of a message that was not tried yet. */
-export function mayProbe(state: EndpointState, now: number, probing: boolean, untried = false): boolean {
-  return state.phase !== 'closed' && !probing && now >= probeTime(state, untried);
+/** Whether a probe may be sent now to an unavailable endpoint; `other`: of a message that did not fail lately. */
+export function mayProbe(state: EndpointState, now: number, probing: boolean, other = false): boolean {
+  return state.phase !== 'closed' && !probing && now >= probeTime(state, other);
 }
 
-/** When a probe may be sent, which may be earlier for a message that was not tried yet. */
-export function probeTime({ probeAt, opinionAt }: EndpointState, untried: boolean): number {
-  return untried ? Math.min(probeAt, opinionAt) : probeAt;
+/** When a probe may be sent, which may be earlier for a message that did not fail lately. */
+export function probeTime({ probeAt, opinionAt }: EndpointState, other: boolean): number {
+  return other ? Math.min(probeAt, opinionAt) : probeAt;
 }
 
 /**
@@ -176,9 +178,24 @@ export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion)
   if (before.phase === 'paused')
     return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
   if (before.phase === 'open') {
-    return unchanged(occasion.probe ? { ...before, ...nextProbe(before, lesson, occasion) } : before);
+    if (!occasion.probe) return unchanged(before);
+    const after = { ...before, run: longer(before.run, lesson, occasion) };
+    return unchanged({ ...after, ...nextProbe(after, lesson, occasion, before.run) });
   }
   return learnFailure(before, lesson, occasion);
+}
+
+/** An attempt is begun. While all fail, the next one is begun a little later. */
+export function begun(state: EndpointState, now: number): EndpointState {
+  return state.run.failed >= RESULTS ? { ...state, restUntil: now + RUN_REST } : state;
+}
+
+/**
+ * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it is
+ * seldom near those that failed (the golden ratio spreads evenly).
+ */
+export function probePlace({ run }: EndpointState): number {
+  return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
 }
 
 /** Allows a probe now, after an operator changed the queue by hand. */
@@ -210,29 +227,36 @@ function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion)
   if (lesson.aside) return unchanged(before);
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
   const places = count(before.places, { ...occasion, kind }, occasion.bounds);
-  const suspect = lesson.suspect ? attempted : undefined;
-  const run = now - before.run.last > RUN_GAP ? NO_RUN : before.run;
   // One message that fails again and again says nothing new about the endpoint.
-  if (suspect && run.suspects.some(({ id }) => id === suspect.id)) return unchanged({ ...before, places });
-  const failed = run.failed + 1;
+  if (lesson.suspect && isIn(before.run, attempted)) return unchanged({ ...before, places });
   const state: EndpointState = {
     ...before,
     places,
     misses: lesson.kind === 'unanswered' ? before.misses + 1 : 0,
-    run: {
-      failed,
-      from: failed === 1 ? now : run.from,
-      last: now,
-      suspects: suspect ? [...run.suspects, suspect].slice(-SUSPECTS) : run.suspects,
-    },
+    run: longer(before.run, lesson, occasion),
     long: counted(before.long, LONG_HALF, now, 0, 1),
     short: counted(before.short, SHORT_HALF, now, 0, 1),
-    restUntil: failed >= RESULTS ? now + RUN_REST : before.restUntil,
   };
   if (!isDown(state, now)) return unchanged(state);
   const open: EndpointState = { ...state, phase: 'open', since: now };
-  return { state: { ...open, ...nextProbe(open, lesson, occasion) }, change: 'opened' };
+  return { state: { ...open, ...nextProbe(open, lesson, occasion, before.run) }, change: 'opened' };
 }
+
+/** Adds a failure to a run. */
+function longer(run: Run, { suspect }: Lesson, { now, attempted }: Occasion): Run {
+  const isNew = now - run.last > RUN_GAP;
+  return {
+    failed: isNew ? 1 : run.failed + 1,
+    from: isNew ? now : run.from,
+    last: now,
+    doubtful: run.doubtful || suspect === true,
+    suspects:
+      suspect && attempted && !isIn(run, attempted) ? [...run.suspects, attempted].slice(-SUSPECTS) : run.suspects,
+  };
+}
+
+const isIn = ({ suspects }: Run, attempted: Attempted | undefined): boolean =>
+  suspects.some(({ id }) => id === attempted?.id);
 
 function pause(before: EndpointState, { now }: Occasion): Learned {
   if (before.phase === 'paused') return unchanged({ ...before, probeAt: now + PAUSE_GAP });
@@ -241,10 +265,15 @@ function pause(before: EndpointState, { now }: Occasion): Learned {
 
 const unchanged = (state: EndpointState): Learned => ({ state, change: null });
 
-function counted({ from, half, halfBefore }: Window, span: number, now: number, passed: number, failed: number): Window {
+function counted(
+  { from, half, halfBefore }: Window,
+  span: number,
+  now: number,
+  passed: number,
+  failed: number,
+): Window {
   const halves = Math.floor((now - from) / span);
-  if (halves === 0)
-    return { from, half: { passed: half.passed + passed, failed: half.failed + failed }, halfBefore };
+  if (halves === 0) return { from, half: { passed: half.passed + passed, failed: half.failed + failed }, halfBefore };
   return { from: from + halves * span, half: { passed, failed }, halfBefore: halves === 1 ? half : EMPTY };
 }
 
@@ -261,16 +290,21 @@ function mostlyFails({ half, halfBefore }: Window): boolean {
   return all >= RESULTS && failed / all >= FAILED_SHARE;
 }
 
-/** When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens. */
+/**
+ * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what failed
+ * before gives none.
+ */
 function nextProbe(
-  { since, run, opinionGap }: EndpointState,
+  { since, run, opinionAt, opinionGap }: EndpointState,
   { leaveAlone }: Lesson,
-  { now, jitter }: Occasion,
+  { now, jitter, attempted }: Occasion,
+  before: Run,
 ): Pick<EndpointState, 'probeAt' | 'opinionAt' | 'opinionGap'> {
   const gap = now - since >= LATER ? LATER_PROBE_GAP : PROBE_GAP;
   const probeAt = now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), leaveAlone);
-  const asksOthers = run.suspects.length > 0 && leaveAlone === 0 && opinionGap <= SECOND_OPINION_LATEST;
+  const asksOthers = run.doubtful && leaveAlone === 0 && opinionGap <= SECOND_OPINION_LATEST;
   if (!asksOthers) return { probeAt, opinionAt: NEVER, opinionGap };
+  if (now > since && isIn(before, attempted)) return { probeAt, opinionAt, opinionGap };
   return { probeAt, opinionAt: now + opinionGap, opinionGap: Math.max(SECOND_OPINION, 2 * opinionGap) };
 }
 

@@ -30,11 +30,11 @@ export interface EndpointQueue {
   /**
    * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not a
    * parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is parked
-   * last, when it is due.
+   * last, when it is due. `place`: which of those that were tried as seldom; 0: the first, close to 1: the last.
    */
-  takeProbe(now: number, isSuspect?: Test): Waiting | undefined;
-  /** Whether a delivery is due that was not tried yet, and is no suspect. */
-  hasUntried(now: number, isSuspect: Test): boolean;
+  takeProbe(now: number, isSuspect?: Test, place?: number): Waiting | undefined;
+  /** Whether `takeProbe` would find one that is neither a suspect nor parked. */
+  hasInnocent(now: number, isSuspect: Test): boolean;
   /** When `take` will find a delivery in memory; Infinity for never. */
   nextDue(): number;
   /** When `takeProbe` will find a delivery in memory. */
@@ -59,10 +59,10 @@ export interface EndpointQueue {
   /** Drops all that is not in flight, after an outside change; the next load is due from `at` on. */
   forget(at: number): void;
   /**
-   * The endpoint is available again: its deliveries are due now, except parked and timed ones. Returns whether there
-   * are more outside.
+   * The endpoint is available again: its deliveries are due now, except parked and timed ones, and those for which
+   * `waits` is true. Returns whether there are more outside.
    */
-  pull(now: number): boolean;
+  pull(now: number, waits?: Test): boolean;
   /** Takes the due deliveries for which `isOver` is true. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
 }
@@ -127,22 +127,25 @@ export function createEndpointQueue(): EndpointQueue {
       ripen(now);
       return due.takeWhich(most, takes);
     },
-    takeProbe(now, isSuspect = () => false) {
+    takeProbe(now, isSuspect, place = 0) {
       ripen(now);
-      const innocent = (waiting: Waiting) => !waiting.parked && !isSuspect(waiting);
-      const soon = later.items().filter(mayBeEarly).toSorted((a, b) => a.due - b.due);
+      const soon = later
+        .items()
+        .filter(mayBeEarly)
+        .toSorted((a, b) => a.due - b.due);
+      const innocent = isInnocent(isSuspect);
       const chosen =
-        leastTried(due.items().filter(innocent)) ??
+        leastTried(due.items().filter(innocent), place) ??
         soon.find(innocent) ??
-        leastTried(due.items().filter(({ parked }) => !parked)) ??
+        leastTried(due.items().filter(isInnocent()), place) ??
         soon[0] ??
         due.items()[0];
-      if (!chosen) return undefined;
-      return due.remove(chosen) ?? later.remove(chosen);
+      return chosen && (due.remove(chosen) ?? later.remove(chosen));
     },
-    hasUntried(now, isSuspect) {
+    hasInnocent(now, isSuspect) {
       ripen(now);
-      return due.items().some((waiting) => waiting.attempts === 0 && !waiting.parked && !isSuspect(waiting));
+      const innocent = isInnocent(isSuspect);
+      return due.items().some(innocent) || later.items().some((waiting) => mayBeEarly(waiting) && innocent(waiting));
     },
     nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : (later.peek()?.due ?? Number.POSITIVE_INFINITY)),
     nextProbe() {
@@ -182,9 +185,9 @@ export function createEndpointQueue(): EndpointQueue {
       outside = at;
       stale = loading;
     },
-    pull(now) {
+    pull(now, waits) {
       for (const waiting of later.drain())
-        later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
+        later.add(mayBeEarly(waiting) && !waits?.(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;
@@ -201,9 +204,17 @@ export function createEndpointQueue(): EndpointQueue {
   });
 }
 
-/** The first of those with the fewest attempts. */
-function leastTried(all: readonly Waiting[]): Waiting | undefined {
-  return all.reduce<Waiting | undefined>((least, one) => (least && least.attempts <= one.attempts ? least : one), undefined);
+/** Whether a delivery is neither parked nor suspected. */
+const isInnocent =
+  (isSuspect?: Test): Test =>
+  (waiting) =>
+    !waiting.parked && !isSuspect?.(waiting);
+
+/** One of those with the fewest attempts. */
+function leastTried(all: readonly Waiting[], place: number): Waiting | undefined {
+  const fewest = Math.min(...all.map(({ attempts }) => attempts));
+  const least = all.filter(({ attempts }) => attempts === fewest);
+  return least[Math.floor(place * least.length)];
 }
 
 /** First in, first out, at the same cost whatever the length. */

@@ -3,6 +3,7 @@ import type { Road, Sharing } from '../road.ts';
 import { type AttemptSummary, type Lesson, longestWait } from '../settle.ts';
 import {
   askNow,
+  begun,
   type Change,
   type EndpointState,
   failsOnly,
@@ -12,6 +13,7 @@ import {
   learn,
   mayProbe,
   type Occasion,
+  probePlace,
   probeTime,
   toMemory,
 } from './breaker.ts';
@@ -23,6 +25,8 @@ import { afterIdle, type PlaceBounds } from './places.ts';
 const PREPARED = 32;
 /** Milliseconds after which an endpoint with more prepared attempts than it takes counts as the cause of the delay. */
 const AHEAD = 250;
+/** A suspect that is due within this time anyway is not made due when its endpoint is back. */
+const SUSPECT_WAIT = 40_000;
 /** How often the queue of an unavailable endpoint is searched for expired deliveries, in milliseconds. */
 const LOOK_THROUGH = 3_600_000;
 
@@ -122,7 +126,8 @@ export class Lane implements Endpoint, Sleeper {
   /** Takes a delivery that may start now from the queue. */
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
-    return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now, this.#isSuspect);
+    if (this.#state.phase === 'closed') return this.queue.take(now);
+    return this.queue.takeProbe(now, this.#isSuspect, probePlace(this.#state));
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
@@ -138,7 +143,7 @@ export class Lane implements Endpoint, Sleeper {
     if (this.#state.phase === 'closed')
       return this.#wantsAttempt() ? Math.max(this.#state.restUntil, this.queue.nextDue()) : Number.POSITIVE_INFINITY;
     if (this.#probing) return Number.POSITIVE_INFINITY;
-    return Math.max(probeTime(this.#state, this.#hasUntried(now)), this.queue.nextProbe());
+    return Math.max(probeTime(this.#state, this.#hasInnocent(now)), this.queue.nextProbe());
   }
 
   /**
@@ -192,6 +197,7 @@ export class Lane implements Endpoint, Sleeper {
       const places = afterIdle(this.#state.places, now - this.#usedAt, this.#bounds);
       this.#state = { ...this.#state, places };
     }
+    this.#state = begun(this.#state, now);
     this.#usedAt = now;
     this.#preparing++;
     const probe = this.#state.phase !== 'closed';
@@ -245,9 +251,12 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Updates the state with the result of an attempt. */
   learn(lesson: Lesson, occasion: Omit<Occasion, 'bounds'>): Change | null {
-    const { state, change } = learn(this.#state, lesson, { ...occasion, bounds: this.#bounds });
+    const before = this.#state;
+    const { state, change } = learn(before, lesson, { ...occasion, bounds: this.#bounds });
     this.#state = state;
-    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now);
+    // If one message was the cause, the others come before it.
+    const waits = ({ delivery, due }: Waiting) => due - occasion.now < SUSPECT_WAIT && isSuspect(before, delivery);
+    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now, waits);
     return change;
   }
 
@@ -315,7 +324,7 @@ export class Lane implements Endpoint, Sleeper {
    */
   #hasRoom(now: number): boolean {
     if (this.isHeld(now)) return false;
-    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing, this.#hasUntried(now));
+    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing, this.#hasInnocent(now));
     return now >= this.#state.restUntil && this.#wantsAttempt();
   }
 
@@ -323,10 +332,10 @@ export class Lane implements Endpoint, Sleeper {
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
 
-  /** Whether a message that was not tried yet can tell whether the endpoint fails, or those that it was sent. */
-  #hasUntried(now: number): boolean {
+  /** Whether another message can tell whether the endpoint fails, or those that it was sent. */
+  #hasInnocent(now: number): boolean {
     const { opinionAt, probeAt } = this.#state;
-    return opinionAt < probeAt && this.queue.hasUntried(now, this.#isSuspect);
+    return opinionAt < probeAt && this.queue.hasInnocent(now, this.#isSuspect);
   }
 
   readonly #isSuspect = ({ delivery }: Waiting): boolean => isSuspect(this.#state, delivery);
@@ -344,8 +353,8 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   #answers(): boolean {
-    const { passedAt, since, misses } = this.#state;
-    return passedAt >= since && misses === 0;
+    const { passedAt, since } = this.#state;
+    return passedAt >= since && !failsOnly(this.#state);
   }
 }
 
