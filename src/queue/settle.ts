@@ -30,10 +30,17 @@ export type AttemptResult =
   | {
       readonly kind: 'unanswered';
       readonly error: AttemptError;
+      /** What exactly, in words for people: `the certificate of the server has expired`. */
+      readonly cause?: string | undefined;
       readonly connected: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     };
+
+/** The error of an attempt as people see it: in its record, in the log and in the answer to who named the URL. */
+export function errorOf({ error, cause }: Extract<AttemptResult, { readonly kind: 'unanswered' }>): string {
+  return cause === undefined ? error : `${error}: ${cause}`;
+}
 
 /** The result of an SMTP attempt: a server's reply to the message, or that no server was reached. */
 export type MailAttempt =
@@ -251,10 +258,12 @@ export function isFinal(attempt: MailAttempt): boolean {
   return attempt.kind === 'answered' ? attempt.code >= 500 : attempt.permanent;
 }
 
-/** Returns an SMTP attempt in the form of metrics and the log. */
-export function summaryOf(attempt: MailAttempt): AttemptSummary {
+/** Returns an attempt in the form of metrics and the log. */
+export function summaryOf(attempt: MailAttempt | AttemptResult): AttemptSummary {
   const { durationMs } = attempt;
-  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs };
+  if (attempt.kind === 'unanswered')
+    return { kind: 'unanswered', error: 'reason' in attempt ? attempt.reason : errorOf(attempt), durationMs };
+  if ('status' in attempt) return { kind: 'answered', status: attempt.status, durationMs };
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 
@@ -339,7 +348,7 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
   const { durationMs } = result;
   const at = now - durationMs;
   if (result.kind === 'answered') return { at, durationMs, status: result.status, error: null, answer: result.answer };
-  return { at, durationMs, status: null, error: result.error, answer: '' };
+  return { at, durationMs, status: null, error: errorOf(result), answer: '' };
 }
 
 /**
