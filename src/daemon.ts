@@ -37,6 +37,7 @@ import { createSending } from './sending/sending.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
+import { judgeCertificate } from './smtp/certificate.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
@@ -183,6 +184,18 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     metrics,
   });
   let shown = deps.shown;
+  const lookAtCertificate = () => {
+    const judged = tls.pem && judgeCertificate(tls.pem.cert, settings.hostname, clock.now());
+    if (judged?.fault === undefined) return;
+    const { cert } = tls.files;
+    log.warn('smtp.certificate', {
+      reason: `the certificate in ${cert} ${judged.fault}`,
+      note: 'senders that verify it do not deliver, and clients do not log in: renew it, or set smtp.tls.cert',
+    });
+  };
+  metrics.gauge('postern_tls_certificate_covers_hostname', () =>
+    tls.pem ? [[{}, Number(judgeCertificate(tls.pem.cert, settings.hostname, clock.now()).covers)]] : [],
+  );
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
   const api = createApi(apiSettings(settings, deps), {
     ...storage,
@@ -245,6 +258,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await api.start();
       await listener.start();
       await submission.start();
+      lookAtCertificate();
       await scheduler.start();
       watched.start();
       await series.start();
@@ -261,6 +275,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await listener.reload(pem);
       await submission.reload(pem);
       tls = { files: next.settings.smtp.tls, pem };
+      lookAtCertificate();
       // The others apply after a restart.
       const certificates = next.shown.filter(({ path }) => path.startsWith('smtp.tls.'));
       shown = shown.map((one) => certificates.find(({ path }) => path === one.path) ?? one);

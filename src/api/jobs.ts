@@ -3,6 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
+import { JournalAway } from '../journal/journal.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import { tooMany } from './errors.ts';
 
 /** Work of an account that goes on after its call was answered. It ends with the process. */
@@ -59,7 +61,8 @@ export function createJobs({
       await work(job.id, { done: (done) => keep({ done }), stopping: () => stopping });
       keep({ state: 'done' });
     } catch (error) {
-      log.error('api.fault', { part: 'job', job: job.id, ms: clock.now() - began, error });
+      const isAway = error instanceof StoreAway || error instanceof JournalAway;
+      log[isAway ? 'warn' : 'error']('api.fault', { part: 'job', job: job.id, ms: clock.now() - began, error });
       keep({ state: 'failed', error: FAILED });
     } finally {
       running.delete(job.account);

@@ -21,6 +21,7 @@ export const EVENTS = [
   'smtp.session',
   'smtp.refused',
   'smtp.tls_reloaded',
+  'smtp.certificate',
   'smtp.fault',
   'submission.note',
   'accept.slowed',

@@ -280,6 +280,10 @@ export const METRICS = {
     help: 'Expiry of the TLS certificate in use, in seconds since 1970.',
     labels: { listener: LISTENER },
   },
+  postern_tls_certificate_covers_hostname: {
+    kind: 'gauge',
+    help: '1 if the names of the TLS certificate in use cover `hostname`, else 0: senders that verify it then do not deliver.',
+  },
   postern_config_last_reload_success: {
     kind: 'gauge',
     help: '1 if the last load of settings and certificates succeeded, including at startup.',

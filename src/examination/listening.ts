@@ -4,6 +4,7 @@ import { createAddressList } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import type { Settings } from '../settings.ts';
+import { isFor, namesOf } from '../smtp/certificate.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
 const WAIT_MS = 5000;
@@ -195,11 +196,10 @@ function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: det
 }
 
 function named(cert: X509Certificate, hostname: string): Finding {
-  if (cert.checkHost(hostname) !== undefined) return ok('certificate name', hostname);
-  const names = cert.subjectAltName?.replaceAll('DNS:', '') ?? cert.subject;
+  if (isFor(cert, hostname)) return ok('certificate name', hostname);
   return warning(
     'certificate name',
-    `covers ${names}, not ${hostname}`,
+    `covers ${namesOf(cert)}, not ${hostname}`,
     `Senders that verify it (MTA-STS, DANE) will not deliver: get a certificate for ${hostname}.`,
   );
 }

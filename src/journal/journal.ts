@@ -67,8 +67,16 @@ const INDEX_STEP = 2000;
 const MAX_UNINDEXED = 10_000;
 /** Steps of index and purge in a second, if there is much to do. */
 const MAX_STEPS = 5;
-/** A thread that does not answer is ended, and one that ended is left alone for a while. */
+/** A thread that answers nothing for so long is ended, and one that ended is left alone for a while. */
 const ANSWER_MS = 15_000;
+/**
+ * How often to look whether it answered. Looks are counted and not the time: our own event loop may be late too, or the
+ * machine may have slept.
+ */
+const ANSWER_LOOKS = 15;
+const SILENT = 'it does not answer';
+/** What a busy host is the cause of, and no fault of the file or of ours. */
+const LOAD: ReadonlySet<string> = new Set([SILENT, 'database is locked']);
 /** How long a stop waits for it. */
 const STOP_MS = 5000;
 const RESTART_MS = 10_000;
@@ -91,7 +99,8 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   let busy = 0;
   let unindexed = 0;
   let purgedAt = -Infinity;
-  let failing = false;
+  let failing: 'no' | 'load' | 'fault' = 'no';
+  let answers = 0;
   let gap = false;
   let cancelFlush: (() => void) | undefined;
   let cancelTend: (() => void) | undefined;
@@ -131,32 +140,54 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     gap = true;
   }
 
-  /** Says once that the journal cannot be written, and once that it can be again. */
+  /** Says once that the journal cannot be written, and once that it can be again. Load is a warning, no alert. */
   function failed(reason: string): void {
-    if (!failing) log.error('journal.fault', { reason });
-    failing = true;
+    const isLoad = LOAD.has(reason);
+    if (isLoad && failing === 'no')
+      log.warn('journal.fault', {
+        reason,
+        note: 'this host is under load: some of the history is lost, and no mail; look at its disk and CPU if this happens often',
+      });
+    if (!isLoad && failing !== 'fault') log.error('journal.fault', { reason });
+    failing = isLoad && failing !== 'fault' ? 'load' : 'fault';
   }
 
   function worked(): void {
-    if (failing) log.info('journal.resumed');
+    if (failing !== 'no') log.info('journal.resumed');
     if (gap) for (const listener of listeners) listener();
-    failing = false;
+    failing = 'no';
     gap = false;
   }
 
-  /** What the thread answers; it is ended if it takes too long, and another takes its place when it has ended. */
+  /** What the thread answers; it is ended if it answers nothing for too long, and another takes its place then. */
   async function answerOf(name: string, args: readonly unknown[]) {
     const one = thread;
     if (!one) return { kind: 'died', value: 'it is not running' } as const;
     const late = Promise.withResolvers<{ readonly kind: 'died'; readonly value: string }>();
-    const cancel = deadlines.after(ANSWER_MS, () => {
+    const cancel = whenSilent(() => {
       if (thread === one) thread = undefined;
-      one.kill('it does not answer');
-      late.resolve({ kind: 'died', value: 'it does not answer' });
+      one.kill(SILENT);
+      late.resolve({ kind: 'died', value: SILENT });
     });
     const reply = await Promise.race([one.ask(name, args), late.promise]);
     cancel();
+    answers++;
     return reply;
+  }
+
+  /** Calls back when nothing was answered for ANSWER_MS. Answers to earlier calls show that this one has its turn. */
+  function whenSilent(silent: () => void): () => void {
+    let looks = 0;
+    let seen = answers;
+    let cancel = () => {};
+    const look = () => {
+      looks = seen === answers ? looks + 1 : 0;
+      seen = answers;
+      if (looks === ANSWER_LOOKS) silent();
+      else cancel = deadlines.after(ANSWER_MS / ANSWER_LOOKS, look);
+    };
+    cancel = deadlines.after(ANSWER_MS / ANSWER_LOOKS, look);
+    return () => cancel();
   }
 
   const ask: Ask = async (name, ...args) => {

@@ -30,10 +30,17 @@ export type AttemptResult =
   | {
       readonly kind: 'unanswered';
       readonly error: AttemptError;
+      /** What exactly, in words for people: `the certificate of the server has expired`. */
+      readonly cause?: string | undefined;
       readonly connected: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     };
+
+/** The error of an attempt as people see it: in its record, in the log and in the answer to who named the URL. */
+export function errorOf({ error, cause }: Extract<AttemptResult, { readonly kind: 'unanswered' }>): string {
+  return cause === undefined ? error : `${error}: ${cause}`;
+}
 
 /** The result of an SMTP attempt: a server's reply to the message, or that no server was reached. */
 export type MailAttempt =
@@ -57,6 +64,8 @@ export type MailAttempt =
       readonly kind: 'unanswered';
       readonly reason: string;
       readonly permanent: boolean;
+      /** A server was given the message, and disconnected before it replied. */
+      readonly given?: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     };
@@ -117,6 +126,8 @@ export interface Lesson {
   readonly strained: boolean;
   /** Milliseconds for which it asked to be left alone; 0 if it did not. */
   readonly leaveAlone: number;
+  /** The message may be the cause of the failure: the endpoint had it, or was getting it. */
+  readonly suspect?: boolean;
 }
 
 export interface Settled {
@@ -247,10 +258,12 @@ export function isFinal(attempt: MailAttempt): boolean {
   return attempt.kind === 'answered' ? attempt.code >= 500 : attempt.permanent;
 }
 
-/** Returns an SMTP attempt in the form of metrics and the log. */
-export function summaryOf(attempt: MailAttempt): AttemptSummary {
+/** Returns an attempt in the form of metrics and the log. */
+export function summaryOf(attempt: MailAttempt | AttemptResult): AttemptSummary {
   const { durationMs } = attempt;
-  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs };
+  if (attempt.kind === 'unanswered')
+    return { kind: 'unanswered', error: 'reason' in attempt ? attempt.reason : errorOf(attempt), durationMs };
+  if ('status' in attempt) return { kind: 'answered', status: attempt.status, durationMs };
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 
@@ -259,7 +272,7 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
  * the recipient.
  */
 function lessonOfMail(attempt: MailAttempt): Lesson {
-  if (attempt.kind === 'unanswered') return attempt.permanent ? present : away;
+  if (attempt.kind === 'unanswered') return attempt.permanent ? present : { ...away, suspect: attempt.given ?? false };
   if (attempt.code === 421) return away;
   return attempt.code < 300 ? passed : present;
 }
@@ -301,17 +314,19 @@ const away: Lesson = { ...passed, kind: 'unanswered', strained: true };
 
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
-    // A parked message may cause a hang; a failed connection is never caused by a message.
+    // A message may cause a hang or a reset; a failed connection is never caused by a message.
     return {
       kind: 'unanswered',
       aside: parked && result.connected,
       strained: result.error === 'timeout',
       leaveAlone: 0,
+      suspect: result.connected,
     };
   }
   if (result.status === 410) return { kind: 'gone', aside: false, strained: false, leaveAlone };
   const strained = [429, 502, 503, 504].includes(result.status);
-  return { kind: 'failed', aside: parked && !strained, strained, leaveAlone };
+  // A proxy answers 502 or 504 for an application that a message crashed.
+  return { kind: 'failed', aside: parked && !strained, strained, leaveAlone, suspect: result.status !== 429 };
 }
 
 function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
@@ -333,7 +348,7 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
   const { durationMs } = result;
   const at = now - durationMs;
   if (result.kind === 'answered') return { at, durationMs, status: result.status, error: null, answer: result.answer };
-  return { at, durationMs, status: null, error: result.error, answer: '' };
+  return { at, durationMs, status: null, error: errorOf(result), answer: '' };
 }
 
 /**

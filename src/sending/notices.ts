@@ -8,6 +8,7 @@ import type { Task } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
@@ -52,7 +53,9 @@ export function createNotices(deps: NoticeDeps): Notices {
   /** Sends now, in the background; the task retries what fails here. */
   function sendSoon(): void {
     wanted = true;
-    sendDue().catch((error: unknown) => log.error('task.fault', { task: 'send-notices', error }));
+    sendDue().catch((error: unknown) => {
+      if (!(error instanceof StoreAway)) log.error('task.fault', { task: 'send-notices', error });
+    });
   }
 
   function sendDue(): Promise<Tally> {

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
-import type { AttemptResult } from '../queue/settle.ts';
+import { type AttemptResult, errorOf } from '../queue/settle.ts';
 import { basicAuth, type Destinations, PLAIN_TARGET } from './road.ts';
 import type { Poster, Renderer, RenderPart } from './types.ts';
 
@@ -60,6 +60,6 @@ export function createTrials({
 
 function toRecord(at: number, result: AttemptResult): AttemptRecord {
   const base = { at, durationMs: result.durationMs, detail: result.detail?.(false) };
-  if (result.kind === 'unanswered') return { ...base, status: null, error: result.error, answer: '' };
+  if (result.kind === 'unanswered') return { ...base, status: null, error: errorOf(result), answer: '' };
   return { ...base, status: result.status, error: null, answer: result.answer };
 }

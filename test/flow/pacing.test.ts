@@ -72,4 +72,33 @@ describe('accepting', () => {
     expect(await behind()).to.equal(0);
     expect(await held()).to.equal(before);
   });
+
+  it('does not for an endpoint that answers only 503 after it was fine, before it is known to be down and after', async () => {
+    receiver.answer({ status: 200 });
+    await daemon.api('/endpoints/retry', { url: receiver.url });
+    await until(
+      'nothing waits',
+      async () => (await daemon.api('/inbound/deliveries', { state: 'waiting' })).length === 0,
+    );
+    for (let n = 0; n < 5; n++) await send(many(100));
+    await until(
+      'nothing waits',
+      async () => (await daemon.api('/inbound/deliveries', { state: 'waiting' })).length === 0,
+    );
+    const downs = () => daemon.log.of('endpoint.down').length;
+    const [wereDown, wereHeld] = [downs(), await held()];
+    receiver.answer({ status: 503 });
+    const from = receiver.requests.length;
+    const began = performance.now();
+    while (downs() === wereDown) {
+      expect(await send(many(30))).to.match(/^250 /);
+      expect(performance.now() - began, 'ms until it is down').to.be.below(30_000);
+    }
+    const failed = receiver.requests.length - from;
+    console.log(`      down after ${Math.round(performance.now() - began)} ms and ${failed} posts`);
+    expect(failed).to.be.below(400);
+    for (let n = 0; n < 3; n++) await send(many(100));
+    expect(await held()).to.equal(wereHeld);
+    expect(await behind()).to.equal(0);
+  }).timeout(60_000);
 });

@@ -244,6 +244,9 @@ const TRIED = {
 /** Errors that would tell which names there are in networks that webhooks may not reach. */
 const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
 
+/** How the error begins where the URL alone says what is wrong: its port. */
+const FORBIDDEN = 'forbidden address: ';
+
 const tryOut = operation({
   path: '/inbound/try',
   extension: true,
@@ -283,6 +286,8 @@ const tryOut = operation({
 function toTrial(attempt: AttemptRecord, field: string, call: Call<never>) {
   if (UNREACHABLE.has(attempt.error))
     throw call.invalid(field, 'Nothing was posted: the host has no address that webhooks may reach');
+  if (attempt.error?.startsWith(FORBIDDEN))
+    throw call.invalid(field, `Nothing was posted: ${attempt.error.slice(FORBIDDEN.length)}`);
   const { batch: _, ...trial } = toAttemptRecord(attempt);
   return trial;
 }

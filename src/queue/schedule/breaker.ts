@@ -1,21 +1,38 @@
 import { z } from 'zod';
+import type { Delivery } from '../delivery.ts';
 import type { Lesson } from '../settle.ts';
 import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
-// The breaker opens after MISSES consecutive attempts without an answer (no connection, or none in time), or at
-// FAILED_SHARE failures among at least RESULTS results in five minutes.
+// The breaker opens
+// - after MISSES consecutive attempts without an answer (no connection, or none in time),
+// - at FAILED_SHARE failures among at least RESULTS results in five minutes, or in eight seconds,
+// - and when nothing has passed between at least RUN failures over RUN_MS, however much passed before.
 const MISSES = 5;
 const FAILED_SHARE = 0.7;
 const RESULTS = 10;
-// The five minutes are two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes.
-const HALF_WINDOW = 2.5 * MINUTE;
+const RUN = 5;
+const RUN_MS = 5000;
+/** Failures further apart than this are no run. */
+const RUN_GAP = MINUTE;
+// Results are counted in two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes, or
+// for 4 to 8 seconds: the success of minutes must not hide a failure of now.
+const LONG_HALF = 2.5 * MINUTE;
+const SHORT_HALF = 4000;
+/** After RESULTS failures in a run, one attempt is begun in this time, until something passes or the breaker opens. */
+const RUN_REST = 100;
+/** Failed deliveries of a run that are remembered. */
+const SUSPECTS = 32;
 const PROBE_GAP = 30_000;
 const LATER_PROBE_GAP = 2 * MINUTE;
 const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
+// If a message may be the cause of the failures, another one may go before the next probe: at once, then after 1 s, 2 s
+// and so on, up to SECOND_OPINION_LATEST.
+const SECOND_OPINION = 1000;
+const SECOND_OPINION_LATEST = 16_000;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
 /** The longest time for which an endpoint may be held. */
@@ -25,6 +42,27 @@ interface Half {
   readonly passed: number;
   readonly failed: number;
 }
+
+/** Results of a recent time: of the current half, which began at `from`, and of the half before. */
+interface Window {
+  readonly from: number;
+  readonly half: Half;
+  readonly halfBefore: Half;
+}
+
+/** Failures between which nothing passed. */
+interface Run {
+  readonly failed: number;
+  readonly from: number;
+  readonly last: number;
+  /** Whether messages may have caused some of them. */
+  readonly doubtful: boolean;
+  /** Which ones, the latest last. What failed together in one attempt is not named. */
+  readonly suspects: readonly Attempted[];
+}
+
+/** What an attempt carried. */
+type Attempted = Pick<Delivery, 'id' | 'messageId'>;
 
 /** Who holds an endpoint. A hold of the operator is not ended by the account. */
 export const HOLDERS = ['account', 'operator'] as const;
@@ -48,9 +86,15 @@ export interface EndpointState {
   readonly places: Places;
   /** Consecutive attempts without an answer. */
   readonly misses: number;
-  readonly halfFrom: number;
-  readonly half: Half;
-  readonly halfBefore: Half;
+  readonly run: Run;
+  readonly long: Window;
+  readonly short: Window;
+  /** While closed: when the next attempt may begin. */
+  readonly restUntil: number;
+  /** While open: when a message that did not fail lately may be sent; Infinity: only as the next probe. */
+  readonly opinionAt: number;
+  /** The delay of the second opinion after the next failure. */
+  readonly opinionGap: number;
   /** When a delivery last passed. */
   readonly passedAt: number;
   /** Set while it is held. Attempts in flight still count for the breaker. */
@@ -69,6 +113,8 @@ export interface Occasion {
   readonly lag: number;
   /** The bounds for its places. */
   readonly bounds: PlaceBounds;
+  /** Absent if several deliveries shared the attempt. */
+  readonly attempted?: Attempted | undefined;
 }
 
 export type Change = 'opened' | 'closed' | 'paused' | 'resumed';
@@ -79,6 +125,8 @@ export interface Learned {
 }
 
 const EMPTY: Half = { passed: 0, failed: 0 };
+const NO_RUN: Run = { failed: 0, from: 0, last: Number.NEGATIVE_INFINITY, doubtful: false, suspects: [] };
+const NEVER = Number.POSITIVE_INFINITY;
 
 export function newEndpoint(now: number, { start, most }: PlaceBounds): EndpointState {
   return {
@@ -87,17 +135,35 @@ export function newEndpoint(now: number, { start, most }: PlaceBounds): Endpoint
     probeAt: now,
     places: newPlaces(Math.min(start, most)),
     misses: 0,
-    halfFrom: now,
-    half: EMPTY,
-    halfBefore: EMPTY,
+    run: NO_RUN,
+    long: { from: now, half: EMPTY, halfBefore: EMPTY },
+    short: { from: now, half: EMPTY, halfBefore: EMPTY },
+    restUntil: now,
+    opinionAt: NEVER,
+    opinionGap: 0,
     passedAt: Number.NEGATIVE_INFINITY,
     hold: null,
   };
 }
 
-/** Whether a probe may be sent now to an unavailable endpoint. */
-export function mayProbe(state: EndpointState, now: number, probing: boolean): boolean {
-  return state.phase !== 'closed' && !probing && now >= state.probeAt;
+/** Whether only failures came from it lately. */
+export function failsOnly({ misses, run }: EndpointState): boolean {
+  return misses > 0 || run.failed >= RUN;
+}
+
+/** Whether this message failed in the current run of failures, and may be its cause. */
+export function isSuspect({ run }: EndpointState, { messageId }: Pick<Attempted, 'messageId'>): boolean {
+  return run.suspects.some((suspect) => suspect.messageId === messageId);
+}
+
+/** Whether a probe may be sent now to an unavailable endpoint; `other`: of a message that did not fail lately. */
+export function mayProbe(state: EndpointState, now: number, probing: boolean, other = false): boolean {
+  return state.phase !== 'closed' && !probing && now >= probeTime(state, other);
+}
+
+/** When a probe may be sent, which may be earlier for a message that did not fail lately. */
+export function probeTime({ probeAt, opinionAt }: EndpointState, other: boolean): number {
+  return other ? Math.min(probeAt, opinionAt) : probeAt;
 }
 
 /**
@@ -108,13 +174,28 @@ export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion)
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
   if (lesson.kind === 'present')
-    return before.phase === 'closed' ? unchanged({ ...before, misses: 0 }) : learnPass(before, occasion);
+    return before.phase === 'closed' ? unchanged({ ...before, misses: 0, run: NO_RUN }) : learnPass(before, occasion);
   if (before.phase === 'paused')
     return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
   if (before.phase === 'open') {
-    return unchanged(occasion.probe ? { ...before, probeAt: nextProbe(before.since, lesson, occasion) } : before);
+    if (!occasion.probe) return unchanged(before);
+    const after = { ...before, run: longer(before.run, lesson, occasion) };
+    return unchanged({ ...after, ...nextProbe(after, lesson, occasion, before.run) });
   }
   return learnFailure(before, lesson, occasion);
+}
+
+/** An attempt is begun. While all fail, the next one is begun a little later. */
+export function begun(state: EndpointState, now: number): EndpointState {
+  return state.run.failed >= RESULTS ? { ...state, restUntil: now + RUN_REST } : state;
+}
+
+/**
+ * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it is
+ * seldom near those that failed (the golden ratio spreads evenly).
+ */
+export function probePlace({ run }: EndpointState): number {
+  return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
 }
 
 /** Allows a probe now, after an operator changed the queue by hand. */
@@ -129,25 +210,53 @@ function learnPass(before: EndpointState, occasion: Occasion): Learned {
     const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now, hold: before.hold };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
-  const window = counted(before, now, 1, 0);
-  const places = count(before.places, { ...occasion, kind: 'ok' }, bounds);
-  return unchanged({ ...before, ...window, places, misses: 0, passedAt: now });
+  return unchanged({
+    ...before,
+    long: counted(before.long, LONG_HALF, now, 1, 0),
+    short: counted(before.short, SHORT_HALF, now, 1, 0),
+    places: count(before.places, { ...occasion, kind: 'ok' }, bounds),
+    misses: 0,
+    run: NO_RUN,
+    restUntil: now,
+    passedAt: now,
+  });
 }
 
 function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
-  const { now } = occasion;
+  const { now, attempted } = occasion;
   if (lesson.aside) return unchanged(before);
-  const window = counted(before, now, 0, 1);
-  const misses = lesson.kind === 'unanswered' ? before.misses + 1 : 0;
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
   const places = count(before.places, { ...occasion, kind }, occasion.bounds);
-  const state = { ...before, ...window, misses, places };
-  if (misses < MISSES && !mostlyFails(state)) return unchanged(state);
+  // One message that fails again and again says nothing new about the endpoint.
+  if (lesson.suspect && isIn(before.run, attempted)) return unchanged({ ...before, places });
+  const state: EndpointState = {
+    ...before,
+    places,
+    misses: lesson.kind === 'unanswered' ? before.misses + 1 : 0,
+    run: longer(before.run, lesson, occasion),
+    long: counted(before.long, LONG_HALF, now, 0, 1),
+    short: counted(before.short, SHORT_HALF, now, 0, 1),
+  };
+  if (!isDown(state, now)) return unchanged(state);
+  const open: EndpointState = { ...state, phase: 'open', since: now };
+  return { state: { ...open, ...nextProbe(open, lesson, occasion, before.run) }, change: 'opened' };
+}
+
+/** Adds a failure to a run. */
+function longer(run: Run, { suspect }: Lesson, { now, attempted }: Occasion): Run {
+  const isNew = now - run.last > RUN_GAP;
   return {
-    state: { ...state, phase: 'open', since: now, probeAt: nextProbe(now, lesson, occasion) },
-    change: 'opened',
+    failed: isNew ? 1 : run.failed + 1,
+    from: isNew ? now : run.from,
+    last: now,
+    doubtful: run.doubtful || suspect === true,
+    suspects:
+      suspect && attempted && !isIn(run, attempted) ? [...run.suspects, attempted].slice(-SUSPECTS) : run.suspects,
   };
 }
+
+const isIn = ({ suspects }: Run, attempted: Attempted | undefined): boolean =>
+  suspects.some(({ id }) => id === attempted?.id);
 
 function pause(before: EndpointState, { now }: Occasion): Learned {
   if (before.phase === 'paused') return unchanged({ ...before, probeAt: now + PAUSE_GAP });
@@ -157,35 +266,46 @@ function pause(before: EndpointState, { now }: Occasion): Learned {
 const unchanged = (state: EndpointState): Learned => ({ state, change: null });
 
 function counted(
-  before: EndpointState,
+  { from, half, halfBefore }: Window,
+  span: number,
   now: number,
   passed: number,
   failed: number,
-): Pick<EndpointState, 'halfFrom' | 'half' | 'halfBefore'> {
-  const halves = Math.floor((now - before.halfFrom) / HALF_WINDOW);
-  const { half, halfBefore } = before;
-  if (halves === 0)
-    return {
-      halfFrom: before.halfFrom,
-      half: { passed: half.passed + passed, failed: half.failed + failed },
-      halfBefore,
-    };
-  return {
-    halfFrom: before.halfFrom + halves * HALF_WINDOW,
-    half: { passed, failed },
-    halfBefore: halves === 1 ? half : EMPTY,
-  };
+): Window {
+  const halves = Math.floor((now - from) / span);
+  if (halves === 0) return { from, half: { passed: half.passed + passed, failed: half.failed + failed }, halfBefore };
+  return { from: from + halves * span, half: { passed, failed }, halfBefore: halves === 1 ? half : EMPTY };
 }
 
-function mostlyFails({ half, halfBefore }: EndpointState): boolean {
+function isDown({ misses, run, long, short }: EndpointState, now: number): boolean {
+  if (misses >= MISSES || mostlyFails(long)) return true;
+  // A burst proves nothing: failures of both halves.
+  if (short.halfBefore.failed > 0 && mostlyFails(short)) return true;
+  return run.failed >= RUN && now - run.from >= RUN_MS;
+}
+
+function mostlyFails({ half, halfBefore }: Window): boolean {
   const failed = half.failed + halfBefore.failed;
   const all = failed + half.passed + halfBefore.passed;
   return all >= RESULTS && failed / all >= FAILED_SHARE;
 }
 
-function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): number {
+/**
+ * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what failed
+ * before gives none.
+ */
+function nextProbe(
+  { since, run, opinionAt, opinionGap }: EndpointState,
+  { leaveAlone }: Lesson,
+  { now, jitter, attempted }: Occasion,
+  before: Run,
+): Pick<EndpointState, 'probeAt' | 'opinionAt' | 'opinionGap'> {
   const gap = now - since >= LATER ? LATER_PROBE_GAP : PROBE_GAP;
-  return now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), lesson.leaveAlone);
+  const probeAt = now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), leaveAlone);
+  const asksOthers = run.doubtful && leaveAlone === 0 && opinionGap <= SECOND_OPINION_LATEST;
+  if (!asksOthers) return { probeAt, opinionAt: NEVER, opinionGap };
+  if (now > since && isIn(before, attempted)) return { probeAt, opinionAt, opinionGap };
+  return { probeAt, opinionAt: now + opinionGap, opinionGap: Math.max(SECOND_OPINION, 2 * opinionGap) };
 }
 
 const memorySchema = z.object({

@@ -27,8 +27,14 @@ export interface EndpointQueue {
   take(now: number): Waiting | undefined;
   /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
   takeWith(company: Company, now: number): readonly Waiting[];
-  /** Takes a delivery for a probe: the first due one, else the next later one unless it is parked or timed. */
-  takeProbe(now: number): Waiting | undefined;
+  /**
+   * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not a
+   * parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is parked
+   * last, when it is due. `place`: which of those that were tried as seldom; 0: the first, close to 1: the last.
+   */
+  takeProbe(now: number, isSuspect?: Test, place?: number): Waiting | undefined;
+  /** Whether `takeProbe` would find one that is neither a suspect nor parked. */
+  hasInnocent(now: number, isSuspect: Test): boolean;
   /** When `take` will find a delivery in memory; Infinity for never. */
   nextDue(): number;
   /** When `takeProbe` will find a delivery in memory. */
@@ -53,13 +59,15 @@ export interface EndpointQueue {
   /** Drops all that is not in flight, after an outside change; the next load is due from `at` on. */
   forget(at: number): void;
   /**
-   * The endpoint is available again: its deliveries are due now, except parked and timed ones. Returns whether there
-   * are more outside.
+   * The endpoint is available again: its deliveries are due now, except parked and timed ones, and those for which
+   * `waits` is true. Returns whether there are more outside.
    */
-  pull(now: number): boolean;
+  pull(now: number, waits?: Test): boolean;
   /** Takes the due deliveries for which `isOver` is true. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
 }
+
+type Test = (waiting: Waiting) => boolean;
 
 export function createEndpointQueue(): EndpointQueue {
   const due = createFifo<Waiting>();
@@ -119,16 +127,31 @@ export function createEndpointQueue(): EndpointQueue {
       ripen(now);
       return due.takeWhich(most, takes);
     },
-    takeProbe(now) {
-      const first = take(now);
-      if (first) return first;
-      const next = later.peek();
-      return next && mayBeEarly(next) ? later.take() : undefined;
+    takeProbe(now, isSuspect, place = 0) {
+      ripen(now);
+      const soon = later
+        .items()
+        .filter(mayBeEarly)
+        .toSorted((a, b) => a.due - b.due);
+      const innocent = isInnocent(isSuspect);
+      const chosen =
+        leastTried(due.items().filter(innocent), place) ??
+        soon.find(innocent) ??
+        leastTried(due.items().filter(isInnocent()), place) ??
+        soon[0] ??
+        due.items()[0];
+      return chosen && (due.remove(chosen) ?? later.remove(chosen));
+    },
+    hasInnocent(now, isSuspect) {
+      ripen(now);
+      const innocent = isInnocent(isSuspect);
+      return due.items().some(innocent) || later.items().some((waiting) => mayBeEarly(waiting) && innocent(waiting));
     },
     nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : (later.peek()?.due ?? Number.POSITIVE_INFINITY)),
     nextProbe() {
       const first = later.peek();
-      if (due.size() > 0 || (first && mayBeEarly(first))) return Number.NEGATIVE_INFINITY;
+      if (due.size() > 0 || (first && (mayBeEarly(first) || later.items().some(mayBeEarly))))
+        return Number.NEGATIVE_INFINITY;
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
@@ -162,9 +185,9 @@ export function createEndpointQueue(): EndpointQueue {
       outside = at;
       stale = loading;
     },
-    pull(now) {
+    pull(now, waits) {
       for (const waiting of later.drain())
-        later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
+        later.add(mayBeEarly(waiting) && !waits?.(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;
@@ -181,6 +204,19 @@ export function createEndpointQueue(): EndpointQueue {
   });
 }
 
+/** Whether a delivery is neither parked nor suspected. */
+const isInnocent =
+  (isSuspect?: Test): Test =>
+  (waiting) =>
+    !waiting.parked && !isSuspect?.(waiting);
+
+/** One of those with the fewest attempts. */
+function leastTried(all: readonly Waiting[], place: number): Waiting | undefined {
+  const fewest = Math.min(...all.map(({ attempts }) => attempts));
+  const least = all.filter(({ attempts }) => attempts === fewest);
+  return least[Math.floor(place * least.length)];
+}
+
 /** First in, first out, at the same cost whatever the length. */
 interface Fifo<T> {
   size(): number;
@@ -192,6 +228,8 @@ interface Fifo<T> {
   takeWhich(most: number, chosen: (item: T) => boolean): T[];
   /** Returns all items in order. */
   items(): T[];
+  /** Removes and returns one item; undefined if it is not here. */
+  remove(item: T): T | undefined;
   /** Removes and returns all items in order. */
   drain(): T[];
 }
@@ -230,6 +268,10 @@ export function createFifo<T>(): Fifo<T> {
       return taken;
     },
     items: () => items.filter((item) => item !== undefined),
+    remove(item) {
+      const at = items.indexOf(item, first);
+      return at < 0 ? undefined : items.splice(at, 1)[0];
+    },
     drain() {
       const all: T[] = [];
       for (let item = this.take(); item !== undefined; item = this.take()) all.push(item);
@@ -246,6 +288,8 @@ interface Heap<T> {
   take(): T | undefined;
   /** Returns all items, in no order. */
   items(): T[];
+  /** Removes and returns one item; undefined if it is not here. Costs as much as all of them. */
+  remove(item: T): T | undefined;
   /** Removes and returns all items, in no order. */
   drain(): T[];
 }
@@ -295,6 +339,13 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     add,
     take,
     items: () => items.map(({ item }) => item),
+    remove(item) {
+      const kept = items.filter((entry) => entry.item !== item);
+      if (kept.length === items.length) return undefined;
+      items = [];
+      for (const entry of kept) add(entry.item);
+      return item;
+    },
     drain() {
       const all = items.map(({ item }) => item);
       items = [];

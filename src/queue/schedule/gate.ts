@@ -86,6 +86,7 @@ export function createGate(
         sentAt,
         full,
         lag: lag.ms(),
+        attempted: deliveries === 1 ? waiting.delivery : undefined,
       });
       close();
       onResult(change, result, settled, deliveries);

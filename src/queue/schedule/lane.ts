@@ -3,13 +3,18 @@ import type { Road, Sharing } from '../road.ts';
 import { type AttemptSummary, type Lesson, longestWait } from '../settle.ts';
 import {
   askNow,
+  begun,
   type Change,
   type EndpointState,
+  failsOnly,
   fromMemory,
   type Holder,
+  isSuspect,
   learn,
   mayProbe,
   type Occasion,
+  probePlace,
+  probeTime,
   toMemory,
 } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
@@ -20,6 +25,8 @@ import { afterIdle, type PlaceBounds } from './places.ts';
 const PREPARED = 32;
 /** Milliseconds after which an endpoint with more prepared attempts than it takes counts as the cause of the delay. */
 const AHEAD = 250;
+/** A suspect that is due within this time anyway is not made due when its endpoint is back. */
+const SUSPECT_WAIT = 40_000;
 /** How often the queue of an unavailable endpoint is searched for expired deliveries, in milliseconds. */
 const LOOK_THROUGH = 3_600_000;
 
@@ -108,17 +115,19 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * Whether the endpoint is unavailable, or did not answer last time: its attempts may then take the full timeout. All
+   * Whether the endpoint is unavailable, did not answer last time, or only fails: its attempts may then take the full
+   * timeout, and its deliveries wait for it and not for this host. All
    * such endpoints together hold at most half of the places, so that fifty of them cannot block the mail of all others.
    */
   get inDoubt(): boolean {
-    return this.#state.phase !== 'closed' || this.#state.misses > 0;
+    return this.#state.phase !== 'closed' || failsOnly(this.#state);
   }
 
   /** Takes a delivery that may start now from the queue. */
   takeNext(now: number): Waiting | undefined {
     if (!this.#hasRoom(now)) return undefined;
-    return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
+    if (this.#state.phase === 'closed') return this.queue.take(now);
+    return this.queue.takeProbe(now, this.#isSuspect, probePlace(this.#state));
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
@@ -131,8 +140,10 @@ export class Lane implements Endpoint, Sleeper {
   /** The time from which something may start; `now` or earlier: immediately. Infinity: only after another event. */
   nextStart(now: number): number {
     if (this.isHeld(now)) return Number.POSITIVE_INFINITY;
-    if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
-    return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
+    if (this.#state.phase === 'closed')
+      return this.#wantsAttempt() ? Math.max(this.#state.restUntil, this.queue.nextDue()) : Number.POSITIVE_INFINITY;
+    if (this.#probing) return Number.POSITIVE_INFINITY;
+    return Math.max(probeTime(this.#state, this.#hasInnocent(now)), this.queue.nextProbe());
   }
 
   /**
@@ -186,6 +197,7 @@ export class Lane implements Endpoint, Sleeper {
       const places = afterIdle(this.#state.places, now - this.#usedAt, this.#bounds);
       this.#state = { ...this.#state, places };
     }
+    this.#state = begun(this.#state, now);
     this.#usedAt = now;
     this.#preparing++;
     const probe = this.#state.phase !== 'closed';
@@ -239,9 +251,12 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Updates the state with the result of an attempt. */
   learn(lesson: Lesson, occasion: Omit<Occasion, 'bounds'>): Change | null {
-    const { state, change } = learn(this.#state, lesson, { ...occasion, bounds: this.#bounds });
+    const before = this.#state;
+    const { state, change } = learn(before, lesson, { ...occasion, bounds: this.#bounds });
     this.#state = state;
-    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now);
+    // If one message was the cause, the others come before it.
+    const waits = ({ delivery, due }: Waiting) => due - occasion.now < SUSPECT_WAIT && isSuspect(before, delivery);
+    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now, waits);
     return change;
   }
 
@@ -309,9 +324,21 @@ export class Lane implements Endpoint, Sleeper {
    */
   #hasRoom(now: number): boolean {
     if (this.isHeld(now)) return false;
-    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
+    if (this.#state.phase !== 'closed') return mayProbe(this.#state, now, this.#probing, this.#hasInnocent(now));
+    return now >= this.#state.restUntil && this.#wantsAttempt();
+  }
+
+  #wantsAttempt(): boolean {
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
+
+  /** Whether another message can tell whether the endpoint fails, or those that it was sent. */
+  #hasInnocent(now: number): boolean {
+    const { opinionAt, probeAt } = this.#state;
+    return opinionAt < probeAt && this.queue.hasInnocent(now, this.#isSuspect);
+  }
+
+  readonly #isSuspect = ({ delivery }: Waiting): boolean => isSuspect(this.#state, delivery);
 
   /** Whether fewer attempts are ready or in flight than there should be. */
   #wantsMore(): boolean {
@@ -326,8 +353,8 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   #answers(): boolean {
-    const { passedAt, since, misses } = this.#state;
-    return passedAt >= since && misses === 0;
+    const { passedAt, since } = this.#state;
+    return passedAt >= since && !failsOnly(this.#state);
   }
 }
 

@@ -19,7 +19,14 @@ interface Target {
   readonly port: number;
 }
 
-export type Verdict = Target | { readonly ok: false; readonly error: AttemptError };
+export type Verdict = Target | Refusal;
+
+/** `cause`: what exactly, unless that would tell which names there are in a network that webhooks may not reach. */
+interface Refusal {
+  readonly ok: false;
+  readonly error: AttemptError;
+  readonly cause?: string | undefined;
+}
 
 /** Decides which hosts a POST may go to. */
 export interface Guard {
@@ -27,7 +34,7 @@ export interface Guard {
   check(url: string | URL): Promise<Verdict>;
 }
 
-const refuse = (error: AttemptError): Verdict => ({ ok: false, error });
+const refuse = (error: AttemptError, cause?: string): Verdict => ({ ok: false, error, ...(cause && { cause }) });
 
 /** Creates the guard that checks every connection to an endpoint. */
 export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
@@ -37,7 +44,9 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
     const parsed = typeof url === 'string' ? URL.parse(url) : url;
     if (!parsed) return refuse('host not found');
     const port = portOf(parsed);
-    if (port === undefined) return refuse('forbidden address');
+    if (port === undefined) return refuse('forbidden address', 'the URL must begin with http:// or https://');
+    if (!isOpen(port))
+      return refuse('forbidden address', `webhooks may use port 80, 443 and those above 1023, not port ${port}`);
     // Node does not call `lookup` for IP literals, so they are checked here. new URL() has normalized them: 0x7f.1,
     // 2130706433 and full-width digits are already 127.0.0.1.
     const hostname = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
@@ -51,12 +60,14 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
   return frozen({ check });
 }
 
-/** Returns the port; undefined for schemes other than http(s) and for ports below 1024 except 80 and 443. */
+/** Returns the port; undefined for schemes other than http(s). */
 function portOf(url: URL): number | undefined {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
-  const port = url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port);
-  return port === 80 || port === 443 || port > 1023 ? port : undefined;
+  return url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port);
 }
+
+/** Below 1024 are services that a POST must not reach, such as mail servers. */
+const isOpen = (port: number): boolean => port === 80 || port === 443 || port > 1023;
 
 /** One forbidden address refuses the host, because any of its addresses might be the one connected to. */
 function judge(addresses: readonly string[], hostname: string, port: number, allowed: readonly Network[]): Verdict {

@@ -4,7 +4,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { free } from '../../base/room.ts';
 import type { FormatName } from '../../inbound/formats.ts';
-import type { AttemptError, AttemptResult } from '../../queue/settle.ts';
+import { type AttemptResult, errorOf } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { PostBody, Poster } from '../types.ts';
 import type { Guard, Verdict } from './guard.ts';
@@ -14,6 +14,7 @@ import {
   createConnections,
   createHandler,
   type Ending,
+  type Failure,
   openWire,
   type Request,
   type Wire,
@@ -71,7 +72,10 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     const verdict = await checked(guard, parsed, deadline);
     notes.lookedUp = notes.now() - asked;
     // Which addresses a name has that webhooks may not reach, is told to nobody (`why`).
-    if (!verdict.ok) return { kind: 'unanswered', error: verdict.error, connected: false };
+    if (!verdict.ok) {
+      const { ok: _, ...failure } = verdict;
+      return { kind: 'unanswered', connected: false, ...failure };
+    }
     notes.tried = verdict.addresses.map((address) => withPort(address, verdict.port));
     if (stopped) return { kind: 'unanswered', error: 'connection failed', connected: false };
     const request: Request = {
@@ -271,12 +275,12 @@ export function createUrlCheck({
     if (format !== 'mandrill' && result.kind === 'answered') return undefined;
     log.info('endpoint.unverified', {
       host: URL.parse(url)?.host,
-      ...(result.kind === 'answered' ? { status: result.status } : { error: result.error }),
+      ...(result.kind === 'answered' ? { status: result.status } : { error: errorOf(result) }),
       ms: result.durationMs,
     });
     return result.kind === 'answered'
       ? `a POST without events was answered ${result.status}`
-      : why(result.error, await guard.check(url));
+      : why(result, await guard.check(url));
   };
 }
 
@@ -285,14 +289,13 @@ export function createUrlCheck({
  * anyway. Otherwise, a host that does not exist and a host in a forbidden network get the same text; different texts
  * would reveal which internal names exist.
  */
-function why(error: AttemptError, target: Verdict): string {
+function why({ error, cause }: Failure, target: Verdict): string {
   if (!target.ok) {
-    return target.error === 'DNS failure'
-      ? 'the name servers did not answer'
-      : 'the host has no address that webhooks may reach';
+    if (target.error === 'DNS failure') return 'the name servers did not answer';
+    return target.cause ?? 'the host has no address that webhooks may reach';
   }
   const places = target.addresses.map((address) => withPort(address, target.port));
-  return `${error} at ${places.join(', ')}`;
+  return `${error} at ${places.join(', ')}${cause === undefined ? '' : `: ${cause}`}`;
 }
 
 /** Undefined if HEAD was answered 200. Otherwise the result of the HEAD if it could not connect, else of the POST. */

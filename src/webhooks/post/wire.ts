@@ -7,6 +7,7 @@ import type { AttemptError } from '../../queue/settle.ts';
 import type { PostBody } from '../types.ts';
 import { type Notes, withPort } from './notes.ts';
 import type { FileBody } from './post.ts';
+import { tlsCause } from './tls-faults.ts';
 
 /** One HTTP request. */
 export interface Request {
@@ -22,7 +23,14 @@ export interface Request {
 /** The outcome of one request on one connection. */
 export type Ending =
   | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string }
-  | { readonly kind: 'unanswered'; readonly error: AttemptError; readonly connected: boolean };
+  | ({ readonly kind: 'unanswered'; readonly connected: boolean } & Failure);
+
+/** Why there was no answer. */
+export interface Failure {
+  readonly error: AttemptError;
+  /** What exactly, in words for people. */
+  readonly cause?: string | undefined;
+}
 
 /** One undici connection. */
 export interface Wire extends Connection {
@@ -160,16 +168,16 @@ export function createHandler(
   let status: number | undefined;
   let retryAfter: string | null = null;
 
-  const end = (error: () => AttemptError, reusable: boolean): void => {
+  const end = (failure: () => Failure, reusable: boolean): void => {
     if (ended) return;
     ended = true;
     // The status decides; a response body that is truncated, slow or endless does not change the outcome.
-    if (status === undefined) finish({ kind: 'unanswered', error: error(), connected }, false);
+    if (status === undefined) finish({ kind: 'unanswered', connected, ...failure() }, false);
     else finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
   };
 
   return {
-    expire: () => end(() => 'timeout', false),
+    expire: () => end(() => ({ error: 'timeout' }), false),
     onRequestStart() {
       connected = true;
       notes.sentAt = notes.now();
@@ -191,13 +199,13 @@ export function createHandler(
     onResponseData(_controller: unknown, chunk: Buffer) {
       chunks.push(chunk);
       size += chunk.length;
-      if (size >= ANSWER_BYTES) end(() => 'malformed answer', false);
+      if (size >= ANSWER_BYTES) end(() => ({ error: 'malformed answer' }), false);
     },
     onResponseEnd() {
-      end(() => 'malformed answer', true);
+      end(() => ({ error: 'malformed answer' }), true);
     },
     onResponseError(_controller: unknown, error: unknown) {
-      end(() => toAttemptError(error, { connected, secure }), false);
+      end(() => toFailure(error, { connected, secure }), false);
     },
   };
 }
@@ -257,9 +265,15 @@ const MALFORMED = new Set([
 ]);
 const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 
-/** Maps an error to the term shown to users, who never see the error texts of libraries. */
-function toAttemptError(error: unknown, { connected, secure }: Progress): AttemptError {
+/** Maps an error to the terms shown to users, who never see the error texts of libraries. */
+function toFailure(error: unknown, progress: Progress): Failure {
   const code = codeOf(error);
+  const term = toAttemptError(code, progress);
+  const cause = term === 'TLS failure' ? tlsCause(error, code) : undefined;
+  return { error: term, ...(cause && { cause }) };
+}
+
+function toAttemptError(code: string, { connected, secure }: Progress): AttemptError {
   if (TIMEOUTS.has(code)) return 'timeout';
   if (connected) return MALFORMED.has(code) || code.startsWith('HPE_') ? 'malformed answer' : 'connection reset';
   if (code === 'ECONNREFUSED') return 'connection refused';

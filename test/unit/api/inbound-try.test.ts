@@ -122,6 +122,16 @@ describe('a trial of a webhook', () => {
     expect(words[1]).to.deep.equal(words[0]);
   });
 
+  it('says which ports it may use where the port is the reason', async () => {
+    const cause = 'webhooks may use port 80, 443 and those above 1023, not port 25';
+    world.outside.answer = () => ({
+      ...{ kind: 'unanswered', error: 'forbidden address', cause, connected: false, durationMs: 0 },
+    });
+    const { body } = await tryAt('http://mail.example.com:25/');
+    expect(body).to.include({ name: 'ValidationError' });
+    expect(body.message).to.contain(`Nothing was posted: ${cause}`);
+  });
+
   it('goes to no URL that a route could not have', async () => {
     for (const url of [
       'ftp://example.com/',

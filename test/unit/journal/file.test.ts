@@ -196,6 +196,34 @@ describe('the file of the history', () => {
     });
   });
 
+  it('warns of load when its thread does not answer, or its file is locked: no error, for which there is an alert', async () => {
+    const one = await startJournal();
+    await one.journal.ask('mailBounds');
+    const holder = new DatabaseSync(one.file);
+    for (const silent of [true, false]) {
+      holder.exec('BEGIN IMMEDIATE');
+      one.journal.note(refusal());
+      const flushed = one.journal.flush();
+      await new Promise((resolve) => setImmediate(resolve));
+      if (silent) await one.deadlines.advance(15_000);
+      await flushed;
+      holder.exec('ROLLBACK');
+      await until('it writes again', async () => {
+        await one.clock.advance(10_000);
+        one.journal.note(refusal());
+        await one.journal.flush();
+        return one.log.of('journal.resumed').length === (silent ? 1 : 2);
+      });
+    }
+    holder.close();
+    const said = one.log.of('journal.fault');
+    expect(said.map(({ level, fields }) => [level, fields['reason']])).to.deep.equal([
+      ['warn', 'it does not answer'],
+      ['warn', 'database is locked'],
+    ]);
+    expect(said[0]?.fields['note']).to.match(/^this host is under load/);
+  }).timeout(30_000);
+
   it('stops within seconds even if its thread does not answer', async () => {
     const one = await startJournal();
     await one.journal.ask('mailBounds');

@@ -108,6 +108,15 @@ describe('whether a webhook URL exists', () => {
     expect(await fault(receiver.url)).to.equal(`timeout at ${new URL(receiver.url).host}`);
   });
 
+  it('says that a port is not one for webhooks, and not that the host has no address: before a name is looked up', async () => {
+    const port = (n: number) => `webhooks may use port 80, 443 and those above 1023, not port ${n}`;
+    expect(await fault('http://127.0.0.1:25/hook')).to.equal(port(25));
+    expect(await fault('https://nowhere.test:465/')).to.equal(port(465));
+    expect(await fault('https://[2001:db8::1]:1023/')).to.equal(port(1023));
+    expect(await fault('ftp://hooks.test/')).to.equal('the URL must begin with http:// or https://');
+    expect(log.of('endpoint.unverified')[0]?.fields.error).to.equal(`forbidden address: ${port(25)}`);
+  });
+
   it('says the same of a name that is nowhere and of one in a network that webhooks may not reach, so that nobody learns internal names', async () => {
     const names = {
       'db.internal.test': ['10.0.0.7'],

@@ -139,7 +139,18 @@ function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
 const DAY_S = 86_400;
 const SOON_DAYS = 14;
 
-async function needsOfCertificates({ metrics, now }: HostCall): Promise<Need[]> {
+async function needsOfCertificates(call: HostCall): Promise<Need[]> {
+  return [...(await needOfExpiry(call)), ...(await needOfName(call))];
+}
+
+async function needOfName({ metrics }: HostCall): Promise<Need[]> {
+  const covers = (await metrics.level('postern_tls_certificate_covers_hostname')) ?? [];
+  if (covers.every(([, value]) => value !== 0)) return [];
+  const text = 'The TLS certificate is for another host name: senders that verify it do not deliver.';
+  return [{ what: 'certificate', level: 'warning', text, account: null, url: null, since: null }];
+}
+
+async function needOfExpiry({ metrics, now }: HostCall): Promise<Need[]> {
   const ends = (await metrics.level('postern_tls_certificate_not_after_timestamp_seconds')) ?? [];
   // The listeners share one certificate.
   const end = Math.min(...ends.map(([, at]) => at));
