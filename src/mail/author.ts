@@ -1,6 +1,6 @@
 import { parseAddress } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { headerBlock, isHeadless } from './header-section.ts';
+import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
 import { allValues, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
@@ -46,9 +46,13 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
   };
 }
 
-/** Determines the author from the bytes of a message or of its beginning; reads at most the largest header allowed. */
+/**
+ * Determines the author from the bytes of a message or of its beginning; reads at most the largest header allowed. Of a
+ * larger one the author is never certain.
+ */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
-  return authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  const author = authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  return isOverlong(message) ? { ...author, certain: false } : author;
 }
 
 /**

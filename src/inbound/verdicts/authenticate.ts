@@ -10,6 +10,7 @@ import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
 import {
   type HeaderSection,
   isHeadless,
+  isOverlong,
   parseHeaderSection,
   type RawSource,
   readStart,
@@ -111,6 +112,18 @@ const UNSIGNED: Signatures = {
 type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
 type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
+/**
+ * A header that is too large to read: nothing in it counts, and it does not look as if the message were merely unsigned.
+ * No field that a sender adds may turn a failure into `none`. ARC knows no permerror (RFC 8617 section 4.4).
+ */
+const OVERLONG: MessageClaims = {
+  ...UNSIGNED,
+  author: undefined,
+  dkim: { signed: true, valid: false },
+  checked: [{ domain: '', selector: '', result: 'permerror' }],
+  arc: { result: 'fail' },
+};
+
 /** Reads the author first; signatures do not influence who that is. */
 async function readMessage(
   source: RawSource,
@@ -119,6 +132,7 @@ async function readMessage(
 ): Promise<MessageClaims> {
   try {
     const start = await readStart(source);
+    if (isOverlong(start)) return OVERLONG;
     const named = authorOfMessage(start, mailFrom);
     if (isHeadless(start)) return { ...UNSIGNED, author: named };
     const section = parseHeaderSection(start);

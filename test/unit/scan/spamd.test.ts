@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect } from 'chai';
-import { createSpamd } from '../../../src/scan/spamd.ts';
 import type { Specimen } from '../../../src/scan/scanner.ts';
+import { createSpamd } from '../../../src/scan/spamd.ts';
 
 const SPECIMEN: Specimen = {
   id: 'm1',
