@@ -9,7 +9,10 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const COLON = 0x3a;
 
-/** The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. */
+/**
+ * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that does not
+ * end, the bracket stays.
+ */
 function withoutComments(value: string): string {
   let kept = '';
   let depth = 0;
@@ -29,8 +32,28 @@ function withoutComments(value: string): string {
       kept += ' ';
     } else if (depth === 0) kept += c;
   }
-  return kept;
+  return depth > 0 ? `${kept} (` : kept;
 }
+
+/**
+ * The domain of From for which a field says that DMARC passed; undefined unless it says so once, and clearly. Senders write
+ * into such fields (MAIL FROM, HELO): what one of them slipped in stands beside what the server found.
+ */
+export function dmarcPassed(value: string): string | undefined {
+  const text = withoutComments(value.replace(/[\r\n]+/g, ''));
+  // What is quoted is one word.
+  const bare = text.replace(QUOTED, (word) => (/^"[\w.-]+"$/.test(word) ? word.slice(1, -1) : 'quoted'));
+  if (/["()]/.test(bare) || (bare.match(DMARC) ?? []).length !== 1) return undefined;
+  const result = bare.split(';').find((piece) => PASSED.test(piece)) ?? '';
+  const named = [...result.matchAll(HEADER_FROM)];
+  return named.length === 1 ? toAsciiDomain(named[0]?.[1] ?? '') : undefined;
+}
+
+const QUOTED = /"(?:[^"\\]|\\.)*"/g;
+/** Every word that could be a result of DMARC, wherever it stands. */
+const DMARC = /(?<![\w.-])dmarc\s*(?:\/\s*\d+\s*)?=/gi;
+const PASSED = /^\s*dmarc\s*(?:\/\s*\d+\s*)?=\s*pass(?![\w.-])/i;
+const HEADER_FROM = /(?<![\w.-])header\s*\.\s*from\s*=\s*([^\s;]*)/gi;
 
 /** The name of the server that a field claims to come from; '' if there is none. */
 export function serverOf(value: string): string {
