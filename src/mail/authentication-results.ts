@@ -60,25 +60,42 @@ export function serverOf(value: string): string {
   const text = withoutComments(value.replace(/[\r\n]+/g, '')).trim();
   const quoted = /^"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
   const name = quoted?.replace(/\\(.)/g, '$1') ?? /^[^\s;]*/.exec(text)?.[0] ?? '';
+  return toServer(name);
+}
+
+function toServer(name: string): string {
   const bare = name.trim().replace(/\.$/, '').toLowerCase();
   return toAsciiDomain(bare) ?? bare;
 }
 
-/** Whether a field from outside claims to be ours: it is taken off (RFC 8601 section 5). */
-export function isForged(name: string, value: string, hostname: string): boolean {
-  return name.toLowerCase() === NAME && serverOf(value) === hostname.toLowerCase();
+/** Fields by which a sender could speak for us. */
+export interface OwnFields {
+  /** Names of the hosts that receive this mail: results under them are ours (RFC 8601 section 5). */
+  readonly hosts: readonly string[];
+  /** Whether Return-Path and X-Original-To are ours too: where we write them, nobody else does. */
+  readonly withTrace: boolean;
 }
 
+/** Whether a field from outside claims to be ours: it is taken off. */
+export function isForged(name: string, value: string, { hosts, withTrace }: OwnFields): boolean {
+  const field = name.toLowerCase();
+  if (field !== NAME) return withTrace && TRACE.has(field);
+  const server = serverOf(value);
+  return hosts.some((host) => toServer(host) === server);
+}
+
+const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to']);
+const BEGINS_WITH_TRACE = /^(?:return-path|x-original-to)/;
+
 /** The message without forged fields, in pieces of the same bytes. */
-export function* withoutForged(message: Buffer, hostname: string): Iterable<Buffer> {
+export function* withoutForged(message: Buffer, own: OwnFields): Iterable<Buffer> {
   let kept = 0;
   for (let at = 0; at < message.length; ) {
     const line = lineEnd(message, at);
     if (isEmptyLine(message, at, line)) break;
     let end = line;
     while (end < message.length && (message[end] === SPACE || message[end] === TAB)) end = lineEnd(message, end);
-    const value = valueIn(message, at, end);
-    if (value !== undefined && serverOf(value) === hostname.toLowerCase()) {
+    if (isForgedField(message, at, end, own)) {
       if (at > kept) yield message.subarray(kept, at);
       kept = end;
     }
@@ -95,13 +112,14 @@ function isEmptyLine(bytes: Buffer, at: number, end: number): boolean {
   return end - at <= 2 && bytes.toString('latin1', at, end).trim() === '';
 }
 
-/** The value of the field if it has our name; the colon may be apart from it, even on the next line. */
-function valueIn(bytes: Buffer, start: number, end: number): string | undefined {
-  if (bytes.toString('latin1', start, start + NAME.length).toLowerCase() !== NAME) return undefined;
-  const colon = bytes.indexOf(COLON, start + NAME.length);
-  if (colon === -1 || colon >= end) return undefined;
-  if (bytes.toString('latin1', start + NAME.length, colon).trim() !== '') return undefined;
-  return bytes.toString('utf8', colon + 1, end);
+/** The colon may be apart from the name, even on the next line. */
+function isForgedField(bytes: Buffer, start: number, end: number, own: OwnFields): boolean {
+  const beginning = bytes.toString('latin1', start, Math.min(end, start + NAME.length)).toLowerCase();
+  if (beginning !== NAME && !BEGINS_WITH_TRACE.test(beginning)) return false;
+  const colon = bytes.indexOf(COLON, start);
+  if (colon === -1 || colon >= end) return false;
+  const name = bytes.toString('latin1', start, colon).trimEnd();
+  return isForged(name, bytes.toString('utf8', colon + 1, end), own);
 }
 
 // Values that need no quotes and cannot end a line.
