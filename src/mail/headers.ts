@@ -204,7 +204,8 @@ export function decodedParameter(type: ParameterizedValue, name: string): string
   return decodePayloads(charset, [Buffer.concat(bytes)]);
 }
 
-function percentDecoded(text: string): Buffer {
+/** The bytes of a text in which `%XX` stands for a byte. */
+export function percentDecoded(text: string): Buffer {
   const latin1 = Buffer.from(text).toString('latin1');
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
   return Buffer.from(latin1.replace(/%([0-9a-f]{2})/gi, decode), 'latin1');
