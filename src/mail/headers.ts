@@ -274,6 +274,14 @@ export function decodeWords(text: string): string {
   return decoded + (run ? decodeRun(run) : '') + text.slice(from);
 }
 
+/** A decoded text as one line, also for consumers that split it where Unicode does: it may end up in a header again. */
+export function singleLine(text: string): string {
+  return ONE_LINE.test(text) ? text : text.toWellFormed().replace(ENDS, ' ');
+}
+
+const ONE_LINE = /^[\t -~]*$/;
+const ENDS = /(?:[^\P{Cc}\t]|[\u2028\u2029])+/gu;
+
 function decodeRun({ charset, payloads }: Run): string {
   let decoded = '';
   let bytes: Buffer[] = [];

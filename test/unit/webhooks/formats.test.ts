@@ -232,6 +232,19 @@ describe('the formats of a post', () => {
     expect(JSON.stringify((await jsonOf('json', raw)).headers)).to.match(/X-Virus-Status.+Clean/);
   });
 
+  it('has names and subjects on one line in every form, whatever encoded words decode to', async () => {
+    const ends = '=?utf-8?q?Eve=0D=0ABcc=3A_x=0B=0C=C2=85=E2=80=A8y?=';
+    const raw = crlf(`From: ${ends} <eve@attacker.test>`, `To: ${ends} <in@example.net>`, `Subject: ${ends}`, '', 'x');
+    const { msg } = JSON.parse(
+      new URLSearchParams((await post('mandrill', raw, false)).bytes.toString()).get('mandrill_events') ?? '',
+    )[0];
+    const { From, FromName, Subject } = await jsonOf('postmark', raw, false);
+    const own = await jsonOf('json', raw, false);
+    for (const text of [msg.from_name, msg.to[0][1], msg.subject, FromName, Subject, own.from.name, own.subject])
+      expect(text).to.equal('Eve Bcc: x y');
+    expect(From).to.equal('eve@attacker.test');
+  });
+
   it('postmark has its fields, with MAIL FROM first among the headers', async () => {
     const got = await jsonOf('postmark');
     expect(got).to.deep.include({

@@ -63,7 +63,7 @@ export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'a
     to: parsed.to,
     cc: parsed.cc ?? [],
     bcc: allValues(parsed.fields, 'bcc').flatMap((value) => parseAddressList(value).mailboxes),
-    subject: lineOf(parsed.subject),
+    subject: parsed.subject,
     text: parsed.text,
     html: parsed.html,
     files: parsed.files,
@@ -83,9 +83,6 @@ function headOf({ message, recipient, hostname, verdicts, senderAuth }: Inbound)
 /** Replaces characters that could end or fold a line. */
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu, '?');
 
-/** A text of the header as one line, also for consumers that split it where Unicode does. */
-export const lineOf = (text: string): string => text.toWellFormed().replace(/(?:[^\P{Cc}\t]|[\u2028\u2029])+/gu, ' ');
-
 /** The message as it came, behind our fields. */
 export function* rawBytes({ inbound, head }: Mail): Iterable<Plain> {
   yield { bytes: Buffer.from(head) };
@@ -103,8 +100,7 @@ export function* rawAsUtf8(mail: Mail): Iterable<Plain> {
 /** A mailbox as in a header: `Ann Example <ann@example.com>`. */
 export function toText({ name, address }: Mailbox): string {
   if (name === null || name === '') return address;
-  const shown = lineOf(name);
-  return `${/^[\p{L}\p{N} ]+$/u.test(shown) ? shown : `"${shown.replace(/["\\]/g, '\\$&')}"`} <${address}>`;
+  return `${/^[\p{L}\p{N} ]+$/u.test(name) ? name : `"${name.replace(/["\\]/g, '\\$&')}"`} <${address}>`;
 }
 
 export const toTexts = (mailboxes: readonly Mailbox[]): string => mailboxes.map(toText).join(', ');

@@ -1,9 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { decodeWords, type HeaderField, toTitleCase } from '../../../mail/headers.ts';
+import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
 import type { Mail, Written } from './mail.ts';
-import { lineOf, rawAsUtf8, toTexts } from './mail.ts';
+import { rawAsUtf8, toTexts } from './mail.ts';
 import { type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
@@ -71,7 +71,7 @@ function toUtf8({ name, value }: HeaderField, { from, to, cc }: Mail): HeaderFie
     ['cc', cc],
   ]).get(name.toLowerCase());
   const text = mailboxes && mailboxes.length > 0 ? toTexts(mailboxes) : decodeWords(value);
-  return { name, value: lineOf(text) };
+  return { name, value: singleLine(text) };
 }
 
 /** As the spam filter of Mailgun adds them to the header. */
