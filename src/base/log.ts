@@ -161,8 +161,15 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 export function printable(text: string): string {
   const cut = text.length > LONGEST ? text.slice(0, LONGEST) + '…' : text;
   if (PLAIN.test(cut)) return cut; // the common case, and a much cheaper test
-  return cut.replace(UNPRINTABLE, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
+  return cut.replace(UNPRINTABLE, escaped);
 }
+
+/** As JSON escapes a character, one beyond the basic plane as two. */
+const escaped = (c: string): string =>
+  c
+    .split('')
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
 
 /** The fields of a line as written: without API keys, strings made printable, errors split into message and stack. */
 export function* shownFields(fields: Fields): Generator<readonly [field: string, value: unknown]> {
@@ -180,7 +187,7 @@ interface Fault {
 
 function faultOf(error: Error): Fault {
   const stack = error.stack?.split('\n').slice(1, 9) ?? [];
-  return { message: printable(error.message), stack: stack.map((line) => line.trim()) };
+  return { message: printable(error.message), stack: stack.map((line) => printable(line.trim())) };
 }
 
 /** Text that needs no escaping in JSON; nearly all values match, and the test is cheaper than escaping. */
@@ -190,7 +197,7 @@ const VERBATIM = /^[ !#-[\]-~]*$/;
 function toJson(value: unknown): string {
   if (typeof value === 'string' && VERBATIM.test(value)) return `"${value}"`;
   try {
-    return JSON.stringify(value) ?? 'null';
+    return (JSON.stringify(value) ?? 'null').replace(UNPRINTABLE, escaped);
   } catch {
     return '"[not serializable]"';
   }

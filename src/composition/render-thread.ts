@@ -19,6 +19,8 @@ export interface RenderThreadData {
   readonly dns: DnsSettings;
   /** Our host name, for SPF and Authentication-Results. */
   readonly hostname: string;
+  /** The hosts that receive the mail of our domains beside us: what says it has their results is forged. */
+  readonly mxHosts?: readonly string[];
   /** Domains whose ARC seals are believed. */
   readonly trustedSealers: readonly string[];
 }
@@ -33,7 +35,7 @@ const composeTask: ReturnType<typeof createComposeTask> = async (job, guarded) =
 
 // The thread that renders webhook POSTs and composes outgoing mail. It is here because neither road may import the
 // other.
-serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics }) => {
+serveTasks<RenderThreadData>(({ dns, hostname, mxHosts = [], trustedSealers }, { log, metrics }) => {
   const clock = systemClock;
   const { questionsPerMessage, budgetMs } = dns;
   const resolver = createResolver(dns, { clock, log, ids: createIds(clock), metrics });
@@ -46,7 +48,7 @@ serveTasks<RenderThreadData>(({ dns, hostname, trustedSealers }, { log, metrics 
   const progress = createProgress();
   const withRaw = createRawBytes();
   return {
-    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw, hostname }),
+    render: createRenderTask({ authenticator, progress, log, parseSeconds, clock, withRaw, hostname, mxHosts }),
     judge: createJudgeTask({ authenticator }),
     content: createContentTask({ withRaw }),
     shown: createShownTask({ withRaw }),

@@ -144,7 +144,12 @@ export function renderPoolSettings(settings: Settings): PoolSettings<RenderThrea
   const { parse, hostname, inbound } = settings;
   return {
     script: new URL('./render-thread.ts', import.meta.url),
-    data: { dns: dnsSettings(settings), hostname, trustedSealers: inbound.trusted_sealers },
+    data: {
+      dns: dnsSettings(settings),
+      hostname,
+      mxHosts: inbound.mx_hosts,
+      trustedSealers: inbound.trusted_sealers,
+    },
     threads: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
     timeoutMs: parse.timeout_ms,
     memoryMb: parse.memory_mb,

@@ -26,13 +26,18 @@ export interface ContentFacts {
   readonly subject: string;
   readonly fields: readonly HeaderField[];
   readonly size: number;
+  /** The header is too large to read: this is its beginning only, and no verdict could be taken. */
+  readonly cut?: true;
 }
 
 /** The facts that somebody has to look for. */
 export type Fact = keyof MailFacts;
 
-/** Whether a condition holds. unknown: somebody has looked, and could not tell · a fact: nobody has looked for it yet. */
-export type Truth = true | false | 'unknown' | Fact;
+/**
+ * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because the
+ * sender made the header too large to read · a fact: nobody has looked for it yet.
+ */
+export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
 /** A condition, by its name in the API, and what decides it. */
 interface Condition {
@@ -48,14 +53,16 @@ export function conditionsOf(when: When, facts: MailFacts): readonly Condition[]
   });
 }
 
-/** Whether all conditions hold: what is surely false decides, then what is not looked for yet, then what is unknown. */
+/**
+ * Whether all conditions hold: what is surely false decides, then what is not looked for yet, then what is unknown, then
+ * what is unreadable.
+ */
 export function holds(when: When | null, facts: MailFacts): Truth {
   if (when === null) return true;
   const truths = conditionsOf(when, facts).map(({ truth }) => truth);
   if (truths.includes(false)) return false;
-  return (
-    truths.find((truth) => truth !== true && truth !== 'unknown') ?? (truths.includes('unknown') ? 'unknown' : true)
-  );
+  const fact = truths.find((truth) => truth !== true && truth !== 'unknown' && truth !== 'unreadable');
+  return fact ?? (['unknown', 'unreadable'] as const).find((truth) => truths.includes(truth)) ?? true;
 }
 
 /** Undefined: the condition is not given. */
@@ -63,15 +70,16 @@ type Check = (when: When, facts: MailFacts) => Truth | undefined;
 
 const CHECKS: readonly (readonly [name: keyof When, check: Check])[] = [
   ['sender', ({ sender: globs }, { sender }) => globs && (sender === undefined ? 'sender' : isFrom(globs, sender))],
-  ['from', ({ from: globs }, facts) => globs && inContent(facts, ({ from }) => matches(globs, from ?? ''))],
-  ['subject', ({ subject: globs }, facts) => globs && inContent(facts, ({ subject }) => matches(globs, subject))],
-  [
-    'header',
-    ({ header }, facts) => header && inContent(facts, ({ fields }) => header.every((one) => has(fields, one))),
-  ],
+  ['from', ({ from: globs }, facts) => globs && inHeader(facts, ({ from }) => matches(globs, from ?? ''))],
+  ['subject', ({ subject: globs }, facts) => globs && inHeader(facts, ({ subject }) => matches(globs, subject))],
+  ['header', ({ header }, facts) => header && inHeader(facts, ({ fields }) => header.every((one) => has(fields, one)))],
   ['size', ({ size }, facts) => size && inContent(facts, (content) => isWithin(size, content.size))],
   ['authenticated', ({ authenticated: is }, { auth }) => (is === undefined ? undefined : isBelieved(is, auth))],
-  ['dmarc', ({ dmarc }, { auth }) => dmarc && (auth === undefined ? 'auth' : isOneOf(dmarc, toDmarc(auth)))],
+  [
+    'dmarc',
+    ({ dmarc }, { auth, content }) =>
+      dmarc && (auth === undefined ? 'auth' : content?.cut ? isSuspected(dmarc) : isOneOf(dmarc, toDmarc(auth))),
+  ],
   ['spam', ({ spam }, { scan }) => spam && (scan === undefined ? 'scan' : isOneOf(spam, scan?.spam ?? 'unknown'))],
   ['virus', ({ virus }, { scan }) => virus && (scan === undefined ? 'scan' : isOneOf(virus, scan?.virus ?? 'unknown'))],
 ];
@@ -80,6 +88,9 @@ function inContent({ content }: MailFacts, check: (content: ContentFacts) => boo
   if (content === undefined) return 'content';
   return content === null ? 'unknown' : check(content);
 }
+
+const inHeader = (facts: MailFacts, check: (content: ContentFacts) => boolean): Truth =>
+  facts.content?.cut ? 'unreadable' : inContent(facts, check);
 
 // A hostile message must not be expensive to compare with hostile globs.
 /** Characters of a text that are compared. */
@@ -115,6 +126,9 @@ function toDmarc(auth: NonNullable<MailFacts['auth']> | null): DmarcResult {
   const { result } = auth.dmarc;
   return result === 'pass' || result === 'fail' ? result : 'none';
 }
+
+/** DMARC of a header that is too large to read is what the route fears most: a failure, or unknown. */
+const isSuspected = (wanted: readonly DmarcResult[]): boolean => wanted.includes('fail') || wanted.includes('unknown');
 
 /** What is unknown is so on purpose only if it is named. */
 function isOneOf<T extends string>(wanted: readonly T[], is: T): Truth {

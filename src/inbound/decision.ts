@@ -41,13 +41,20 @@ export type Decision =
 
 /**
  * Goes through the routes in their order: the first whose conditions hold takes the message. What is unknown does not
- * hold, so no verdict that is unknown rejects or discards.
+ * hold, so no verdict that is unknown rejects or discards. But who makes a header too large to read does not get past a
+ * route that would stop the message: it is rejected, or held instead of discarded (decision 0050).
  */
 export function decide(choices: readonly Choice[], facts: MailFacts): Decision {
   const tags: string[] = [];
   for (const choice of choices) {
     const truth = holds(choice.when, facts);
     if (truth === false || truth === 'unknown') continue;
+    if (truth === 'unreadable') {
+      if (choice.action === 'post' || choice.action === 'tag') continue;
+      return choice.action === 'reject'
+        ? { kind: 'rejected', match: choice.match }
+        : { kind: 'matched', match: taken({ ...choice, action: 'hold' }, [...tags, ...choice.tags]) };
+    }
     if (truth !== true) return { kind: 'open', fact: truth };
     if (choice.action === 'reject') return { kind: 'rejected', match: choice.match };
     tags.push(...choice.tags);

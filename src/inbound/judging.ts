@@ -4,7 +4,7 @@ import type { PooledTask } from '../base/worker-pool.ts';
 import type { Task } from '../base/worker-tasks.ts';
 import { authorOf } from '../mail/author.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
-import { headerBlock, isHeadless, type RawSource, readStart } from '../mail/header-section.ts';
+import { headerBlock, isHeadless, isOverlong, type RawSource, readStart } from '../mail/header-section.ts';
 import { parseHeaders } from '../mail/headers.ts';
 import { subjectOf } from '../mail/message.ts';
 import { senderAuthOf } from '../mail/trust.ts';
@@ -82,7 +82,13 @@ export function createJudgeTask({
     const fields = await guarded(async () => (isHeadless(start) ? [] : parseHeaders(headerBlock(start))));
     const author = authorOf(fields, mailFrom);
     const from = author.mailbox?.address ?? null;
-    const content = { from, subject: subjectOf(fields), fields, size };
+    const content = {
+      from,
+      subject: subjectOf(fields),
+      fields,
+      size,
+      ...(isOverlong(start) && { cut: true as const }),
+    };
     if (!wantsVerdicts) return { value: { content, verdicts: null, auth: null }, transfer: [] };
     const verdicts = await authenticator.authenticate(source, envelope);
     return { value: { content, verdicts, auth: senderAuthOf(verdicts, author) }, transfer: [] };

@@ -1,5 +1,5 @@
 import { hasUnsafeCharacter, toAsciiDomain } from './address.ts';
-import { decodeWords } from './headers.ts';
+import { decodeWords, singleLine } from './headers.ts';
 import type { Mailbox } from './message.ts';
 
 /**
@@ -224,7 +224,7 @@ function toLocalPart(words: readonly Token[]): string | undefined {
 function toName(words: readonly Token[]): string | null {
   let text = '';
   for (const word of words) text += `${word.spaced && text !== '' ? ' ' : ''}${word.text}`;
-  const name = decodeWords(text).trim();
+  const name = singleLine(decodeWords(text)).trim();
   return name === '' ? null : name;
 }
 

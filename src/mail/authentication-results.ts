@@ -9,7 +9,10 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const COLON = 0x3a;
 
-/** The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. */
+/**
+ * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that does not
+ * end, the bracket stays.
+ */
 function withoutComments(value: string): string {
   let kept = '';
   let depth = 0;
@@ -29,33 +32,70 @@ function withoutComments(value: string): string {
       kept += ' ';
     } else if (depth === 0) kept += c;
   }
-  return kept;
+  return depth > 0 ? `${kept} (` : kept;
 }
+
+/**
+ * The domain of From for which a field says that DMARC passed; undefined unless it says so once, and clearly. Senders write
+ * into such fields (MAIL FROM, HELO): what one of them slipped in stands beside what the server found.
+ */
+export function dmarcPassed(value: string): string | undefined {
+  const text = withoutComments(value.replace(/[\r\n]+/g, ''));
+  // What is quoted is one word.
+  const bare = text.replace(QUOTED, (word) => (/^"[\w.-]+"$/.test(word) ? word.slice(1, -1) : 'quoted'));
+  if (/["()]/.test(bare) || (bare.match(DMARC) ?? []).length !== 1) return undefined;
+  const result = bare.split(';').find((piece) => PASSED.test(piece)) ?? '';
+  const named = [...result.matchAll(HEADER_FROM)];
+  return named.length === 1 ? toAsciiDomain(named[0]?.[1] ?? '') : undefined;
+}
+
+const QUOTED = /"(?:[^"\\]|\\.)*"/g;
+/** Every word that could be a result of DMARC, wherever it stands. */
+const DMARC = /(?<![\w.-])dmarc\s*(?:\/\s*\d+\s*)?=/gi;
+const PASSED = /^\s*dmarc\s*(?:\/\s*\d+\s*)?=\s*pass(?![\w.-])/i;
+const HEADER_FROM = /(?<![\w.-])header\s*\.\s*from\s*=\s*([^\s;]*)/gi;
 
 /** The name of the server that a field claims to come from; '' if there is none. */
 export function serverOf(value: string): string {
   const text = withoutComments(value.replace(/[\r\n]+/g, '')).trim();
   const quoted = /^"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
   const name = quoted?.replace(/\\(.)/g, '$1') ?? /^[^\s;]*/.exec(text)?.[0] ?? '';
+  return toServer(name);
+}
+
+function toServer(name: string): string {
   const bare = name.trim().replace(/\.$/, '').toLowerCase();
   return toAsciiDomain(bare) ?? bare;
 }
 
-/** Whether a field from outside claims to be ours: it is taken off (RFC 8601 section 5). */
-export function isForged(name: string, value: string, hostname: string): boolean {
-  return name.toLowerCase() === NAME && serverOf(value) === hostname.toLowerCase();
+/** Fields by which a sender could speak for us. */
+export interface OwnFields {
+  /** Names of the hosts that receive this mail: results under them are ours (RFC 8601 section 5). */
+  readonly hosts: readonly string[];
+  /** Whether Return-Path and X-Original-To are ours too: where we write them, nobody else does. */
+  readonly withTrace: boolean;
 }
 
+/** Whether a field from outside claims to be ours: it is taken off. */
+export function isForged(name: string, value: string, { hosts, withTrace }: OwnFields): boolean {
+  const field = name.toLowerCase();
+  if (field !== NAME) return withTrace && TRACE.has(field);
+  const server = serverOf(value);
+  return hosts.some((host) => toServer(host) === server);
+}
+
+const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to']);
+const BEGINS_WITH_TRACE = /^(?:return-path|x-original-to)/;
+
 /** The message without forged fields, in pieces of the same bytes. */
-export function* withoutForged(message: Buffer, hostname: string): Iterable<Buffer> {
+export function* withoutForged(message: Buffer, own: OwnFields): Iterable<Buffer> {
   let kept = 0;
   for (let at = 0; at < message.length; ) {
     const line = lineEnd(message, at);
     if (isEmptyLine(message, at, line)) break;
     let end = line;
     while (end < message.length && (message[end] === SPACE || message[end] === TAB)) end = lineEnd(message, end);
-    const value = valueIn(message, at, end);
-    if (value !== undefined && serverOf(value) === hostname.toLowerCase()) {
+    if (isForgedField(message, at, end, own)) {
       if (at > kept) yield message.subarray(kept, at);
       kept = end;
     }
@@ -72,13 +112,14 @@ function isEmptyLine(bytes: Buffer, at: number, end: number): boolean {
   return end - at <= 2 && bytes.toString('latin1', at, end).trim() === '';
 }
 
-/** The value of the field if it has our name; the colon may be apart from it, even on the next line. */
-function valueIn(bytes: Buffer, start: number, end: number): string | undefined {
-  if (bytes.toString('latin1', start, start + NAME.length).toLowerCase() !== NAME) return undefined;
-  const colon = bytes.indexOf(COLON, start + NAME.length);
-  if (colon === -1 || colon >= end) return undefined;
-  if (bytes.toString('latin1', start + NAME.length, colon).trim() !== '') return undefined;
-  return bytes.toString('utf8', colon + 1, end);
+/** The colon may be apart from the name, even on the next line. */
+function isForgedField(bytes: Buffer, start: number, end: number, own: OwnFields): boolean {
+  const beginning = bytes.toString('latin1', start, Math.min(end, start + NAME.length)).toLowerCase();
+  if (beginning !== NAME && !BEGINS_WITH_TRACE.test(beginning)) return false;
+  const colon = bytes.indexOf(COLON, start);
+  if (colon === -1 || colon >= end) return false;
+  const name = bytes.toString('latin1', start, colon).trimEnd();
+  return isForged(name, bytes.toString('utf8', colon + 1, end), own);
 }
 
 // Values that need no quotes and cannot end a line.

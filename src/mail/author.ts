@@ -1,6 +1,6 @@
 import { parseAddress } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { headerBlock, isHeadless } from './header-section.ts';
+import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
 import { allValues, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
@@ -13,6 +13,8 @@ export interface Author {
   readonly mailbox: Mailbox | undefined;
   /** Every domain that a reader may take for the author's, the mailbox's own first; lower-case A-labels. */
   readonly domains: readonly string[];
+  /** Set if From names more domains than that. */
+  readonly crowded?: true;
   /** Number of From fields. */
   readonly fields: number;
   /**
@@ -35,20 +37,29 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
   const [mailbox] = mailboxes;
   const certain = lists.length === 1 && lists.every(({ sound }) => sound) && domains.length === 1;
   if (mailbox) {
-    return { mailbox: shown(mailbox), domains: domains.slice(0, MOST_DOMAINS), fields: lists.length, certain };
+    return { mailbox: shown(mailbox), ...asked(domains), fields: lists.length, certain };
   }
   const sender = parseAddress(mailFrom);
   return {
     mailbox: mailFrom === '' ? undefined : { address: mailFrom, name: null },
-    domains: [...new Set([...(sender ? [sender.domain] : []), ...domains])].slice(0, MOST_DOMAINS),
+    ...asked([...new Set([...(sender ? [sender.domain] : []), ...domains])]),
     fields: lists.length,
     certain: false,
   };
 }
 
-/** Determines the author from the bytes of a message or of its beginning; reads at most the largest header allowed. */
+/** The domains that are asked about. */
+function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> {
+  return { domains: domains.slice(0, MOST_DOMAINS), ...(domains.length > MOST_DOMAINS && { crowded: true }) };
+}
+
+/**
+ * Determines the author from the bytes of a message or of its beginning; reads at most the largest header allowed. Of a
+ * larger one the author is never certain.
+ */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
-  return authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  const author = authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  return isOverlong(message) ? { ...author, certain: false } : author;
 }
 
 /**

@@ -19,10 +19,8 @@ export interface HeaderSection {
   readonly whole: boolean;
 }
 
-/**
- * Maximum octets of header to read. Postfix stops at 100 KiB; today's mailing lists and trace lines need a little more.
- */
-const MOST_HEADER_BYTES = 256 * 1024;
+/** Maximum octets of header to read, for every reader the same. */
+const MOST_HEADER_BYTES = CAPS.headerBytes;
 
 const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
@@ -160,6 +158,14 @@ export function headerBlock(message: Uint8Array): Buffer {
     at = end + 1;
   }
   return start;
+}
+
+/**
+ * Whether the header section does not end within what is read. Then nobody knows what it says: its author and its
+ * signatures may be in the rest.
+ */
+export function isOverlong(message: Uint8Array): boolean {
+  return message.length > MOST_HEADER_BYTES && headerBlock(message).length === MOST_HEADER_BYTES;
 }
 
 /** The trace to put in front of a message; if the message has no header, followed by the empty line that ends one. */

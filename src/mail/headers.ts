@@ -204,7 +204,8 @@ export function decodedParameter(type: ParameterizedValue, name: string): string
   return decodePayloads(charset, [Buffer.concat(bytes)]);
 }
 
-function percentDecoded(text: string): Buffer {
+/** The bytes of a text in which `%XX` stands for a byte. */
+export function percentDecoded(text: string): Buffer {
   const latin1 = Buffer.from(text).toString('latin1');
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
   return Buffer.from(latin1.replace(/%([0-9a-f]{2})/gi, decode), 'latin1');
@@ -272,6 +273,14 @@ export function decodeWords(text: string): string {
   }
   return decoded + (run ? decodeRun(run) : '') + text.slice(from);
 }
+
+/** A decoded text as one line, also for consumers that split it where Unicode does: it may end up in a header again. */
+export function singleLine(text: string): string {
+  return ONE_LINE.test(text) ? text : text.toWellFormed().replace(ENDS, ' ');
+}
+
+const ONE_LINE = /^[\t -~]*$/;
+const ENDS = /(?:[^\P{Cc}\t]|[\u2028\u2029])+/gu;
 
 function decodeRun({ charset, payloads }: Run): string {
   let decoded = '';

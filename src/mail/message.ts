@@ -7,6 +7,7 @@ import {
   isExtended,
   type ParameterizedValue,
   parseStructured,
+  singleLine,
 } from './headers.ts';
 import { isMediaType, mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
@@ -124,7 +125,7 @@ export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>):
 /** The decoded subject; '' if there is none. If there are several, the last one counts, as in mailparser. */
 /** The decoded subject; of several the last. */
 export function subjectOf(fields: readonly HeaderField[]): string {
-  return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
+  return singleLine(decodeWords(allValues(fields, 'subject').at(-1) ?? ''));
 }
 
 function joinTexts(texts: readonly Text[], separator: string): Text | undefined {

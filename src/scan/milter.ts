@@ -70,14 +70,14 @@ interface Filter {
   readonly steps: number;
 }
 
-/** What the filter said of the message, and the header fields that it asks to add. */
+/** What the filter said of the message, and the header fields that it writes. */
 interface Word {
   verdict: 'accept' | 'reject' | 'tempfail' | 'discard';
   text: string;
   quarantined: boolean;
   /** It accepted the mail by its client or envelope, without having read it. */
   unread: boolean;
-  readonly added: { readonly name: string; readonly value: string }[];
+  readonly written: { readonly name: string; readonly value: string }[];
 }
 
 function packet(command: string, data: Uint8Array = Buffer.alloc(0)): Buffer {
@@ -116,7 +116,7 @@ async function negotiate(talk: Talk): Promise<Filter> {
 
 /** Tells the filter everything, until it has decided. */
 async function tell(filter: Filter, specimen: Specimen, hostname: string): Promise<Word> {
-  const word: Word = { verdict: 'accept', text: '', quarantined: false, unread: false, added: [] };
+  const word: Word = { verdict: 'accept', text: '', quarantined: false, unread: false, written: [] };
   const { envelope, recipients, id } = specimen;
   const { helo, tls } = envelope.client;
   const say = (step: Step, data: Uint8Array, macros: Readonly<Record<string, string>> = {}) =>
@@ -269,33 +269,43 @@ const VERDICTS: Readonly<Record<string, Word['verdict']>> = { r: 'reject', t: 't
 /** Progress, and changes of body, recipients and sender. */
 const IGNORED = 'pb+-2e';
 
+/**
+ * A field that is added, inserted or changed. Without a value, the filter takes off a field of the sender: that says
+ * nothing, whether it comes before or after the filter's own field.
+ */
 function note(word: Word, text: string): void {
   const [name = '', value = ''] = text.split('\0');
-  word.added.push({ name: name.toLowerCase(), value: value.trim() });
+  const written = value.replace(/\s+/g, ' ').trim();
+  if (written !== '') word.written.push({ name: name.trim().toLowerCase(), value: written });
 }
 
 const INFECTED = /\b(?:virus|infected|malware|eicar)/i;
 
 /**
  * A filter speaks by what it does with the message, and by the fields that ClamAV's (X-Virus-Status) and most spam
- * filters (X-Spam, X-Spam-Flag, X-Spam-Status) add.
+ * filters (X-Spam, X-Spam-Flag, X-Spam-Status) write. The order of its changes depends on what the sender wrote, so the
+ * worst of all values counts.
  */
-function toFinding({ verdict, text, quarantined, unread, added }: Word, finds: Concern): Finding {
+function toFinding({ verdict, text, quarantined, unread, written }: Word, finds: Concern): Finding {
   if (unread) return { skipped: 'it accepted the message without reading it' };
   if (verdict === 'tempfail') return { defers: true };
-  const valueOf = (...names: readonly string[]) => added.find(({ name }) => names.includes(name))?.value ?? '';
+  const valuesOf = (...names: readonly string[]) =>
+    written.flatMap(({ name, value }) => (names.includes(name) ? [value] : []));
   const rejects = verdict === 'reject';
   const stopped = rejects || verdict === 'discard' || quarantined;
-  const status = valueOf('x-virus-status');
-  const infected = /^infected/i.test(status) || (stopped && (finds === 'virus' || INFECTED.test(text)));
-  const name = /^infected\s*\(?([^)]*)/i.exec(status)?.[1] || text;
-  const spam = /^yes/i.test(valueOf('x-spam', 'x-spam-flag', 'x-spam-status')) || (stopped && !infected);
-  const score = Number(/score=(-?[\d.]+)/.exec(valueOf('x-spam-status'))?.[1]);
+  const status = valuesOf('x-virus-status').find((value) => /^(?:infected|yes)\b/i.test(value));
+  const infected = status !== undefined || (stopped && (finds === 'virus' || INFECTED.test(text)));
+  const name = /^infected\s*\(?([^)]*)/i.exec(status ?? '')?.[1] || text;
+  const flagged = valuesOf('x-spam', 'x-spam-flag', 'x-spam-status').some((value) => /^yes\b/i.test(value));
+  // rspamd's "rewrite subject" writes nothing else.
+  const marked = finds === 'spam' && valuesOf('subject').some((value) => /\bspam\b/i.test(value));
+  const spam = flagged || marked || (stopped && !infected);
+  const scores = valuesOf('x-spam-status').flatMap((value) => /\bscore=(-?\d+(?:\.\d+)?)/.exec(value)?.[1] ?? []);
   return {
     ...(finds === 'virus' && { virus: 'clean' as const }),
     ...(infected && { virus: 'infected' as const, ...(name !== '' && { name: toVirusName(name) }) }),
     ...(finds === 'spam' && { spam: spam ? ('spam' as const) : ('ham' as const) }),
-    ...(Number.isFinite(score) && { score }),
+    ...(scores.length > 0 && { score: Math.max(...scores.map(Number)) }),
     rejects: rejects || infected,
   };
 }

@@ -64,14 +64,17 @@ function split(answer: string): readonly [head: string, body: string] {
  *     pts rule name              description
  *     ---- ---------------------- --------------------------------------------------
  *     1000 GTUBE                  BODY: Generic Test for Unsolicited Bulk Email
+ *
+ * The report shows the beginning of the message above it, where a sender may write a table of his own: the last one is
+ * SpamAssassin's.
  */
 function* rulesOf(report: string): Iterable<ScanRule> {
   const lines = report.split(/\r?\n/);
-  const start = lines.findIndex((line) => /^\s*-{3,} -{3,} -{3,}/.test(line));
+  const start = lines.findLastIndex((line) => /^ {0,2}-{3,} -{3,} -{3,}/.test(line));
   if (start < 0) return;
   let rule: ScanRule | undefined;
   for (const line of lines.slice(start + 1)) {
-    const found = /^\s*(-?\d+(?:\.\d+)?) (\w+)\s*(.*)$/.exec(line);
+    const found = RULE.exec(line);
     if (found) {
       if (rule) yield rule;
       rule = { score: Number(found[1]), name: found[2] ?? '', description: (found[3] ?? '').trim() };
@@ -81,3 +84,6 @@ function* rulesOf(report: string): Iterable<ScanRule> {
   }
   if (rule) yield rule;
 }
+
+/** Points have four columns; what is indented further continues a description, which may quote the message. */
+const RULE = /^ {0,4}(-?\d+(?:\.\d+)?) (\w+)\s*(.*)$/;

@@ -254,6 +254,37 @@ describe('routes that decide', function () {
     expect([await counted('pass'), await counted('none')]).to.deep.equal(before.map((count) => count + 1));
   });
 
+  it('are not evaded by a header that is too large to read', async () => {
+    const junk = `X-Junk: ${'y'.repeat(300 * 1024)}\r\n`;
+    const forged = (subject: string) => `${junk}From: <ceo@victim.test>\r\nSubject: ${subject}\r\n\r\nPay at once.\r\n`;
+    const from = 'eve@none.test';
+    for (const when of [
+      { dmarc: 'fail' },
+      { authenticated: false },
+      { from: '*@victim.test' },
+      { subject: '*large*' },
+      { header: { 'X-Spam-Flag': 'YES' } },
+    ]) {
+      const { domain } = await world({ action: 'reject', when }, {});
+      const to = `box@${domain}`;
+      expect(await sendMail(running.smtp, { from, to }, forged('large')), JSON.stringify(when)).to.equal(REJECTED);
+    }
+    const { domain, ids } = await world({ action: 'discard', when: { subject: '*large*' } }, {});
+    expect(await sendMail(running.smtp, { from, to: `box@${domain}` }, forged('large'))).to.match(/^250/);
+    expect((await deliveriesOf(ids[0] ?? '')).map(({ state }: any) => state)).to.deep.equal(['held']);
+    const open = await world({ when: { dmarc: 'pass' }, tags: ['passed'] }, { tags: ['rest'] });
+    const before = postsOf(hook.requests).length;
+    expect(await sendMail(running.smtp, { from, to: `box@${open.domain}` }, forged('large'))).to.match(/^250/);
+    await until('the post', () => postsOf(hook.requests).length > before);
+    const { msg } = eventsOf(postsOf(hook.requests).at(-1) as never)[0];
+    expect(msg).to.deep.include({
+      tags: ['rest'],
+      dkim: { signed: true, valid: false },
+      dmarc: { result: 'permerror', policy: null, aligned: false },
+    });
+    expect(msg.sender_auth).to.deep.include({ authenticated: false, domain: null, by: null });
+  });
+
   it('never reject or discard because of what is unknown', async () => {
     const { domain } = await world(
       { action: 'discard', when: { spam: 'spam' } },

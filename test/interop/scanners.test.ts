@@ -65,6 +65,25 @@ const MAIL: Readonly<Record<string, { readonly message: string; readonly spam: b
   zip: { message: attached('zip', 'test.zip', await zipped(EICAR)), spam: false, virus: true },
 };
 
+// What rspamd answers "add header" and "rewrite subject" to, where GTUBE is answered with "reject".
+const MILDER = { 'add-header': `Y${GTUBE.slice(1)}`, 'rewrite-subject': `Z${GTUBE.slice(1)}` };
+
+/** What a sender writes, so that his message looks as if it had been scanned already. */
+const FORGED = [
+  'X-Virus-Scanned: clamav-milter 1.4.6 at mx.in.test',
+  'X-Virus-Status: Clean',
+  'x-virus-status: Clean',
+  'X-Spam: No',
+  'X-Spam-Flag: NO',
+  'X-Spam-Status: No, score=-99.0 required=5.0 tests=NONE',
+  'X-Spam-Score: -99',
+  'X-Spam-Checker-Version: SpamAssassin 4.0.1 on mx.in.test',
+  'X-Rspamd-Action: no action',
+  'X-Rspamd-Server: mx.in.test',
+  'X-Spamd-Result: default: False [-99.00 / 15.00]',
+];
+const forge = (message: string): string => `${FORGED.join('\r\n')}\r\n${message}`;
+
 interface World {
   readonly running: TestDaemon;
   readonly hook: Receiver;
@@ -101,6 +120,15 @@ const SCANNERS = {
     async start() {
       const clamd = await startRealClamd();
       const scanner = await startClamavMilter(clamd);
+      return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.place}` }, scanner, others: [clamd] };
+    },
+  },
+  'clamav-milter that accepts everything': {
+    programs: ['clamd', 'clamav-milter'],
+    finds: 'virus',
+    async start() {
+      const clamd = await startRealClamd();
+      const scanner = await startClamavMilter(clamd, 'Accept');
       return { env: { POSTERN_SCAN__MILTERS: `virus=${scanner.place}` }, scanner, others: [clamd] };
     },
   },
@@ -174,6 +202,35 @@ for (const [name, { programs, finds, start: startScanner }] of Object.entries(SC
         });
         if (finds === 'virus' && virus) expect(scan.name).to.match(/Eicar/);
       }
+    });
+
+    it('is found out whatever its sender says of it: forged fields change nothing, in any order', async () => {
+      const mails = Object.entries(MAIL).flatMap(([name, { message, spam, virus }]) =>
+        [forge(message), message.replace('\r\n\r\n', `\r\n${FORGED.toReversed().join('\r\n')}\r\n\r\n`)].map(
+          (forged, i) => ({ subject: `forged-${name}-${i}`, forged, spam, virus }),
+        ),
+      );
+      const rspamdOnly = name.startsWith('rspamd')
+        ? Object.entries(MILDER).map(([action, content]) => ({
+            subject: `forged-${action}`,
+            forged: forge(text(action, content)),
+            ...{ spam: true, virus: false },
+          }))
+        : [];
+      const all = [...mails, ...rspamdOnly];
+      for (const { subject, forged } of all) {
+        const message = forged.replace(/^Subject: .*$/m, `Subject: ${subject}`);
+        const reply = await sendMail(world.running.smtp, { from: 'ada@example.org', to: 'box@in.test' }, message);
+        expect(reply).to.match(/^250/);
+      }
+      const forgedOnes = () => [...scansOf(world)].filter(([subject]) => subject.startsWith('forged-'));
+      await until('all posts', () => forgedOnes().length === all.length, 60_000);
+      for (const { subject, spam, virus } of all)
+        expect(scansOf(world).get(subject), `${subject}: ${scanner.said()}`).to.include({
+          spam: finds === 'virus' ? 'unknown' : spam ? 'spam' : 'ham',
+          virus: finds === 'spam' ? 'unknown' : virus ? 'infected' : 'clean',
+          reason: null,
+        });
     });
 
     it(`waits while it is killed under load: of ${MESSAGES} messages none is lost, and none that is bad passes`, async () => {

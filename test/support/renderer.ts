@@ -27,7 +27,7 @@ function copied(body: Body): Body {
 export const noLinks = (): Promise<never> => Promise.reject(new Error('there are no links here'));
 
 /** The threads that render, with a log of their own. The test stops them. */
-export function openThreads({ dns, hostname, trustedSealers, ...change }: Change = {}) {
+export function openThreads({ dns, hostname, mxHosts, trustedSealers, ...change }: Change = {}) {
   const log = createTestLog();
   const pool = createWorkerPool(
     {
@@ -35,6 +35,7 @@ export function openThreads({ dns, hostname, trustedSealers, ...change }: Change
       data: {
         dns: dns ?? { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 },
         hostname: hostname ?? 'mx.example.net',
+        mxHosts: mxHosts ?? [],
         trustedSealers: trustedSealers ?? [],
       },
       threads: 1,

@@ -10,6 +10,7 @@ import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
 import {
   type HeaderSection,
   isHeadless,
+  isOverlong,
   parseHeaderSection,
   type RawSource,
   readStart,
@@ -111,6 +112,18 @@ const UNSIGNED: Signatures = {
 type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
 type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
+/**
+ * A header that is too large to read: nothing in it counts, and it does not look as if the message were merely unsigned.
+ * No field that a sender adds may turn a failure into `none`. ARC knows no permerror (RFC 8617 section 4.4).
+ */
+const OVERLONG: MessageClaims = {
+  ...UNSIGNED,
+  author: undefined,
+  dkim: { signed: true, valid: false },
+  checked: [{ domain: '', selector: '', result: 'permerror' }],
+  arc: { result: 'fail' },
+};
+
 /** Reads the author first; signatures do not influence who that is. */
 async function readMessage(
   source: RawSource,
@@ -119,6 +132,7 @@ async function readMessage(
 ): Promise<MessageClaims> {
   try {
     const start = await readStart(source);
+    if (isOverlong(start)) return OVERLONG;
     const named = authorOfMessage(start, mailFrom);
     if (isHeadless(start)) return { ...UNSIGNED, author: named };
     const section = parseHeaderSection(start);
@@ -142,8 +156,8 @@ function senderKey({ mailFrom, client }: Envelope): string {
 
 /** All inputs of DMARC. */
 function policyKey(sender: Sender, { author, sound, unknown }: MessageClaims): string {
-  const { domains, certain, fields } = author ?? {};
-  return JSON.stringify([domains, certain, fields, sender.verdict.result, sender.domain, sound, unknown]);
+  const { domains, certain, crowded, fields } = author ?? {};
+  return JSON.stringify([domains, certain, crowded, fields, sender.verdict.result, sender.domain, sound, unknown]);
 }
 
 /**
@@ -164,8 +178,8 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
 
 /**
  * Checks DMARC of the author. If the author is uncertain, nothing passes: the strictest failure of all possible author
- * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, or `none` if
- * there is no From field at all.
+ * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, `fail` if there are
+ * more domains than are asked about, or `none` if there is no From field at all.
  */
 async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Policy> {
   const { author } = signed;
@@ -177,8 +191,9 @@ async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolv
   const verdicts = policies.map(({ dmarc }) => dmarc);
   const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
   const temporary = verdicts.find(({ result }) => result === 'temperror');
-  const dmarc = failed[0] ?? temporary ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
-  return { dmarc, aligned: [] };
+  // One that is not asked about may be the one that fails.
+  const rest = author.fields === 0 ? 'none' : author.crowded ? 'fail' : 'permerror';
+  return { dmarc: failed[0] ?? temporary ?? { result: rest, ...NO_DMARC }, aligned: [] };
 }
 
 const STRICTNESS = [null, 'none', 'quarantine', 'reject'];

@@ -5,6 +5,7 @@ import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Clock } from '../../base/clock.ts';
 import { createMemory } from '../../base/memory.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
+import { dmarcPassed } from '../../mail/authentication-results.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import type { Field, HeaderSection, RawSource } from '../../mail/header-section.ts';
 import {
@@ -200,16 +201,13 @@ async function checkChain(
   }
 }
 
-/** What mailauth reads in an ARC-Authentication-Results field (RFC 8617 section 4.1.1). */
-interface SealedResults {
-  readonly dmarc?: { readonly value?: unknown; readonly header?: { readonly from?: unknown } };
-}
-
+/** mailauth keeps the last of several results in an ARC-Authentication-Results field, so it is read here. */
 function toSeal(set: ARCChainEntry): Seal {
-  const results = set['arc-authentication-results']?.parsed as SealedResults | undefined;
-  const from = results?.dmarc?.header?.from;
-  const passed = results?.dmarc?.value === 'pass' && typeof from === 'string' ? toAsciiDomain(from) : undefined;
-  return { domain: toAsciiDomain(String(set['arc-seal']?.parsed?.d?.value ?? '')) ?? '', passed };
+  const results = String(set['arc-authentication-results']?.original ?? '');
+  return {
+    domain: toAsciiDomain(String(set['arc-seal']?.parsed?.d?.value ?? '')) ?? '',
+    passed: dmarcPassed(results.slice(results.indexOf(':') + 1)),
+  };
 }
 
 /** A DKIM key as the verifier needs it; `publicKey` is PEM or a key object. */

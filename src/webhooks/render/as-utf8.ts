@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { type OwnFields, withoutForged } from '../../mail/authentication-results.ts';
 import { labelOfText } from '../../mail/charset.ts';
 import {
   applyChanges,
@@ -47,6 +48,25 @@ export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Itera
     at = part.bodyEnd;
   }
   yield* readable(bytes.subarray(at));
+}
+
+/**
+ * The message without forged fields, as UTF-8, in pieces that split no character. `root`: the parts of `bytes`; undefined if
+ * it must not be parsed.
+ */
+export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: OwnFields): Iterable<Uint8Array> {
+  const kept = [...withoutForged(bytes, own)];
+  if (kept.every((piece) => isUtf8(piece))) return yield* kept;
+  const [first = bytes, ...others] = kept;
+  if (others.length === 0 && first.length === bytes.length) return yield* asUtf8(bytes, root);
+  // The places of parts moved.
+  const rest = Buffer.concat(kept);
+  yield* asUtf8(rest, root && rootOf(rest));
+}
+
+function rootOf(bytes: Buffer): Part | undefined {
+  const { root, breach } = scanStructure(bytes);
+  return breach === undefined ? root : undefined;
 }
 
 function* leavesOf(part: Part): Iterable<Part> {

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { isForged, type OwnFields, withoutForged } from '../../mail/authentication-results.ts';
 import type { Author } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
@@ -10,7 +11,7 @@ import type { Scan } from '../../mail/scan.ts';
 import type { Part } from '../../mail/structure.ts';
 import type { SenderAuth } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
-import { asUtf8 } from './as-utf8.ts';
+import { textWithoutForged } from './as-utf8.ts';
 import { filePieces, inside, json, jsonOf, jsonText, linkMembers, type Piece, rawBase64, rawText } from './pieces.ts';
 
 /** Without a spam scanner. Consumers compare the score with a threshold, and use both keys without checking for them. */
@@ -31,6 +32,8 @@ export interface Inbound {
   readonly senderAuth: SenderAuth;
   /** Our host name. */
   readonly hostname: string;
+  /** The hosts that receive the mail of our domains beside us. */
+  readonly mxHosts?: readonly string[] | undefined;
   /** The parts of `withHeader(raw)` (mail/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
   /** The parsed message, or why it was not parsed. */
@@ -55,9 +58,9 @@ export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable
  * They use all others without checking for them.
  */
 export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Iterable<Piece> {
-  const { id, message, verdicts, content, raw, root } = inbound;
+  const { id, message, verdicts, content } = inbound;
   yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{`;
-  if (withRaw) yield* rawPieces(message.trace, raw, root);
+  if (withRaw) yield* rawPieces(inbound);
   if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
   else yield* unparsedPieces(inbound);
   const { dkim, spf, dmarc, arc } = verdicts;
@@ -89,18 +92,44 @@ export function scanJson({ spam, virus, name, by, reason }: Scan): string {
   return json({ spam, virus, name, by, reason });
 }
 
-/** `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. */
-function* rawPieces(trace: string, raw: Buffer, root: Part | undefined): Iterable<Piece> {
-  const utf8 = isUtf8(raw);
+/**
+ * `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. This form has no results of ours in front of the message, so
+ * consumers would take those under our name for ours. Return-Path and X-Original-To stay: `envelope` and `email` say it.
+ */
+function* rawPieces(inbound: Inbound): Iterable<Piece> {
+  const { trace } = inbound.message;
+  const { raw, root } = inbound;
   const whole = withHeader(raw);
+  const own = ownFields(inbound, false);
   yield '"raw_msg":"';
-  yield* rawText(trace, utf8 ? [whole] : asUtf8(whole, root));
+  yield* rawText(trace, textWithoutForged(whole, root, own));
   yield '",';
-  if (!utf8) {
+  if (!isUtf8(raw)) {
     yield '"raw_msg_base64":"';
-    yield* rawBase64(trace, whole);
+    yield* rawBase64(trace, [...withoutForged(whole, own)]);
     yield '",';
   }
+}
+
+/** The fields that only we may write in a form; `withTrace`: whether it has Return-Path and X-Original-To of ours. */
+export function ownFields({ hostname, mxHosts = [] }: Inbound, withTrace: boolean): OwnFields {
+  return { hosts: [hostname, ...mxHosts], withTrace };
+}
+
+/** Fields in which scanners write. */
+const SCANNERS_FIELD = /^x-(?:spam|spamd|virus|rspamd|clamav|amavis)(?:-|$)/i;
+
+/**
+ * The fields of the message without those by which the sender speaks for us: as a receiver, and if it was scanned, as a
+ * scanner. Where names become keys a dash is an underscore.
+ */
+export function sendersFields(inbound: Inbound, { fields }: ParsedMessage, withTrace: boolean): readonly HeaderField[] {
+  const own = ownFields(inbound, withTrace);
+  const isScanned = inbound.message.scan !== undefined;
+  return fields.filter(({ name, value }) => {
+    const dashed = name.replaceAll('_', '-');
+    return !isForged(dashed, value, own) && !(isScanned && SCANNERS_FIELD.test(dashed));
+  });
 }
 
 /** The SMTP envelope of this delivery. */
@@ -109,8 +138,9 @@ export function envelopeOf({ message, recipient }: Pick<Inbound, 'message' | 're
   return { from: mailFrom, to: recipient, helo: client.helo, ip: client.address, tls: client.tls };
 }
 
-function* parsedPieces({ message, author }: Inbound, parsed: ParsedMessage): Iterable<Piece> {
-  yield `"headers":${headersJson(traceFields(message), parsed.fields)}`;
+function* parsedPieces(inbound: Inbound, parsed: ParsedMessage): Iterable<Piece> {
+  const { message, author } = inbound;
+  yield `"headers":${headersJson(traceFields(message), sendersFields(inbound, parsed, false))}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
     yield* jsonText(parsed.text);

@@ -60,8 +60,8 @@ export function* rawText(trace: string, message: Iterable<Uint8Array>, toLf = tr
 }
 
 /** Trace and message as base64, byte for byte. */
-export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
-  return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
+export function rawBase64(trace: string, raw: readonly Buffer[]): Iterable<string> {
+  return base64Pieces([Buffer.from(trace, 'utf8'), ...raw]);
 }
 
 /** A file's content as the content of a JSON string: text if it may be text and is valid UTF-8, else base64. */

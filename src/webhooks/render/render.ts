@@ -33,6 +33,8 @@ interface Deps {
   readonly withRaw: WithRaw;
   /** Our host name. */
   readonly hostname: string;
+  /** The hosts that receive the mail of our domains beside us. */
+  readonly mxHosts: readonly string[];
 }
 
 type Content = Inbound['content'];
@@ -68,6 +70,7 @@ export function createRenderTask({
   clock,
   withRaw,
   hostname,
+  mxHosts,
 }: Deps): Task<RenderInput, RenderedShared> {
   const encoder = createFormEncoder();
 
@@ -118,7 +121,7 @@ export function createRenderTask({
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
     const senderAuth = senderAuthOf(verdicts, author);
-    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, content, hostname };
+    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, content, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 

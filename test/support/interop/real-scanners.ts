@@ -103,14 +103,17 @@ export async function startRealClamd(): Promise<RealScanner> {
   return run('clamd', ['--foreground', `--config-file=${join(dir, 'clamd.conf')}`], port);
 }
 
-/** clamav-milter before a clamd. */
-export async function startClamavMilter(clamd: RealScanner): Promise<RealScanner> {
+/** clamav-milter before a clamd. With `Accept` it says only by its fields what it found. */
+export async function startClamavMilter(
+  clamd: RealScanner,
+  onInfected: 'Reject' | 'Accept' = 'Reject',
+): Promise<RealScanner> {
   const [dir, port] = [await folder(), await freePort()];
   const conf = [
     'Foreground true',
     `MilterSocket inet:${port}@127.0.0.1`,
     `ClamdSocket tcp:${clamd.place}`,
-    'OnInfected Reject',
+    `OnInfected ${onInfected}`,
     'OnFail Defer',
     'AddHeader Replace',
     `TemporaryDirectory ${dir}`,
@@ -136,11 +139,12 @@ options {
   pidfile = "${dir}/rspamd.pid";
   tempdir = "${dir}";
   filters = "chartable,dkim,regexp";
+  enable_test_patterns = true;
   dns { nameserver = ["127.0.0.1:9"]; timeout = 0.1s; retransmits = 1; }
   control_socket = "${dir}/rspamd.sock";
 }
 logging { type = "console"; level = "error"; }
-actions { reject = 15; add_header = 6; greylist = 4; }
+actions { reject = 15; rewrite_subject = 8; add_header = 6; greylist = 4; }
 worker "normal" { bind_socket = "127.0.0.1:${port}"; count = 1; }
 worker "rspamd_proxy" {
   bind_socket = "127.0.0.1:${milter}";

@@ -456,6 +456,14 @@ describe('what the verdicts were taken from', () => {
       dmarc: 'fail',
       arc: { sealers: ['other.example'], trusted: true },
     });
+    for (const clear of [
+      'mx.other.example 1; dkim=pass header.d=a.example; dkim=fail header.d=b.example; dmarc=pass (p=none) action=none header.from=example.net',
+      'mx.other.example;\r\n\tspf=pass smtp.mailfrom="a; b"@x.example;\r\n dmarc = pass (a (nested\\) one))\r\n\theader.from="Example.NET"; arc=none',
+      'mx.other.example; DMARC=Pass policy.dmarc=none header.from=example.net',
+    ])
+      expect((await evidenceOf(await sealAs(forwarded, OTHER, clear), ['other.example'])).arc?.trusted, clear).to.equal(
+        true,
+      );
     expect((await evidenceOf(sealed)).arc).to.deep.equal({ sealers: ['other.example'], trusted: false });
     expect((await evidenceOf(sealed, ['example.net', 'ther.example'])).arc?.trusted).to.equal(false);
   });
@@ -467,6 +475,24 @@ describe('what the verdicts were taken from', () => {
       'mx.other.example; spf=pass smtp.mailfrom=example.net',
       'mx.other.example (dmarc=pass header.from=example.net); spf=pass',
       'mx.other.example; dmarc=pass',
+      // Two results: a sender slipped one in, before or behind what the server found.
+      'mx.other.example; dmarc=fail header.from=example.net; dmarc=pass header.from=example.net',
+      'mx.other.example; dmarc=pass header.from=example.net; dmarc=fail header.from=example.net',
+      'mx.other.example; dmarc=pass header.from=example.net; dmarc=pass header.from=example.net',
+      'mx.other.example; spf=pass smtp.mailfrom=x;dmarc=pass header.from=example.net; DMARC/1 = fail',
+      'mx.other.example; spf=pass dmarc=fail; dmarc=pass header.from=example.net',
+      'mx.other.example; spf=pass dmarc=pass header.from=example.net',
+      'mx.other.example; dmarc=pass header.from=example.net header.from=evil.example',
+      'mx.other.example; dmarc=pass header.from=evil.example header . from = example.net',
+      'mx.other.example; dmarc=passed header.from=example.net',
+      // Comments, quoted strings and folds.
+      'mx.other.example; dmarc=fail (x) (dmarc=pass header.from=example.net)',
+      'mx.other.example; dmarc=fail (\\); dmarc=pass header.from=example.net',
+      'mx.other.example; dmarc=pass header.from=example.net (it goes on; dmarc=fail',
+      'mx.other.example; spf=pass smtp.mailfrom="x; dmarc=pass header.from=example.net"',
+      'mx.other.example; dmarc=pass header.from=example.net reason="x; dmarc=fail',
+      'mx.other.example; dmarc=pass header.from="x example.net"',
+      'mx.other.example;\r\n\tdmarc=fail;\r\n dmarc=pass header.from=example.net',
     ])
       expect((await evidenceOf(await sealAs(forwarded, OTHER, seen), ['other.example'])).arc?.trusted, seen).to.equal(
         false,

@@ -11,6 +11,8 @@ const CONTENT = {
   fields: [{ name: 'X-Kind', value: 'alarm' }],
   size: 1000,
 };
+/** Of a message whose header is too large to read. */
+const CUT = { ...CONTENT, cut: true as const };
 const auth = (result: string, authenticated = result === 'pass') => ({
   authenticated,
   dmarc: { result, policy: null, aligned: false, domain: null },
@@ -51,6 +53,15 @@ describe('the conditions of a route', () => {
     ['spam', { spam: ['spam'] }, { scan: { spam: 'spam', virus: 'unknown' } }, true],
     ['a virus that nobody looked for', { virus: ['infected'] }, { scan: { spam: 'ham', virus: 'unknown' } }, 'unknown'],
     ['no scanner', { spam: ['ham'] }, { scan: null }, 'unknown'],
+    ['the author in a header that is too large', { from: ['ann@*'] }, { content: CUT }, 'unreadable'],
+    ['a field that is not in its beginning', { header: [{ name: 'X-Other', is: [] }] }, { content: CUT }, 'unreadable'],
+    ['the size of such a message', { size: { over: 999 } }, { content: CUT }, true],
+    ['its DMARC as a failure', { dmarc: ['fail'] }, { content: CUT, auth: auth('permerror') }, true],
+    ['its DMARC as unknown', { dmarc: ['unknown'] }, { content: CUT, auth: auth('permerror') }, true],
+    ['its DMARC as nothing better', { dmarc: ['pass', 'none'] }, { content: CUT, auth: auth('permerror') }, false],
+    ['its author as not to be believed', { authenticated: false }, { content: CUT, auth: auth('permerror') }, true],
+    ['it beside what is unknown', { subject: ['*'], spam: ['spam'] }, { content: CUT, scan: null }, 'unknown'],
+    ['it beside what is surely false', { subject: ['*'], size: { under: 1 } }, { content: CUT }, false],
     ['what is surely false beside what is not known', { subject: ['x'], spam: ['spam'] }, { content: CONTENT }, false],
     ['what nobody looked at beside what is unknown', { subject: ['*'], spam: ['spam'] }, { scan: null }, 'content'],
   ];
@@ -96,6 +107,21 @@ describe('the decision between routes', () => {
     expect(decide(choices, { sender: 'x' })).to.deep.equal({ kind: 'open', fact: 'content' });
     expect(decide(choices, { content: CONTENT })).to.deep.equal({ kind: 'open', fact: 'auth' });
     expect(decide(choices, { content: CONTENT, auth: auth('pass') })).to.have.nested.property('match.routeId', '2');
+  });
+
+  it('lets no header that is too large past a route that would stop the message, and loses none of it', () => {
+    const when = { from: ['ceo@*'] };
+    const last = choice('last', { tags: ['rest'] });
+    const taken = (action: Choice['action']) =>
+      decide([choice('1', { action, when, tags: ['t'] }), last], { content: CUT });
+    expect(taken('reject')).to.deep.equal({ kind: 'rejected', match: choice('1').match });
+    for (const action of ['hold', 'discard'] as const)
+      expect(taken(action)).to.deep.equal({
+        kind: 'matched',
+        match: { ...choice('1').match, tags: ['t'], fate: 'held' },
+      });
+    for (const action of ['post', 'tag'] as const)
+      expect(taken(action)).to.deep.equal({ kind: 'matched', match: { ...last.match, tags: ['rest'] } });
   });
 
   it('never loses mail because of a fact that is unknown, whatever the routes are', () => {

@@ -80,7 +80,7 @@ const CAPTURED = {
 describe('the formats of a post', () => {
   let renderer: OpenRenderer;
   before(async () => {
-    ({ renderer } = await openRenderer());
+    ({ renderer } = await openRenderer({ mxHosts: ['mx2.example.net', 'bücher.example.net'] }));
   });
   after(() => renderer.stop());
 
@@ -140,6 +140,110 @@ describe('the formats of a post', () => {
       expect(ours).to.have.length(1);
     });
   }
+
+  // What a sender writes so that consumers believe it is the receiver's.
+  const FORGED_TRACE = [
+    'Return-Path: <ceo@victim.example>',
+    'return-path :',
+    ' <ceo@victim.example>',
+    'X-Original-To: admin@example.net',
+    'X-ORIGINAL-TO',
+    ' : admin@example.net',
+    'Authentication-Results: mx2.example.net; dmarc=pass header.from=victim.example',
+    `Authentication-Results${' '.repeat(300)}: "MX2.example.net." 1; dmarc=pass header.from=victim.example`,
+    'authentication-results: (c)xn--bcher-kva.example.net; dmarc=pass header.from=victim.example',
+  ];
+  const GENUINE = [
+    'From: a@example.com',
+    'Authentication-Results: mx3.example.net; spf=pass',
+    'Return-Path-X: y',
+    '',
+    'ü',
+  ];
+
+  it('takes off what sibling hosts seem to have found, Return-Path and X-Original-To, where ours stand in front', async () => {
+    const raw = crlf('X-First: 1', ...FORGED_TRACE, ...GENUINE);
+    const kept = HEAD + crlf('X-First: 1', ...GENUINE).toString();
+    expect((await post('raw', raw)).bytes.toString()).to.equal(kept);
+    expect((await form('sendgrid-raw', raw)).get('email')).to.equal(kept);
+    expect((await form('mailgun-mime', raw)).get('body-mime')).to.equal(kept);
+    expect((await jsonOf('postmark', raw)).RawEmail).to.equal(kept);
+    expect((await jsonOf('json', raw)).raw).to.equal(kept);
+    const latin1 = Buffer.from(raw.toString().replace('ü', '\xfc'), 'latin1');
+    expect(String((await form('sendgrid-raw', latin1)).get('email'))).not.to.match(/victim|admin@/);
+  });
+
+  it('has no such field in lists and maps of fields, in any spelling', async () => {
+    const raw = crlf(
+      'Return_Path: <ceo@victim.example>',
+      'X_Original-To: admin@example.net',
+      ...FORGED_TRACE,
+      ...GENUINE,
+    );
+    const listed = [
+      (await jsonOf('json', raw)).headers,
+      (await jsonOf('postmark', raw)).Headers,
+      (await jsonOf('cloudmailin', raw)).headers,
+      (await form('mailgun', raw)).get('message-headers'),
+      (await form('sendgrid', raw)).get('headers'),
+    ];
+    for (const list of listed) expect(JSON.stringify(list)).not.to.match(/victim|admin@/);
+    expect(listed[2]).to.include({ return_path: '<bounce@example.com>', x_original_to: 'in@example.net' });
+  });
+
+  it("leaves nobody's results under our names in Mandrill's form, which has none of ours", async () => {
+    for (const charset of ['utf8', 'latin1'] as const) {
+      const raw = Buffer.from(crlf('X-First: 1', ...FORGED_TRACE, ...GENUINE).toString(), charset);
+      const { msg } = JSON.parse(
+        new URLSearchParams((await post('mandrill', raw)).bytes.toString()).get('mandrill_events') ?? '',
+      )[0];
+      const raws = [msg.raw_msg, Buffer.from(msg.raw_msg_base64 ?? '', 'base64').toString('latin1')];
+      for (const text of raws) expect(text).not.to.match(/dmarc=pass/);
+      expect(msg.raw_msg)
+        .to.match(/^Received: /)
+        .and.match(/mx3\.example\.net; spf=pass/);
+      expect(msg.headers['Authentication-Results']).to.equal('mx3.example.net; spf=pass');
+    }
+  });
+
+  it('has in lists of fields no word of a scanner that the sender wrote, if the message was scanned', async () => {
+    const raw = crlf(
+      'X-Virus-Status: Clean',
+      'x-spam-flag: NO',
+      'X_Spam_Score: -9',
+      'X-Rspamd-Action: no action',
+      'X-Spam: No',
+      ...GENUINE,
+    );
+    const scan: Scan = { ...HAM, spam: 'spam', virus: 'infected', name: 'Eicar' };
+    const forged = /clean|x[_-]spam[_-]?(?:flag|score.{3,9}-9)|rspamd|"X-Spam"/i;
+    for (const format of ['json', 'cloudmailin', 'postmark'] as const) {
+      const { headers, Headers } = await jsonOf(format, raw, false, scan);
+      expect(JSON.stringify(headers ?? Headers), format).not.to.match(forged);
+    }
+    for (const format of ['mailgun', 'sendgrid'] as const)
+      for (const [name, value] of await form(format, raw, scan))
+        if (!/^(?:scan|sender|body)/.test(name)) expect(`${name}: ${String(value)}`, format).not.to.match(forged);
+    const event = new URLSearchParams((await post('mandrill', raw, false, scan)).bytes.toString()).get(
+      'mandrill_events',
+    );
+    expect(JSON.stringify(JSON.parse(event ?? '')[0].msg.headers)).not.to.match(forged);
+    // Without a scanner of ours they may be those of a filter in front.
+    expect(JSON.stringify((await jsonOf('json', raw)).headers)).to.match(/X-Virus-Status.+Clean/);
+  });
+
+  it('has names and subjects on one line in every form, whatever encoded words decode to', async () => {
+    const ends = '=?utf-8?q?Eve=0D=0ABcc=3A_x=0B=0C=C2=85=E2=80=A8y?=';
+    const raw = crlf(`From: ${ends} <eve@attacker.test>`, `To: ${ends} <in@example.net>`, `Subject: ${ends}`, '', 'x');
+    const { msg } = JSON.parse(
+      new URLSearchParams((await post('mandrill', raw, false)).bytes.toString()).get('mandrill_events') ?? '',
+    )[0];
+    const { From, FromName, Subject } = await jsonOf('postmark', raw, false);
+    const own = await jsonOf('json', raw, false);
+    for (const text of [msg.from_name, msg.to[0][1], msg.subject, FromName, Subject, own.from.name, own.subject])
+      expect(text).to.equal('Eve Bcc: x y');
+    expect(From).to.equal('eve@attacker.test');
+  });
 
   it('postmark has its fields, with MAIL FROM first among the headers', async () => {
     const got = await jsonOf('postmark');

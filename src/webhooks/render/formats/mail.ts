@@ -1,18 +1,16 @@
-import { isUtf8 } from 'node:buffer';
 import { parseAddressList } from '../../../mail/address-list.ts';
-import { authenticationResults, isForged, withoutForged } from '../../../mail/authentication-results.ts';
+import { authenticationResults, withoutForged } from '../../../mail/authentication-results.ts';
 import { withHeader } from '../../../mail/header-section.ts';
 import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/headers.ts';
 import type { FilePart, Mailbox, Text } from '../../../mail/message.ts';
-import { scanStructure } from '../../../mail/structure.ts';
-import { asUtf8 } from '../as-utf8.ts';
-import { type Inbound, traceFields } from '../payload.ts';
+import { textWithoutForged } from '../as-utf8.ts';
+import { type Inbound, ownFields, sendersFields, traceFields } from '../payload.ts';
 import type { Piece, Plain } from '../pieces.ts';
 
 /** What every writer of a format gets: one message for one recipient, parsed as far as it can be. */
 export interface Mail {
   readonly inbound: Inbound;
-  /** The fields in order, ours first; those that claim to be our results are left out. */
+  /** The fields in order, ours first; those that claim to be ours are left out. */
   readonly fields: readonly HeaderField[];
   readonly from: Mailbox | undefined;
   readonly to: readonly Mailbox[];
@@ -39,7 +37,7 @@ export interface Written {
 }
 
 export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'at'>): Mail {
-  const { message, content, hostname, author } = inbound;
+  const { message, content, author } = inbound;
   const from = author.mailbox;
   const trace = traceFields(message);
   const head = parseHeaders(Buffer.from(headOf(inbound)));
@@ -57,11 +55,10 @@ export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'a
     return { inbound, ...rest, ...nothing, fields: head, from, head: headOf(inbound) };
   }
   const { parsed } = content;
-  const own = parsed.fields.filter(({ name, value }) => !isForged(name, value, hostname));
   return {
     inbound,
     ...rest,
-    fields: [...head.slice(0, -trace.length || undefined), ...trace, ...own],
+    fields: [...head.slice(0, -trace.length || undefined), ...trace, ...sendersFields(inbound, parsed, true)],
     from,
     to: parsed.to,
     cc: parsed.cc ?? [],
@@ -89,22 +86,15 @@ const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu,
 /** The message as it came, behind our fields. */
 export function* rawBytes({ inbound, head }: Mail): Iterable<Plain> {
   yield { bytes: Buffer.from(head) };
-  for (const bytes of withoutForged(withHeader(inbound.raw), inbound.hostname)) yield { bytes };
+  for (const bytes of withoutForged(withHeader(inbound.raw), ownFields(inbound, true))) yield { bytes };
 }
 
 /** As `rawBytes`, as UTF-8: parts in other charsets are encoded for transfer. For fields that must be text. */
 export function* rawAsUtf8(mail: Mail): Iterable<Plain> {
   const { inbound, head } = mail;
-  const whole = Buffer.concat([...withoutForged(withHeader(inbound.raw), inbound.hostname)]);
   yield { bytes: Buffer.from(head) };
-  if (isUtf8(whole)) yield { bytes: whole };
-  // The places of parts moved if a field was taken off.
-  else for (const bytes of asUtf8(whole, inbound.root && rootOf(whole))) yield { bytes };
-}
-
-function rootOf(bytes: Buffer) {
-  const { root, breach } = scanStructure(bytes);
-  return breach === undefined ? root : undefined;
+  const whole = withHeader(inbound.raw);
+  for (const bytes of textWithoutForged(whole, inbound.root, ownFields(inbound, true))) yield { bytes };
 }
 
 /** A mailbox as in a header: `Ann Example <ann@example.com>`. */

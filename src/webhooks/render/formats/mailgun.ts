@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { decodeWords, type HeaderField, toTitleCase } from '../../../mail/headers.ts';
+import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
 import type { Mail, Written } from './mail.ts';
@@ -8,6 +8,11 @@ import { type FormField, linkField, multipart, toFormFiles } from './multipart.t
 
 /** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
 const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
+/** What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message from. */
+const OWN =
+  /^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain|event-.*|sender-auth|timestamp|token|signature)$/i;
+/** Header fields that are fields of the form already, in lower case: both say the same. */
+const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
 /** Django and PHP take a thousand fields of a form. */
 const MOST_HEADER_FIELDS = 500;
 
@@ -20,8 +25,8 @@ export function mailgun(mail: Mail): Written {
   );
   // A sender has no say in what our spam filter found.
   const own = mail.fields.filter(({ name }) => !/^x-mailgun-/i.test(name)).map((field) => toUtf8(field, mail));
-  const fields = [...own, ...spamFields(inbound.message.scan), ...resultFields(mail)];
-  const headers = fields.filter(({ name }) => FIELD_NAME.test(name)).slice(0, MOST_HEADER_FIELDS);
+  const found = [...spamFields(inbound.message.scan), ...resultFields(mail)];
+  const headers = [...formHeaders(own, mail), ...found];
   return multipart(
     [
       ...addressing(mail),
@@ -34,12 +39,28 @@ export function mailgun(mail: Mail): Written {
       { name: 'attachment-count', value: String(files.length) },
       ...linkField('attachments', mail.files),
       ...(byId.length === 0 ? [] : [{ name: 'content-id-map', value: JSON.stringify(Object.fromEntries(byId)) }]),
-      { name: 'message-headers', value: JSON.stringify(fields.map(({ name, value }) => [name, value])) },
+      { name: 'message-headers', value: JSON.stringify([...own, ...found].map(({ name, value }) => [name, value])) },
       { name: 'sender-auth', value: JSON.stringify(inbound.senderAuth) },
       ...signed(mail),
     ],
     files,
   );
+}
+
+/** The header fields that are fields of the form. A form with two values of From shows one of them, and not each the same. */
+function formHeaders(fields: readonly HeaderField[], mail: Mail): HeaderField[] {
+  const values = new Map(addressing(mail).map(({ name, value }) => [name, value]));
+  const seen = new Set<string>();
+  return fields
+    .filter(({ name }) => FIELD_NAME.test(name) && !OWN.test(name))
+    .flatMap(({ name, value }) => {
+      const field = name.toLowerCase();
+      if (!TWICE.has(field)) return [{ name, value }];
+      if (seen.has(field)) return [];
+      seen.add(field);
+      return [{ name, value: values.get(field) ?? '' }];
+    })
+    .slice(0, MOST_HEADER_FIELDS);
 }
 
 /** A field in UTF-8: encoded words are decoded, mailboxes one by one, because a name may hold a comma. */
@@ -50,7 +71,7 @@ function toUtf8({ name, value }: HeaderField, { from, to, cc }: Mail): HeaderFie
     ['cc', cc],
   ]).get(name.toLowerCase());
   const text = mailboxes && mailboxes.length > 0 ? toTexts(mailboxes) : decodeWords(value);
-  return { name, value: text.toWellFormed() };
+  return { name, value: singleLine(text) };
 }
 
 /** As the spam filter of Mailgun adds them to the header. */
@@ -86,7 +107,7 @@ export function mailgunMime(mail: Mail): Written {
   return multipart([...addressing(mail), { name: 'body-mime', value: rawAsUtf8(mail) }, ...signed(mail)]);
 }
 
-function addressing({ inbound, from, subject }: Mail): FormField[] {
+function addressing({ inbound, from, subject }: Mail): readonly { readonly name: string; readonly value: string }[] {
   return [
     { name: 'recipient', value: inbound.recipient },
     { name: 'sender', value: inbound.message.envelope.mailFrom },

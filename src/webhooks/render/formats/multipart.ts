@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
+import { percentDecoded } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';
@@ -23,7 +24,7 @@ export function toFormFiles(files: readonly FilePart[], nameOf: (number: number)
   const inPost = files.filter(({ link }) => link === undefined);
   return inPost.map((file, i) => ({
     name: nameOf(i + 1),
-    fileName: names.take(toFileName(file.name), file.type),
+    fileName: names.take(toPlainName(file.name), file.type),
     file,
   }));
 }
@@ -64,9 +65,23 @@ function* pieces(boundary: string, fields: readonly FormField[], files: readonly
   yield `--${boundary}--\r\n`;
 }
 
-/** As browsers write names (HTML, section 4.10.21.8). */
+/**
+ * A file name that means the same to every parser. Rack, and with it Rails, decodes `%XX` in it, which must not make a path or
+ * end a line; and it finds `; name=` in it, by which a file would take the place of a field.
+ */
+function toPlainName(name: string): string {
+  const plain = toFileName(name);
+  const decoded = percentDecoded(plain).toString();
+  const isSame = toFileName(decoded) === decoded && !decoded.includes('"');
+  return (isSame ? plain : plain.replace(/%(?=[0-9a-f]{2})/gi, '_')).replace(/;(?=.*=)/g, ',');
+}
+
+/** As browsers write a quote (HTML, section 4.10.21.8); what else could end the word or the line is replaced. */
 const quoted = (name: string): string =>
-  name.toWellFormed().replace(/["\r\n]/g, (c) => (c === '"' ? '%22' : c === '\r' ? '%0D' : '%0A'));
+  name
+    .toWellFormed()
+    .replaceAll('"', '%22')
+    .replace(/[\p{Cc}\u2028\u2029\\]/gu, '_');
 
 /** A declared type that is none could end the header. */
 const typeOf = ({ type }: FilePart): string =>

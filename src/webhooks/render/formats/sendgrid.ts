@@ -1,3 +1,4 @@
+import { singleLine } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { fieldOf, type Mail, rawAsUtf8, toTexts, type Written } from './mail.ts';
 import { type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
@@ -12,7 +13,7 @@ export function sendgrid(mail: Mail): Written {
   const ids = files.flatMap(({ name, file }) => (file.contentId === null ? [] : [[file.contentId, name]]));
   return multipart(
     [
-      { name: 'headers', value: mail.fields.map(({ name, value }) => `${name}: ${value}\n`).join('') },
+      { name: 'headers', value: mail.fields.map(({ name, value }) => `${name}: ${singleLine(value)}\n`).join('') },
       ...common(mail),
       ...(mail.text === undefined ? [] : [{ name: 'text', value: mail.text }]),
       ...(mail.html === undefined ? [] : [{ name: 'html', value: mail.html }]),
