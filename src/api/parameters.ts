@@ -2,11 +2,6 @@ import type { z } from 'zod';
 import { words } from '../base/schema.ts';
 import { invalid } from './errors.ts';
 
-/** More than any parameter needs; deeper values would overflow the stack of recursive code. */
-export const MAX_DEPTH = 32;
-/** Enough for a message to the maximum number of recipients, each with a name, a type and some merge variables. */
-const MAX_FORM_FIELDS = 20_000;
-
 /** The parameters of a call, not yet validated. Null counts as absent. */
 export interface Params {
   get(name: string): unknown;
@@ -16,99 +11,37 @@ export interface Params {
   readonly textOnly: boolean;
 }
 
-/** Parameters from an object: a parsed JSON body, or those of a caller in this process. */
+/** Parameters from an object: a parsed JSON body, or those of a caller in this process; or from a form, which is a Map. */
 export function paramsOf(values: object): Params {
-  return toParams(new Map(Object.entries(values)), false);
+  return toParams(() => toFields(values), values instanceof Map);
 }
 
-/** The parameters in a parsed body; a form is a Map (`parseForm`). Throws a refusal if the body is not an object. */
-export function paramsOfBody(body: unknown): Params {
-  if (body instanceof Map) return toParams(body, true);
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    throw invalid({ body: 'The body must be a JSON object that holds the parameters' });
-  return paramsOf(body);
+/** Parameters of which only the key is at hand; `unpack` is called once, when another is needed. */
+export function paramsOfPacked(key: unknown, unpack: () => object, textOnly: boolean): Params {
+  let fields: ReadonlyMap<string, unknown> | undefined;
+  const params = toParams(() => (fields ??= toFields(unpack())), textOnly);
+  return { ...params, get: (name) => (name === 'key' ? key : params.get(name)) };
 }
 
-/** The form cannot be read; the message says why. */
-export class UnreadableForm extends Error {}
-
-/** The value of a form field: a text, or the fields that its brackets name. */
-type FormValue = string | FormNode;
-
-interface FormNode {
-  readonly values: Map<string, FormValue>;
-  /** The index that `[]` stands for, as in PHP: one above the largest. */
-  next: number;
+function toFields(values: object): ReadonlyMap<string, unknown> {
+  return values instanceof Map ? values : new Map(Object.entries(values));
 }
 
-/** Longer field names are not searched for brackets: on megabytes, the repeating pattern would overflow the stack. */
-const LONGEST_FIELD = 4096;
-/** The name of a field and its brackets; any other form is a plain name. */
-const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
-
-/**
- * Parses a form. Lists and structs are written as in PHP and jQuery (`to[0][email]=a`) or as in Ruby
- * (`to[][email]=a&to[][name]=A`). Throws UnreadableForm.
- */
-export function parseForm(text: string): Map<string, unknown> {
-  const form: FormNode = { values: new Map(), next: 0 };
-  let count = 0;
-  for (const [name, value] of new URLSearchParams(text)) {
-    if (++count > MAX_FORM_FIELDS) throw new UnreadableForm(`The form has more than ${MAX_FORM_FIELDS} fields`);
-    const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? (FIELD.exec(name) ?? []) : [];
-    const inner = brackets.slice(1, -1).split('][');
-    if (inner.length >= MAX_DEPTH) throw new UnreadableForm(`The form is nested deeper than ${MAX_DEPTH} levels`);
-    put(form, brackets === '' ? [first] : [first, ...inner], value);
-  }
-  return new Map([...form.values].map(([name, value]) => [name, toValue(value)]));
-}
-
-function put(node: FormNode, [name = '', ...inner]: readonly string[], value: string): void {
-  const place = name === '' ? String(placeOf(node, inner)) : name;
-  if (/^\d{1,15}$/.test(place)) node.next = Math.max(node.next, Number(place) + 1);
-  const known = node.values.get(place);
-  if (inner.length === 0) node.values.set(place, value);
-  else if (typeof known === 'object') put(known, inner, value);
-  else {
-    const made: FormNode = { values: new Map(), next: 0 };
-    node.values.set(place, made);
-    put(made, inner, value);
-  }
-}
-
-/**
- * The index at which `[]` puts a value: after the last item, or that item if it is a struct without a field of this
- * name.
- */
-function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): number {
-  const last = values.get(String(next - 1));
-  return typeof last === 'object' && field !== '' && !last.values.has(field) ? next - 1 : next;
-}
-
-/** A list if it is numbered from 0 without a gap, as in PHP; otherwise a struct. */
-function toValue(value: FormValue): unknown {
-  if (typeof value === 'string') return value;
-  const fields = [...value.values].map(([name, inner]) => [name, toValue(inner)] as const);
-  return fields.every(([name], n) => name === String(n))
-    ? fields.map(([, inner]) => inner)
-    : Object.fromEntries(fields);
-}
-
-function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Params {
-  const get = (name: string) => withoutNulls(fields.get(name));
+function toParams(fields: () => ReadonlyMap<string, unknown>, textOnly: boolean): Params {
   return {
-    get,
     textOnly,
+    get: (name) => fields().get(name) ?? undefined,
     of(names) {
       // Without prototype, so that a parameter named like a member of Object is absent unless it was sent.
       const found: Record<string, unknown> = Object.create(null);
       const faults: Record<string, string> = {};
       for (const name of names) {
-        const value = get(name);
+        const value = fields().get(name) ?? undefined;
         if (value === undefined) continue;
-        if (!isCleanText(value))
+        const text = { isClean: true };
+        found[name] = toCopy(value, text);
+        if (!text.isClean)
           faults[name] = 'Please enter text without NUL and without broken Unicode (lone surrogates)';
-        found[name] = value;
       }
       if (Object.keys(faults).length > 0) throw invalid(faults);
       return found;
@@ -116,22 +49,30 @@ function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Para
   };
 }
 
-/** Null means absent everywhere: official clients send it for every omitted parameter. */
-function withoutNulls(value: unknown): unknown {
-  if (value === null) return undefined;
-  if (Array.isArray(value)) return value.map((item: unknown) => (item === null ? null : withoutNulls(item)));
-  if (typeof value !== 'object') return value;
-  const clean: Record<string, unknown> = Object.create(null);
-  for (const [name, item] of Object.entries(value)) if (item !== null) clean[name] = withoutNulls(item);
-  return clean;
+/**
+ * A copy without members that are null: null means absent everywhere, and official clients send it for every omitted
+ * parameter. Notes in `text` whether there is NUL or a lone surrogate, which do not survive a round trip through a
+ * database.
+ */
+function toCopy(value: unknown, text: { isClean: boolean }): unknown {
+  if (typeof value === 'string') {
+    if (!value.isWellFormed() || value.includes('\0')) text.isClean = false;
+    return value;
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((item: unknown) => toCopy(item, text));
+  const copy: Record<string, unknown> = {};
+  for (const [name, item] of Object.entries(value)) {
+    if (item === null) continue;
+    toCopy(name, text);
+    // Assigned, it would become the prototype.
+    if (name === '__proto__') Object.defineProperty(copy, name, { ...OWN, value: toCopy(item, text) });
+    else copy[name] = toCopy(item, text);
+  }
+  return copy;
 }
 
-/** Rejects NUL and lone surrogates, which do not survive a round trip through a database. */
-function isCleanText(value: unknown): boolean {
-  if (typeof value === 'string') return value.isWellFormed() && !value.includes('\0');
-  if (typeof value !== 'object' || value === null) return true;
-  return Object.entries(value).every(([name, item]) => isCleanText(name) && isCleanText(item));
-}
+const OWN = { enumerable: true, writable: true, configurable: true };
 
 /** Enough for a struct in a list in a struct in the message, each of which may need another round. */
 const MOST_ROUNDS = 6;
