@@ -4,7 +4,7 @@ import { free } from '../base/room.ts';
 import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
 import { readBody } from './body-values.ts';
 import { invalid } from './errors.ts';
-import { type Params, paramsOf, paramsOfPacked } from './parameters.ts';
+import { type Params, paramsOfClean } from './parameters.ts';
 
 // Parses bodies: small ones here, large ones on a thread. Within the limits of body-check.ts, a parser still takes
 // tenths of a second for megabytes of escapes, digits or space.
@@ -41,6 +41,7 @@ export interface ParsedBody {
   /** False: it is no text. */
   readonly key: string | false | undefined;
   readonly packed: Uint8Array<ArrayBuffer>;
+  readonly hasBadText: boolean;
 }
 
 export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): BodyParser {
@@ -57,13 +58,14 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): 
       throw error;
     });
     if ('fault' in parsed) throw invalid({ body: parsed.fault });
-    const { key, packed } = parsed;
+    const { key, packed, hasBadText } = parsed;
     const unpack = (): object => {
       const values: unknown = deserialize(packed);
       free(packed);
       return typeof values === 'object' && values !== null ? values : {};
     };
-    return paramsOfPacked(key, unpack, isForm);
+    const params = paramsOfClean(unpack, { textOnly: isForm, hasBadText });
+    return { ...params, get: (name) => (name === 'key' ? key : params.get(name)) };
   }
 
   return frozen({
@@ -71,7 +73,7 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): 
       if (sizeOf(body.chunks) > LARGE_BYTES) return parseElsewhere(body);
       const read = readBody(joined(body.chunks), body.isForm);
       if ('fault' in read) throw invalid({ body: read.fault });
-      return paramsOf(read.values);
+      return paramsOfClean(() => read.values, { textOnly: body.isForm, hasBadText: read.hasBadText });
     },
     stop: pool.stop,
   });

@@ -10,7 +10,7 @@ serveTasks(() => ({
       const read = readBody(new Uint8Array(bytes), isForm);
       if ('fault' in read) return { value: read, transfer: [] };
       const packed = serialize(read.values);
-      const value: ParsedBody = { key: toKey(keyIn(read.values)), packed };
+      const value: ParsedBody = { key: toKey(keyIn(read.values)), packed, hasBadText: read.hasBadText };
       return { value, transfer: [packed.buffer] };
     }),
 }));

@@ -1,7 +1,8 @@
 import { parseForm, UnreadableForm } from './forms.ts';
+import { type CleanValues, cleaned } from './parameters.ts';
 
-/** The parameters in a body: an object, or a Map if it is a form. Otherwise why there are none. */
-export type BodyValues = { readonly values: object } | { readonly fault: string };
+/** The parameters in a body. Otherwise why there are none. */
+export type BodyValues = CleanValues | { readonly fault: string };
 
 const STRUCTURE = /^[ \t\r\n]*[[{]/;
 
@@ -13,7 +14,7 @@ export function readBody(bytes: Uint8Array, isForm: boolean): BodyValues {
   // Without a byte order mark.
   const text = new TextDecoder().decode(bytes);
   try {
-    return isForm ? { values: parseForm(text) } : readJson(text);
+    return isForm ? cleaned(parseForm(text)) : readJson(text);
   } catch (error) {
     if (error instanceof UnreadableForm) return { fault: error.message };
     if (error instanceof SyntaxError) return NOT_JSON;
@@ -24,10 +25,10 @@ export function readBody(bytes: Uint8Array, isForm: boolean): BodyValues {
 const NOT_JSON = { fault: 'The body is not valid JSON' };
 
 function readJson(text: string): BodyValues {
-  if (text === '') return { values: {} };
+  if (text === '') return cleaned({});
   if (!STRUCTURE.test(text)) return NOT_JSON;
   const values: unknown = JSON.parse(text);
   return typeof values === 'object' && values !== null && !Array.isArray(values)
-    ? { values }
+    ? cleaned(values)
     : { fault: 'The body must be a JSON object that holds the parameters' };
 }

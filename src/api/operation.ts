@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import { inSlices } from '../base/turns.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account.ts';
 import {
@@ -12,7 +13,8 @@ import {
   type Refusal,
   refusal,
 } from './errors.ts';
-import { type Params, parseMeant } from './parameters.ts';
+import type { Params } from './parameters.ts';
+import { createReading, type Issue } from './reading.ts';
 import type { Pages } from './whole-lists.ts';
 
 /** What a handler receives: the parts of one account, and how to refuse. */
@@ -117,6 +119,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
   const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
+  const read = createParamsReader(shape, declaration.defaults);
   return frozen({
     path,
     summary,
@@ -129,7 +132,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     errors,
     example,
     run: async (given, parts) =>
-      answer(readParams(shape, given, declaration.defaults), {
+      answer(await read(given), {
         ...parts,
         refuse: refusal,
         invalid: (field, text) => invalid({ [field]: text }),
@@ -137,24 +140,26 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   });
 }
 
-/** Validates parameters. Throws a refusal that reports all faults together. */
-export function readParams<S extends z.ZodObject>(
+/** Creates the validation of parameters. It throws a refusal that reports all faults together. */
+export function createParamsReader<S extends z.ZodObject>(
   shape: S,
-  given: Params,
   defaults: (given: Given) => Given = () => ({}),
-): z.output<S> {
+): (given: Params) => Promise<z.output<S>> {
   const names = Object.keys(shape.shape);
-  const values = given.of(names);
-  const read = parseMeant(shape, { ...defaults(values), ...values }, given.textOnly);
-  if (!read.success) throw toRefusal(read.error.issues, given, names);
-  return read.data;
+  const reading = createReading(shape);
+  return async (given) => {
+    const values = given.of(names);
+    const read = await inSlices(reading({ ...defaults(values), ...values }, given.textOnly));
+    if (!read.success) throw toRefusal(read.issues, given, names);
+    return read.data;
+  };
 }
 
 /**
  * A missing parameter is reported alone, because its error has another code; otherwise every faulty field with its
  * first fault.
  */
-function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: readonly string[]): Refusal {
+function toRefusal(issues: readonly Issue[], given: Params, names: readonly string[]): Refusal {
   const faulty = new Set(issues.map((issue) => String(issue.path[0])));
   const absent = names.find((name) => faulty.has(name) && given.get(name) === undefined);
   if (absent !== undefined) return missing(absent);
