@@ -45,6 +45,8 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   /** A call may wait for something to happen, so its time says nothing about this host. */
   readonly waits?: boolean;
   readonly params: P;
+  /** Parameters that may hold NUL and lone surrogates: the operation has an error of its own for them. */
+  readonly anyText?: readonly (string & keyof P)[];
   /** Values of required parameters that may be left out, because others say so. */
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
@@ -119,7 +121,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
   const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
-  const read = createParamsReader(shape, declaration.defaults);
+  const read = createParamsReader(shape, declaration);
   return frozen({
     path,
     summary,
@@ -140,15 +142,17 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   });
 }
 
+type ReaderOptions = { readonly [K in 'defaults' | 'anyText']?: Described<z.ZodRawShape, z.ZodType, ErrorName>[K] };
+
 /** Creates the validation of parameters. It throws a refusal that reports all faults together. */
 export function createParamsReader<S extends z.ZodObject>(
   shape: S,
-  defaults: (given: Given) => Given = () => ({}),
+  { defaults = () => ({}), anyText = [] }: ReaderOptions = {},
 ): (given: Params) => Promise<z.output<S>> {
   const names = Object.keys(shape.shape);
   const reading = createReading(shape);
   return async (given) => {
-    const values = given.of(names);
+    const values = given.of(names, anyText);
     const read = await inSlices(reading({ ...defaults(values), ...values }, given.textOnly));
     if (!read.success) throw toRefusal(read.issues, given, names);
     return read.data;

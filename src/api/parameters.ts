@@ -3,8 +3,11 @@ import { invalid } from './errors.ts';
 /** The parameters of a call, not yet validated. Null counts as absent. */
 export interface Params {
   get(name: string): unknown;
-  /** The named ones that are present, in an object without prototype. Throws a refusal for NUL and lone surrogates. */
-  of(names: readonly string[]): Record<string, unknown>;
+  /**
+   * The named ones that are present, in an object without prototype. Throws a refusal for NUL and lone surrogates, except
+   * in those of `anyText`.
+   */
+  of(names: readonly string[], anyText?: readonly string[]): Record<string, unknown>;
   /** Whether they came as a form, in which every value is text. */
   readonly textOnly: boolean;
 }
@@ -35,21 +38,21 @@ export function paramsOf(values: object): Params {
 /** Parameters from clean values, which are asked for once, with the first parameter. */
 export function paramsOfClean(
   values: () => object,
-  { textOnly, hasBadText }: { readonly textOnly: boolean } & Pick<CleanValues, 'hasBadText'>,
+  { textOnly, hasBadText: isBad }: { readonly textOnly: boolean } & Pick<CleanValues, 'hasBadText'>,
 ): Params {
   let known: ReadonlyMap<string, unknown> | undefined;
   const fields = () => (known ??= toFields(values()));
   return {
     textOnly,
     get: (name) => fields().get(name),
-    of(names) {
+    of(names, anyText = []) {
       // Without prototype, so that a parameter named like a member of Object is absent unless it was sent.
       const found: Record<string, unknown> = Object.create(null);
       for (const name of names) {
         const value = fields().get(name);
         if (value !== undefined) found[name] = value;
       }
-      if (hasBadText) refuseBadText(found);
+      if (isBad) refuseBadText(found, anyText);
       return found;
     },
   };
@@ -59,10 +62,15 @@ function toFields(values: object): ReadonlyMap<string, unknown> {
   return values instanceof Map ? values : new Map(Object.entries(values));
 }
 
-function refuseBadText(found: Readonly<Record<string, unknown>>): void {
-  const faulty = Object.entries(found).filter(([, value]) => cleaned([value]).hasBadText);
+function refuseBadText(found: Readonly<Record<string, unknown>>, anyText: readonly string[]): void {
+  const faulty = Object.entries(found).filter(([name, value]) => !anyText.includes(name) && hasBadText(value));
   const fault = 'Please enter text without NUL and without broken Unicode (lone surrogates)';
   if (faulty.length > 0) throw invalid(Object.fromEntries(faulty.map(([name]) => [name, fault])));
+}
+
+/** Whether there is NUL or a lone surrogate in a value. */
+export function hasBadText(value: unknown): boolean {
+  return cleaned([value]).hasBadText;
 }
 
 /** Removes members of structs that are null, and notes bad text. Items of lists stay. */
