@@ -14,6 +14,7 @@ import type { JsonText } from '../webhooks/message-views.ts';
 import type { PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
+import type { BodyParser } from './body-parser.ts';
 import type { RunCall, RunHostCall } from './console/calls.ts';
 import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
 import type { Answer, Operation, Path } from './operation.ts';
@@ -29,6 +30,7 @@ interface AppDeps {
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
+  readonly parser: Pick<BodyParser, 'parse'>;
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly partsOf: PartsOf;
   /** /docs, /healthz and everything else that is not an operation. */

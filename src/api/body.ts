@@ -1,17 +1,17 @@
 import { type Readable, Transform } from 'node:stream';
-import { createBrotliDecompress, createUnzip } from 'node:zlib';
-import type { Context, Middleware } from 'koa';
-import bodyParser from 'koa-bodyparser';
+import { createGunzip } from 'node:zlib';
+import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
 import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
+import { createBodyCheck, JSON_OPENING } from './body-check.ts';
+import type { BodyParser, WholeBody } from './body-parser.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
-import { MAX_DEPTH, type Params, paramsOfBody, parseForm, UnreadableForm } from './parameters.ts';
+import type { Params } from './parameters.ts';
 
-// koa-bodyparser parses JSON and forms and limits their size. A stream in front of it checks what must be known before
-// parsing: room and speed, the encoding, the nesting, and how the body begins.
+// Bodies are read within limits and checked while they arrive (body-check.ts), then parsed (body-parser.ts).
 
 export interface BodySettings {
   readonly maxBodyBytes: number;
@@ -54,25 +54,44 @@ const SECOND_MS = 1000;
 /** How long the rest of a refused body is read and discarded, so that the client can read the answer. */
 const LINGER_MS = 5_000;
 
+/**
+ * Values that JSON may hold. A message to the maximum number of recipients has three for each, and two for each of their
+ * merge variables: 60 of these fit. Such a body is parsed in a fiftieth of a second; the limit is for what comes after.
+ */
+const LARGE_VALUES = 200_000;
+const SMALL_VALUES = 100_000;
+
 /** Limits of bodies of one size class. */
 interface SizeClass {
   readonly limit: number;
+  readonly maxValues: number;
   readonly room: Shares;
-  readonly parse: Middleware;
   readonly deadlineMs: number;
 }
 
-export function createBodyReader(settings: BodySettings, deps: { clock: Clock }): BodyReader {
-  const classOf = (limit: number, { all, each }: typeof LARGE, deadlineMs: number): SizeClass => ({
-    limit,
-    room: createShares({ all: all * limit, each: each * limit }),
-    parse: createParser(limit),
-    deadlineMs,
-  });
-  const small = classOf(settings.maxBodyBytes, SMALL, BODY_MS);
+interface BodyDeps {
+  readonly parser: Pick<BodyParser, 'parse'>;
+  readonly clock: Clock;
+}
+
+export function createBodyReader(settings: BodySettings, { parser, clock }: BodyDeps): BodyReader {
+  const roomFor = ({ all, each }: typeof LARGE, limit: number) =>
+    createShares({ all: all * limit, each: each * limit });
+  const small: SizeClass = {
+    limit: settings.maxBodyBytes,
+    maxValues: SMALL_VALUES,
+    room: roomFor(SMALL, settings.maxBodyBytes),
+    deadlineMs: BODY_MS,
+  };
   // Even where messages must be small, templates may be as large as their own limits allow.
   const largest = Math.max(settings.maxMessageBytes, MAX_CODE_BYTES + MAX_TEXT_BYTES);
-  const large = classOf(Math.ceil(largest * MESSAGE_IN_JSON) + SLACK_BYTES, LARGE, LARGE_BODY_MS);
+  const limit = Math.ceil(largest * MESSAGE_IN_JSON) + SLACK_BYTES;
+  const large: SizeClass = {
+    limit,
+    maxValues: LARGE_VALUES,
+    room: roomFor(LARGE, limit),
+    deadlineMs: LARGE_BODY_MS,
+  };
   const floor = { rate: settings.minBodyRate, seconds: RATE_WINDOW_S };
 
   /** `late` rejects when the deadline has passed or the body arrives too slowly. */
@@ -85,10 +104,10 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     };
     const look = () => {
       if (isTooSlow(totals, arrived, floor)) reject(refusal('RequestTimeout'));
-      else cancelLook = deps.clock.after(SECOND_MS, look);
+      else cancelLook = clock.after(SECOND_MS, look);
     };
-    let cancelLook = deps.clock.after(SECOND_MS, look);
-    const cancelDeadline = deps.clock.after(deadlineMs, () => reject(refusal('RequestTimeout')));
+    let cancelLook = clock.after(SECOND_MS, look);
+    const cancelDeadline = clock.after(deadlineMs, () => reject(refusal('RequestTimeout')));
     req.on('data', note);
     return {
       late: promise,
@@ -100,30 +119,24 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     };
   }
 
-  async function within(ctx: Context, size: SizeClass, client: string): Promise<Params> {
-    const { body, opening } = openBody(ctx, size, networkOf(client));
+  async function receive(ctx: Context, size: SizeClass, client: string): Promise<WholeBody> {
+    const { stream, opening } = openBody(ctx, size, networkOf(client));
     const watched = watch(ctx, size.deadlineMs);
-    const parse = async () => {
-      ctx.state.opening = await opening;
-      // The parser reads `ctx.req`; here it gets the same body, decoded and checked.
-      const checked: Context = Object.create(ctx, { req: { value: body } });
-      await size.parse(checked, () => Promise.resolve());
-      return paramsOfBody(ctx.request.body);
-    };
     try {
-      return await Promise.race([parse(), watched.late]);
+      const chunks = await Promise.race([stream.toArray(), watched.late]);
+      return { chunks, isForm: isForm(ctx, opening()) };
     } catch (error) {
-      ctx.req.unpipe();
-      body.destroy();
-      throw toRefusal(body.errored ?? error, size.limit);
+      throw error instanceof Refusal ? error : invalid({ body: 'The body could not be read' });
     } finally {
       watched.stop();
+      ctx.req.unpipe();
+      stream.destroy();
     }
   }
 
   function linger({ req, res }: Context): void {
     if (req.complete) return;
-    const cancel = deps.clock.after(LINGER_MS, () => req.socket.destroy());
+    const cancel = clock.after(LINGER_MS, () => req.socket.destroy());
     req.once('close', cancel);
     res.once('finish', () => req.resume());
   }
@@ -137,7 +150,7 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
         // Answer `Expect: 100-continue` (RFC 9110 section 10.1.1). If the call is refused instead, Node closes the
         // connection.
         if (headers.expect !== undefined && httpVersion === '1.1') ctx.res.writeContinue();
-        return await within(ctx, size, client);
+        return await parser.parse(await receive(ctx, size, client));
       } catch (error) {
         linger(ctx);
         if (error instanceof Refusal && error.name === 'RequestTimeout') ctx.set('Connection', 'close');
@@ -147,50 +160,23 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
   });
 }
 
-const JSON_OPENING = /^[[{]$/;
+/** The largest ratio of a body to its compressed form, beyond the first bytes: honest mail and its lists reach 20. */
+const MAX_RATIO = 50;
 
-/**
- * A body that looks like JSON is JSON, because callers omit Content-Type or send the wrong one; so is a body without
- * Content-Type.
- */
-function createParser(limit: number): Middleware {
-  const options = {
-    detectJSON: (ctx: Context) => JSON_OPENING.test(ctx.state.opening) || ctx.is('*/*') === false,
-    extendTypes: { form: ['*/*'] },
-    jsonLimit: String(limit),
-    formLimit: String(limit),
-    // Parameters are looked up by name in a Map, where `__proto__` is a name like any other.
-    onProtoPoisoning: 'ignore',
-    // Replaces the package qs, which merges the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`)
-    // into one.
-    qs: { parse: parseForm },
-  };
-  return bodyParser(options);
-}
-
-const DECODERS = new Map<string, () => Transform>([
-  ['gzip', createUnzip],
-  ['deflate', createUnzip],
-  ['br', createBrotliDecompress],
-]);
-
-interface OpenBody {
-  /** Decoded; without headers, because those of the request describe the encoded body. */
-  readonly body: Readable & { readonly headers: object };
-  /** The first character that is not space; '' if there is none. Rejects if the body fails first. */
-  readonly opening: Promise<string>;
+interface Incoming {
+  readonly stream: Readable;
+  /** The first character that is not space; '' if there is none. Resolves with the end of the body at the latest. */
+  opening(): string;
 }
 
 /**
- * The body of a request, decoded here and not by the parser, because the decoded size counts as room taken, from
- * arrival until the call is answered. Discards leading space.
+ * The body of a request, decoded, without leading space, and checked while it arrives. The decoded size counts as room
+ * taken, from arrival until the call is answered.
  */
-function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string): OpenBody {
-  const encoding = (req.headers['content-encoding'] ?? 'identity').toLowerCase();
-  const decoder = DECODERS.get(encoding)?.();
-  if (!decoder && encoding !== 'identity') throw invalid({ body: 'The content encoding is not supported' }, 415);
-  const { promise: opening, resolve, reject } = Promise.withResolvers<string>();
-  const text = createTextCheck();
+function openBody({ req, res }: Context, { limit, room, maxValues }: SizeClass, who: string): Incoming {
+  const decoder = decoderOf(req.headers['content-encoding']);
+  const check = createBodyCheck(maxValues);
+  let arrived = 0;
   let space = 0;
   let size = 0;
   let held = 0;
@@ -202,6 +188,8 @@ function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string
 
   function takeRoom(bytes: number): Refusal | undefined {
     size += bytes;
+    if (size > limit) return overLimit(limit);
+    if (decoder && size > FREE_BYTES + arrived * MAX_RATIO) return overRatio();
     const more = Math.max(0, size - FREE_BYTES) - held;
     const taken = more > 0 && !answered ? room.take(who, more) : undefined;
     if (taken === 'own-share') return refusal('RequestLimitExceeded');
@@ -212,23 +200,22 @@ function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string
 
   const checked = new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      if (text.opening() === '' && chunk.every(isSpace)) {
+      if (check.opening() === '' && chunk.every(isSpace)) {
         space += chunk.length;
         return done(space > limit ? overLimit(limit) : null);
       }
-      const fault = text.faultOf(chunk) ?? takeRoom(chunk.length);
+      const fault = takeRoom(chunk.length) ?? check.faultOf(chunk);
       if (fault) return done(fault);
-      if (text.opening() !== '') resolve(text.opening());
       done(null, chunk);
     },
-    flush(done) {
-      resolve(text.opening());
-      done(text.faultOf(undefined));
-    },
+    flush: (done) => done(check.faultOf(undefined)),
   });
+  checked.on('error', () => undefined); // who reads it is told
   const fail = (error: Error) => checked.destroy(error);
-  checked.on('error', reject);
   // Not `pipeline`: it would close the connection with the body, before the client reads the error.
+  req.on('data', ({ length }: Buffer) => {
+    arrived += length;
+  });
   req.once('error', fail);
   req.once('close', () => {
     if (!req.complete) fail(new Error('the request was cut off'));
@@ -236,7 +223,14 @@ function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string
   decoder?.once('error', fail);
   if (decoder) req.pipe(decoder).pipe(checked);
   else req.pipe(checked);
-  return { body: Object.assign(checked, { headers: {} }), opening };
+  return { stream: checked, opening: check.opening };
+}
+
+/** Only gzip: no client of the API compresses on its own, and proxies that do use it (docs/decisions/0048). */
+function decoderOf(encoding = 'identity'): Transform | undefined {
+  if (/^identity$/i.test(encoding)) return undefined;
+  if (/^gzip$/i.test(encoding)) return createGunzip();
+  throw invalid({ body: 'The content encoding is not supported; please send the body as it is, or with gzip' }, 415);
 }
 
 /** Whitespace between JSON values. */
@@ -244,72 +238,18 @@ function isSpace(byte: number): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Checks the text of a body as it streams by: the parser would turn invalid UTF-8 into U+FFFD and accept any depth. */
-function createTextCheck() {
-  const utf8 = new TextDecoder('utf-8', { fatal: true });
-  const isTooDeep = createDepthCheck(MAX_DEPTH);
-  let opening = '';
-  return {
-    opening: () => opening,
-    /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
-    faultOf(chunk: Buffer | undefined): Refusal | null {
-      try {
-        const text = utf8.decode(chunk, { stream: chunk !== undefined });
-        if (opening === '') opening = /[^ \t\r\n]/.exec(text)?.[0] ?? '';
-      } catch {
-        return invalid({ body: 'The body is not valid UTF-8' });
-      }
-      return chunk && JSON_OPENING.test(opening) && isTooDeep(chunk)
-        ? invalid({ body: `The JSON is nested deeper than ${MAX_DEPTH} levels` })
-        : null;
-    },
-  };
-}
-
 /**
- * Counts nesting levels before JSON is parsed: JSON.parse accepts 200,000 of them, and code that walks the result would
- * overflow the stack. Strings are skipped by byte search, so a message of megabytes costs next to nothing.
+ * A body that looks like JSON is JSON, because callers omit Content-Type or send the wrong one; so is a body without
+ * Content-Type.
  */
-function createDepthCheck(limit: number): (chunk: Buffer) => boolean {
-  let depth = 0;
-  let inString = false;
-  /** The previous chunk ended in a string, with a backslash that escapes the first byte of this one. */
-  let escaped = false;
-  return (chunk) => {
-    for (let at = 0; at < chunk.length; at++) {
-      if (inString) {
-        const quote = chunk.indexOf(0x22, at);
-        const end = quote < 0 ? chunk.length : quote;
-        let slashes = end;
-        while (slashes > at && chunk[slashes - 1] === 0x5c) slashes--;
-        const isOdd = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
-        escaped = quote < 0 && isOdd;
-        inString = quote < 0 || isOdd;
-        at = end;
-        continue;
-      }
-      const byte = chunk[at];
-      if (byte === 0x22) inString = true;
-      else if (byte === 0x7b || byte === 0x5b) {
-        if (++depth > limit) return true;
-      } else if (byte === 0x7d || byte === 0x5d) depth--;
-    }
-    return false;
-  };
+function isForm(ctx: Context, opening: string): boolean {
+  return !JSON_OPENING.test(opening) && typeof ctx.is('*/*') === 'string' && !ctx.is('json', '+json');
 }
 
 function overLimit(limit: number): Refusal {
   return invalid({ body: `The body is larger than ${limit} bytes` }, 413);
 }
 
-/**
- * Errors while reading a body are the client's fault. A parser's message is not passed on: it would echo the body, and
- * with it the key.
- */
-function toRefusal(error: unknown, limit: number): Refusal {
-  if (error instanceof Refusal) return error;
-  if (error instanceof UnreadableForm) return invalid({ body: error.message });
-  if (error instanceof SyntaxError) return invalid({ body: 'The body is not valid JSON' });
-  const status = typeof error === 'object' && error !== null && 'status' in error ? error.status : undefined;
-  return status === 413 ? overLimit(limit) : invalid({ body: 'The body could not be read' });
+function overRatio(): Refusal {
+  return invalid({ body: `The body unpacks to more than ${MAX_RATIO} times its size; please send it as it is` }, 413);
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import { inSlices } from '../base/turns.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account.ts';
 import {
@@ -12,7 +13,8 @@ import {
   type Refusal,
   refusal,
 } from './errors.ts';
-import { type Params, parseMeant } from './parameters.ts';
+import type { Params } from './parameters.ts';
+import { createReading, type Issue } from './reading.ts';
 import type { Pages } from './whole-lists.ts';
 
 /** What a handler receives: the parts of one account, and how to refuse. */
@@ -43,6 +45,8 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   /** A call may wait for something to happen, so its time says nothing about this host. */
   readonly waits?: boolean;
   readonly params: P;
+  /** Parameters that may hold NUL and lone surrogates: the operation has an error of its own for them. */
+  readonly anyText?: readonly (string & keyof P)[];
   /** Values of required parameters that may be left out, because others say so. */
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
@@ -117,6 +121,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
   const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
+  const read = createParamsReader(shape, declaration);
   return frozen({
     path,
     summary,
@@ -129,7 +134,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     errors,
     example,
     run: async (given, parts) =>
-      answer(readParams(shape, given, declaration.defaults), {
+      answer(await read(given), {
         ...parts,
         refuse: refusal,
         invalid: (field, text) => invalid({ [field]: text }),
@@ -137,24 +142,28 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   });
 }
 
-/** Validates parameters. Throws a refusal that reports all faults together. */
-export function readParams<S extends z.ZodObject>(
+type ReaderOptions = { readonly [K in 'defaults' | 'anyText']?: Described<z.ZodRawShape, z.ZodType, ErrorName>[K] };
+
+/** Creates the validation of parameters. It throws a refusal that reports all faults together. */
+export function createParamsReader<S extends z.ZodObject>(
   shape: S,
-  given: Params,
-  defaults: (given: Given) => Given = () => ({}),
-): z.output<S> {
+  { defaults = () => ({}), anyText = [] }: ReaderOptions = {},
+): (given: Params) => Promise<z.output<S>> {
   const names = Object.keys(shape.shape);
-  const values = given.of(names);
-  const read = parseMeant(shape, { ...defaults(values), ...values }, given.textOnly);
-  if (!read.success) throw toRefusal(read.error.issues, given, names);
-  return read.data;
+  const reading = createReading(shape);
+  return async (given) => {
+    const values = given.of(names, anyText);
+    const read = await inSlices(reading({ ...defaults(values), ...values }, given.textOnly));
+    if (!read.success) throw toRefusal(read.issues, given, names);
+    return read.data;
+  };
 }
 
 /**
  * A missing parameter is reported alone, because its error has another code; otherwise every faulty field with its
  * first fault.
  */
-function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: readonly string[]): Refusal {
+function toRefusal(issues: readonly Issue[], given: Params, names: readonly string[]): Refusal {
   const faulty = new Set(issues.map((issue) => String(issue.path[0])));
   const absent = names.find((name) => faulty.has(name) && given.get(name) === undefined);
   if (absent !== undefined) return missing(absent);

@@ -1,3 +1,4 @@
+import { inSlices, type Steps } from '../base/turns.ts';
 import { parseAddressList } from '../mail/address-list.ts';
 
 // Raw messages from callers, headers included. The header block and each address list are read once, so the time is
@@ -39,9 +40,28 @@ export function withoutBcc(document: string): string {
   return kept + document.slice(header.length);
 }
 
-/** The document with all line ends as CRLF, as on the wire. Most large messages are like that already. */
-export function withCrlf(document: string): string {
-  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
+const BARE_END = /\r(?!\n)|(?<!\r)\n/;
+/** Characters between two steps: some milliseconds of work if all of them are line ends. */
+const SLICE = 32_768;
+
+/**
+ * The document with all line ends as CRLF, as on the wire. Most large messages are like that already. In slices:
+ * megabytes of line ends take seconds.
+ */
+export async function withCrlf(document: string): Promise<string> {
+  return BARE_END.test(document) ? inSlices(mendingEnds(document)) : document;
+}
+
+function* mendingEnds(document: string): Steps<string> {
+  const parts: string[] = [];
+  for (let at = 0; at < document.length; ) {
+    const isSplit = document.startsWith('\r\n', at + SLICE - 1);
+    const end = at + SLICE + Number(isSplit);
+    parts.push(document.slice(at, end).replace(/\r\n|\r|\n/g, '\r\n'));
+    at = end;
+    yield;
+  }
+  return parts.join('');
 }
 
 /** The header block up to the empty line, including its line ends, which must be CRLF. */

@@ -13,6 +13,7 @@ import { createAccountParts, type OperationDeps, type OperationSettings } from '
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
 import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
+import { createBodyParser } from './body-parser.ts';
 import { type ConsoleDeps, type ConsoleSettings, createConsole } from './console/console.ts';
 import { HOST_OPERATIONS } from './console/host/index.ts';
 import { createHostParts, type HostDeps, type HostInsight } from './console/host/parts.ts';
@@ -78,6 +79,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
   const jobs = createJobs(deps);
+  const parser = createBodyParser(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
 
   async function run(path: string, account: AccountRow, params: object, person?: string): Promise<unknown> {
@@ -116,6 +118,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     operations: OPERATIONS,
     hostOperations: settings.console ? HOST_OPERATIONS : [],
     limits,
+    parser,
     clientAddress,
     partsOf,
     console: settings.console && openConsole(settings.console),
@@ -149,6 +152,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       // Calls that wait for mail are answered now.
       await deps.pulling.stop();
       await stop(server);
+      await parser.stop();
       await jobs.stop();
     },
   });

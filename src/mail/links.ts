@@ -1,4 +1,5 @@
 import { QuoteType, type TokenizerCallbacks } from 'htmlparser2';
+import { formPairs } from '../base/form-pairs.ts';
 import { escapeHtml } from '../base/html.ts';
 import { createOutput, type Output, readTokens, valueStart } from './html-edit.ts';
 import type { Analytics } from './outgoing.ts';
@@ -183,7 +184,7 @@ function joint(front: string): string {
 /** The parameter names in a query, in lower case. */
 function namesIn(search: string): ReadonlySet<string> {
   const names = new Set<string>();
-  for (const name of new URLSearchParams(search).keys()) {
+  for (const [name] of formPairs(search.slice(1))) {
     names.add(name.toLowerCase());
     if (names.size >= MOST_PARAMETERS) break;
   }

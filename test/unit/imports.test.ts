@@ -33,7 +33,6 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^base\/prometheus\.ts$/,
   koa: /^api\//,
   '@koa/router': /^api\//,
-  'koa-bodyparser': /^api\//,
   'smtp-server': /^smtp\/connection\.ts$/,
   mailparser: /^mail\/library\.ts$/,
   'iconv-lite': /^mail\/charset\.ts$/,

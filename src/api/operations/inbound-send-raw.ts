@@ -84,7 +84,7 @@ const sendRaw = operation({
     ],
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
-    const given = withCrlf(raw_message);
+    const given = await withCrlf(raw_message);
     const fromHeaders = to === undefined;
     // With `to` we act as an MTA, which changes no header (RFC 5321 section 6.4). Without it we build the envelope from
     // the headers, as a sender's mail client does, which removes Bcc (RFC 5322 section 3.6.3).

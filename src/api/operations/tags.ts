@@ -5,6 +5,7 @@ import { type Month, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } f
 import { type CounterRow, counterId, NO_COUNTS, startOf } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, listing, operation } from '../operation.ts';
+import { hasBadText } from '../parameters.ts';
 import { mapPages, type Pages, type Place, pagesByTime } from '../whole-lists.ts';
 import {
   hoursOf,
@@ -43,7 +44,7 @@ function toTagRecord(total: CounterRow, recent: Month) {
 }
 
 async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>) {
-  const row = await totalOf(store, 'tag', tag);
+  const row = hasBadText(tag) ? undefined : await totalOf(store, 'tag', tag);
   if (!row) throw refuse('Invalid_Tag_Name', tag);
   return row;
 }
@@ -74,6 +75,7 @@ const remove = operation({
   notes:
     'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the removal finishes within minutes.',
   params: { tag },
+  anyText: ['tag'],
   returns: tagRecord,
   errors: ['Invalid_Tag_Name'],
   example: { params: { tag: 'example-tag' }, answer: TAG },
@@ -90,6 +92,7 @@ const info = operation({
   summary: 'Shows the statistics of a tag: totals, and five windows that end now.',
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { tag },
+  anyText: ['tag'],
   returns: z
     .object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord })
     .meta({ title: 'tag detail' }),
@@ -114,6 +117,7 @@ const timeSeries = operation({
   summary: 'Shows the statistics of a tag by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
   params: { tag },
+  anyText: ['tag'],
   returns: z.array(tagHourlyEntry),
   errors: ['Invalid_Tag_Name'],
   example: { params: { tag: 'example-tag' }, answer: [HOUR] },

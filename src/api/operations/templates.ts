@@ -19,6 +19,9 @@ const MAX_LABELS = 10;
 const MAX_LABEL = 100;
 const MAX_SUBJECT = 10_000;
 const MAX_FROM_NAME = 1000;
+/** The contract has no limit on either; no template has so many. */
+const MAX_REGIONS = 10_000;
+const MAX_VARIABLES = 10_000;
 
 const bytes = (max: number) =>
   z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
@@ -45,7 +48,7 @@ const contentParams = {
   from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
   subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
   code: optional(bytes(MAX_CODE_BYTES)).meta({
-    description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes`,
+    description: `HTML; an element with mc:edit="name" is a region that content can be put into, unless it is one without content, such as <img>; at most ${MAX_CODE_BYTES} bytes`,
   }),
   text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
 };
@@ -173,6 +176,7 @@ const add = operation({
   notes:
     'The slug is derived from the name: lower case, with a hyphen for every run of characters other than letters and digits. Two names with the same slug cannot coexist.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
+  anyText: ['name'],
   returns: templateRecord,
   errors: ['Invalid_Template'],
   example: {
@@ -227,6 +231,7 @@ const info = operation({
   path: '/templates/info',
   summary: 'Shows a template.',
   params: { name: templateName },
+  anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -242,6 +247,7 @@ const update = operation({
     'Changes the draft of a template and, unless `publish` is false, publishes it; null fields remain unchanged.',
   notes: 'Publishing applies the whole draft, including earlier changes that were not published.',
   params: { name: templateName, ...contentParams, ...publishParam, ...labelParams },
+  anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: {
@@ -263,6 +269,7 @@ const publish = operation({
   path: '/templates/publish',
   summary: 'Publishes the draft of a template; messages sent from now on use it.',
   params: { name: templateName },
+  anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'example-template' }, answer: { ...EXAMPLE, published_at: NOW, updated_at: NOW } },
@@ -280,6 +287,7 @@ const remove = operation({
   path: '/templates/delete',
   summary: 'Deletes a template and returns it.',
   params: { name: templateName },
+  anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -316,6 +324,7 @@ const timeSeries = operation({
   summary: 'Shows the statistics of a template by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first. Deleting the template deletes its statistics.',
   params: { name: templateName },
+  anyText: ['name'],
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],
   example: {
@@ -328,6 +337,9 @@ const timeSeries = operation({
   },
 });
 
+/** The contents of regions. */
+export const regionContents = z.array(z.object({ name: z.string(), content: z.string() })).max(MAX_REGIONS);
+
 const variable = z.object({
   name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),
   content: optional(z.union([z.string(), z.number(), z.boolean()])),
@@ -337,13 +349,14 @@ const render = operation({
   path: '/templates/render',
   large: true,
   summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
-  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent mail. The result has at most ${MAX_RENDERED} characters.`,
+  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. So is content for an element that can have none, such as <img>: it stays as it is, with its attribute. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent mail. The result has at most ${MAX_RENDERED} characters.`,
+  anyText: ['template_name'],
   params: {
     template_name: templateName,
-    template_content: z.array(z.object({ name: z.string(), content: z.string() })).meta({
+    template_content: regionContents.meta({
       description: 'name of each region and the content to inject; if a name occurs twice, the last one counts',
     }),
-    merge_vars: optional(z.array(variable)).meta({
+    merge_vars: optional(z.array(variable).max(MAX_VARIABLES)).meta({
       description:
         'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs twice, the last one counts',
     }),

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
+import { formPairs } from '../../base/form-pairs.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
@@ -112,8 +113,8 @@ function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): Sma
 
 /** The only `u` of a query; with a second one it would be unclear which of them was signed. */
 function urlOf(query: string): string | undefined {
-  const [url, ...more] = new URLSearchParams(query).getAll('u');
-  return more.length === 0 ? url : undefined;
+  const [found, ...more] = [...formPairs(query)].filter(([name]) => name === 'u');
+  return more.length === 0 ? found?.[1] : undefined;
 }
 
 /**

@@ -1,12 +1,14 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createApp } from '../../../src/api/app.ts';
+import { createBodyParser } from '../../../src/api/body-parser.ts';
 import type { Operation } from '../../../src/api/operation.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { ApiWorld } from '../api.ts';
 
 /** The API with other operations over the keys of a world: what faults that are planted there do can be seen. */
 export async function servePlanted({ store, clock, log }: ApiWorld, operations: readonly Operation[]) {
+  const parser = createBodyParser({ metrics: NO_METRICS, clock, log });
   const app = createApp(
     { maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxBadKeysPerMinute: 1_000_000 },
     {
@@ -14,6 +16,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
       store,
       keyUses: { note: () => undefined },
       limits: { call: () => undefined },
+      parser,
       clientAddress: () => '127.0.0.1',
       partsOf: () => Object(undefined),
       hostOperations: [],
@@ -33,10 +36,12 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
   const { port } = server.address() as AddressInfo;
   return {
     base: `http://127.0.0.1:${port}`,
-    stop: () =>
-      new Promise<void>((resolve) => {
-        server.closeAllConnections();
+    async stop() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => {
         server.close(() => resolve());
-      }),
+      });
+      await parser.stop();
+    },
   };
 }

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { headerRecipients, withoutBcc } from '../../../src/api/raw-document.ts';
+import { headerRecipients, withCrlf, withoutBcc } from '../../../src/api/raw-document.ts';
 
 const to = (list: string) => headerRecipients(`To: ${list}\r\n\r\n`, 100);
 
@@ -50,5 +50,22 @@ describe('recipients of a header', () => {
     expect(withoutBcc('A: 1\r\nBCC : x,\r\n y\r\nB:  2\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\nB:  2\r\n\r\nBcc: z\r\n');
     expect(withoutBcc('A: 1\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\n\r\nBcc: z\r\n');
     expect(withoutBcc('Bcc: x\r\n\r\n')).to.equal('\r\n');
+  });
+});
+
+describe('line ends of a document', () => {
+  const ENDS = ['\r', '\n', '\r\n', 'a', 'ä'];
+  const texts = (length: number): string[] =>
+    length === 0 ? [''] : texts(length - 1).flatMap((text) => ENDS.map((end) => text + end));
+
+  it('become CRLF, in every combination of five', async () => {
+    for (const text of texts(5)) expect(await withCrlf(text)).to.equal(text.replace(/\r\n|\r|\n/g, '\r\n'));
+  });
+
+  it('may be all there is', async () => {
+    for (const end of ['\r', '\n', '\r\n', '\n\r', '\r\r\n']) {
+      const text = end.repeat(200_001);
+      expect((await withCrlf(text)) === text.replace(/\r\n|\r|\n/g, '\r\n'), JSON.stringify(end)).to.equal(true);
+    }
   });
 });

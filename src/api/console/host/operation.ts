@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { frozen } from '../../../base/frozen.ts';
 import { invalid, type Refusal, refusal } from '../../errors.ts';
-import { type Path, readParams } from '../../operation.ts';
+import { createParamsReader, type Path } from '../../operation.ts';
 import type { Params } from '../../parameters.ts';
 import type { HostParts } from './parts.ts';
 
@@ -41,13 +41,14 @@ export function hostOperation<P extends z.ZodRawShape, R extends z.ZodType>(
 ): HostOperation {
   const { path, summary, params, returns } = declaration;
   const shape = z.object(params);
+  const read = createParamsReader(shape);
   return frozen({
     path,
     summary,
     params: shape,
     returns,
     run: async (given, parts, who) =>
-      declaration.handle(readParams(shape, given), {
+      declaration.handle(await read(given), {
         ...parts,
         ...who,
         unknownJob: (id) => refusal('Unknown_Job', id),

@@ -252,7 +252,7 @@ const sendRaw = operation({
     },
     call,
   ) {
-    const document = withCrlf(raw_message);
+    const document = await withCrlf(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
@@ -301,7 +301,7 @@ const parse = operation({
     },
   },
   async handle({ raw_message }, call) {
-    const bytes = Buffer.from(withCrlf(raw_message));
+    const bytes = Buffer.from(await withCrlf(raw_message));
     if (bytes.length > MAX_PARSED_BYTES)
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);

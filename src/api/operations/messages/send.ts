@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { inSlices } from '../../../base/turns.ts';
+import { jsonBytes } from '../../../base/json-steps.ts';
+import { inSlices, type Steps } from '../../../base/turns.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
@@ -19,7 +20,7 @@ import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
 import { MAX_RECIPIENTS } from '../fields.ts';
 import { findTemplate } from '../template-rows.ts';
-import { templateName } from '../templates.ts';
+import { regionContents, templateName } from '../templates.ts';
 import { type MessageParam, messageParam, sendingParams, sentRecord } from './params.ts';
 
 type Sent = z.input<typeof sentRecord>;
@@ -62,9 +63,9 @@ async function sendDraft(
   call: Call<SendErrors>,
 ): Promise<Sent[]> {
   const outgoing = toOutgoing(message, { pool, template }, call);
-  const draft = toDraft(message, template);
+  const draft = await toDraft(message, template, call);
   await checkTemplates(outgoing, draft, call);
-  const bytes = Buffer.from(JSON.stringify(draft));
+  const bytes = await inSlices(jsonBytes(draft));
   if (bytes.length > call.settings.maxMessageBytes)
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
@@ -118,18 +119,17 @@ const send = operation({
     sendDraft({ message, template: null, pool, sendAt }, call),
 });
 
-const contents = z.array(z.object({ name: z.string(), content: z.string() }));
-
 const sendTemplate = operation({
   path: '/messages/send-template',
   summary: 'Sends a message from a template.',
   notes:
-    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message take precedence over those of the template, except its HTML. ' +
+    'The published content of the template is used. template_content goes into the elements marked by mc:edit; content for an element that can have none, such as <img>, is ignored; fields of the message take precedence over those of the template, except its HTML. ' +
     `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
   large: true,
+  anyText: ['template_name'],
   params: {
     template_name: templateName,
-    template_content: contents.meta({ description: 'name of each region and the content to put there' }),
+    template_content: regionContents.meta({ description: 'name of each region and the content to put there' }),
     message: messageParam,
     ...sendingParams,
   },
@@ -235,7 +235,7 @@ function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
 }
 
 /** The content. A message without any gets an empty text, as from a mail client. */
-function toDraft(message: MessageParam, template: FilledTemplate | null): Draft {
+async function toDraft(message: MessageParam, template: FilledTemplate | null, call: Call<never>): Promise<Draft> {
   const html = orNull(template?.content.code) ?? orNull(message.html);
   const text = orNull(message.text) ?? orNull(template?.content.text);
   return {
@@ -246,8 +246,8 @@ function toDraft(message: MessageParam, template: FilledTemplate | null): Draft 
       ...copyOf(message),
     ],
     headers: [...toHeaders(message.headers), ...(message.important === true ? IMPORTANT : [])],
-    attachments: (message.attachments ?? []).map((file) => toFile(file, 'application/octet-stream')),
-    images: (message.images ?? []).map((file) => toFile(file, 'image/png')),
+    attachments: await toFiles('attachments', message.attachments, 'application/octet-stream', call),
+    images: await toFiles('images', message.images, 'image/png', call),
   };
 }
 
@@ -332,15 +332,43 @@ function toHeaders(headers: MessageParam['headers']): Draft['headers'] {
   );
 }
 
-function toFile(
-  {
-    name = '',
-    type,
-    content,
-  }: { readonly name?: string | undefined; readonly type?: string | undefined; readonly content: string },
+async function toFiles(
+  parameter: 'attachments' | 'images',
+  files: MessageParam['attachments'] = [],
   otherwise: string,
-): DraftFile {
-  return { name, type: orNull(type) ?? otherwise, content: content.replace(/\s+/g, '') };
+  call: Call<never>,
+): Promise<DraftFile[]> {
+  const made: DraftFile[] = [];
+  for (const [at, { name = '', type, content }] of files.entries()) {
+    const base64 = await inSlices(readingBase64(content));
+    if (base64 === undefined)
+      throw call.invalid('message', `.${parameter}[${at}].content: Please enter the content in base64`);
+    made.push({ name, type: orNull(type) ?? otherwise, content: base64 });
+  }
+  return made;
+}
+
+/** Characters between two steps. */
+const SLICE = 65_536;
+
+/**
+ * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes of
+ * space take seconds.
+ */
+function* readingBase64(text: string): Steps<string | undefined> {
+  const parts: string[] = [];
+  let padding = '';
+  for (let at = 0; at < text.length; at += SLICE) {
+    const slice = text.slice(at, at + SLICE).replace(/\s+/g, '');
+    const end = slice.indexOf('=');
+    const digits = end < 0 ? slice : slice.slice(0, end);
+    if (/[^A-Za-z0-9+/]/.test(digits) || (padding !== '' && digits !== '')) return undefined;
+    padding += slice.slice(digits.length);
+    if (padding !== '' && !/^={1,2}$/.test(padding)) return undefined;
+    parts.push(slice);
+    yield;
+  }
+  return parts.join('');
 }
 
 /** The key by which merge variables and metadata find their recipient. */

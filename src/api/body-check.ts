@@ -1,0 +1,90 @@
+import { invalid, type Refusal } from './errors.ts';
+import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
+
+// What is checked of a body while it arrives, before anything is parsed: that its text is valid, and how much of a
+// parser's work it asks for. JSON.parse accepts 200,000 levels, and turns each three bytes of `{},` into an object.
+
+/** The first character of a body that is JSON, whatever its content type says. */
+export const JSON_OPENING = /^[[{]$/;
+
+export interface BodyCheck {
+  /** The first character that is not space; '' if there was none yet. */
+  opening(): string;
+  /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
+  faultOf(chunk: Buffer | undefined): Refusal | null;
+}
+
+/** Checks a body chunk by chunk. `maxValues`: values that JSON may hold. */
+export function createBodyCheck(maxValues: number): BodyCheck {
+  const utf8 = new TextDecoder('utf-8', { fatal: true });
+  const jsonFault = createJsonCheck(maxValues);
+  const formFault = createFormCheck();
+  let opening = '';
+  return {
+    opening: () => opening,
+    faultOf(chunk) {
+      try {
+        const text = utf8.decode(chunk, { stream: chunk !== undefined });
+        if (opening === '') opening = /[^ \t\r\n]/.exec(text)?.[0] ?? '';
+      } catch {
+        return invalid({ body: 'The body is not valid UTF-8' });
+      }
+      const fault = chunk && (JSON_OPENING.test(opening) ? jsonFault(chunk) : formFault(chunk));
+      return fault === undefined ? null : invalid({ body: fault });
+    },
+  };
+}
+
+const OPEN_BRACE = 0x7b;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACE = 0x7d;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const AMPERSAND = 0x26;
+
+/**
+ * Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. Strings are skipped by byte
+ * search, so a message of megabytes costs next to nothing.
+ */
+function createJsonCheck(maxValues: number): (chunk: Buffer) => string | undefined {
+  let depth = 0;
+  let values = 0;
+  let inString = false;
+  /** The previous chunk ended in a string, with a backslash that escapes the first byte of this one. */
+  let escaped = false;
+  return (chunk) => {
+    for (let at = 0; at < chunk.length; at++) {
+      if (inString) {
+        const quote = chunk.indexOf(QUOTE, at);
+        const end = quote < 0 ? chunk.length : quote;
+        let slashes = end;
+        while (slashes > at && chunk[slashes - 1] === BACKSLASH) slashes--;
+        const isOdd = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
+        escaped = quote < 0 && isOdd;
+        inString = quote < 0 || isOdd;
+        at = end;
+        continue;
+      }
+      const byte = chunk[at];
+      if (byte === QUOTE) inString = true;
+      else if (byte === COMMA) values++;
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        values++;
+        if (++depth > MAX_DEPTH) return `The JSON is nested deeper than ${MAX_DEPTH} levels`;
+      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth--;
+      if (values > maxValues) return `The JSON holds more than ${maxValues} values`;
+    }
+    return undefined;
+  };
+}
+
+function createFormCheck(): (chunk: Buffer) => string | undefined {
+  let separators = 0;
+  return (chunk) => {
+    for (let at = chunk.indexOf(AMPERSAND); at >= 0; at = chunk.indexOf(AMPERSAND, at + 1))
+      if (++separators > MAX_FORM_FIELDS) return tooManyFields().message;
+    return undefined;
+  };
+}

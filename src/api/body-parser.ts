@@ -1,0 +1,95 @@
+import { deserialize } from 'node:v8';
+import { frozen } from '../base/frozen.ts';
+import { free } from '../base/room.ts';
+import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
+import { readBody } from './body-values.ts';
+import { invalid } from './errors.ts';
+import { type Params, paramsOfClean } from './parameters.ts';
+
+// Parses bodies: small ones here, large ones on a thread. Within the limits of body-check.ts, a parser still takes
+// tenths of a second for megabytes of escapes, digits or space.
+
+/** A body that has arrived and passed the checks. */
+export interface WholeBody {
+  readonly chunks: readonly Buffer[];
+  readonly isForm: boolean;
+}
+
+export interface BodyParser {
+  /** Throws a refusal if the body does not hold parameters. */
+  parse(body: WholeBody): Promise<Params>;
+  /** Ends the threads. */
+  stop(): Promise<void>;
+}
+
+/** Larger bodies are parsed on a thread. */
+const LARGE_BYTES = 1024 * 1024;
+/** The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character. */
+const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };
+
+/** What the thread gets. */
+export interface RawBody {
+  readonly bytes: ArrayBuffer;
+  readonly isForm: boolean;
+}
+
+/**
+ * What the thread answers: the key, and all values as one block of memory. It is unpacked only if the key is good, so
+ * that what a stranger sends makes no values here.
+ */
+export interface ParsedBody {
+  /** False: it is no text. */
+  readonly key: string | false | undefined;
+  readonly packed: Uint8Array<ArrayBuffer>;
+  readonly hasBadText: boolean;
+}
+
+export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): BodyParser {
+  const script = new URL('./body-thread.ts', import.meta.url);
+  const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
+  const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
+
+  async function parseElsewhere({ chunks, isForm }: WholeBody): Promise<Params> {
+    const parsed = await run(() => {
+      const bytes = joined(chunks).buffer;
+      return { value: { bytes, isForm }, transfer: [bytes] };
+    }).catch((error: unknown) => {
+      if (error instanceof TaskBroken) return { fault: `The body ${error.message} to parse` };
+      throw error;
+    });
+    if ('fault' in parsed) throw invalid({ body: parsed.fault });
+    const { key, packed, hasBadText } = parsed;
+    const unpack = (): object => {
+      const values: unknown = deserialize(packed);
+      free(packed);
+      return typeof values === 'object' && values !== null ? values : {};
+    };
+    const params = paramsOfClean(unpack, { textOnly: isForm, hasBadText });
+    return { ...params, get: (name) => (name === 'key' ? key : params.get(name)) };
+  }
+
+  return frozen({
+    async parse(body) {
+      if (sizeOf(body.chunks) > LARGE_BYTES) return parseElsewhere(body);
+      const read = readBody(joined(body.chunks), body.isForm);
+      if ('fault' in read) throw invalid({ body: read.fault });
+      return paramsOfClean(() => read.values, { textOnly: body.isForm, hasBadText: read.hasBadText });
+    },
+    stop: pool.stop,
+  });
+}
+
+/** The chunks in memory of their own, which can be transferred. */
+function joined(chunks: readonly Buffer[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(sizeOf(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
+}
+
+function sizeOf(chunks: readonly Buffer[]): number {
+  return chunks.reduce((size, { length }) => size + length, 0);
+}

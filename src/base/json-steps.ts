@@ -1,0 +1,55 @@
+import type { Steps } from './turns.ts';
+
+/** Characters between two steps: about a millisecond of work. */
+const SLICE = 65_536;
+
+/** `Buffer.from(JSON.stringify(value))` in steps, for values with texts of megabytes. Takes JSON values alone. */
+export function* jsonBytes(value: object): Steps<Buffer> {
+  const parts: Buffer[] = [];
+  let pending = '';
+  for (const piece of piecesOf(value)) {
+    pending += piece;
+    if (pending.length < SLICE) continue;
+    parts.push(Buffer.from(pending));
+    pending = '';
+    yield;
+  }
+  return Buffer.concat([...parts, Buffer.from(pending)]);
+}
+
+function* piecesOf(value: unknown): Generator<string> {
+  if (typeof value === 'string' && value.length > SLICE) yield* piecesOfText(value);
+  else if (typeof value !== 'object' || value === null) yield JSON.stringify(value) ?? 'null';
+  else if (Array.isArray(value)) {
+    yield '[';
+    for (const [at, item] of value.entries()) {
+      if (at > 0) yield ',';
+      yield* piecesOf(item);
+    }
+    yield ']';
+  } else {
+    const members = Object.entries(value).filter(([, member]) => member !== undefined);
+    yield '{';
+    for (const [at, [name, member]] of members.entries()) {
+      yield `${at > 0 ? ',' : ''}${JSON.stringify(name)}:`;
+      yield* piecesOf(member);
+    }
+    yield '}';
+  }
+}
+
+function* piecesOfText(text: string): Generator<string> {
+  yield '"';
+  for (const slice of slicesOf(text, SLICE)) yield JSON.stringify(slice).slice(1, -1);
+  yield '"';
+}
+
+/** Slices of a text that split no character in two. */
+export function* slicesOf(text: string, length: number): Generator<string> {
+  for (let at = 0; at < text.length; ) {
+    const isSplit = (text.codePointAt(at + length - 1) ?? 0) > 0xffff;
+    const end = at + length + Number(isSplit);
+    yield text.slice(at, end);
+    at = end;
+  }
+}
