@@ -109,13 +109,14 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const scheduling = createScheduling({ ...storage, clock });
+  const ownDomains = createOwnDomains(ownDomainsSettings(settings), { store });
   const submitting = createSubmitting(
     { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
     {
       ...storage,
       ...events,
       leaving,
-      ownDomains: createOwnDomains(ownDomainsSettings(settings), { store }),
+      ownDomains,
       clock,
       ids,
       log,
@@ -126,6 +127,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...storage,
     ...outbound,
     ...events,
+    ownDomains,
     leaving,
     scheduling,
     clock,

@@ -13,6 +13,7 @@ import type { Store } from '../store/store.ts';
 import type { CustomDomains } from './domains/custom-domains.ts';
 import { mayBeSigned } from './domains/domain-tests.ts';
 import { type DomainKeys, selectorOf } from './domains/keys.ts';
+import type { OwnDomains } from './domains/own-domains.ts';
 import { createReporter, type Reporter } from './reporter.ts';
 import type { MailParts, SignerOf } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
@@ -29,6 +30,7 @@ interface SendingDeps {
   readonly tokenSecret: Pick<TokenSecret, 'read'>;
   readonly recorder: Recorder;
   readonly customDomains: CustomDomains;
+  readonly ownDomains: OwnDomains;
   readonly leaving: Leaving;
   readonly scheduling: Scheduling;
   readonly sources: Sources;
@@ -58,6 +60,7 @@ export function createSending(
       sources,
       mailCarrier,
       signerOf: createSignerOf(settings, { store, keys: domainKeys, clock }),
+      mayWriteFrom: deps.ownDomains.mayWriteFrom,
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
       composing: async (account: string, { extras }: Outgoing) => ({
         hostname,

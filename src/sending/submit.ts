@@ -7,6 +7,7 @@ import { atOnce, inSlices, type Steps } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
 import { parseAddress } from '../mail/address.ts';
+import { isPlainAuthor } from '../mail/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
@@ -70,8 +71,9 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
       try {
         if (subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) })))
           return { outcome: 'unknown-subaccount' };
-        if (!(await deps.ownDomains.mayWriteFrom(account, submission.outgoing.sender))) {
-          log.warn('message.refused', { account, from: submission.outgoing.sender, reason: 'invalid-sender' });
+        const foreign = await foreignAuthor(submission, deps);
+        if (foreign !== undefined) {
+          log.warn('message.refused', { account, from: foreign, reason: 'invalid-sender' });
           return { outcome: 'accepted', recipients: refuseSender(submission, deps) };
         }
         const sorted = await sort(submission, settings, deps);
@@ -166,6 +168,17 @@ async function sort(
   for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
     rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
+}
+
+/** The first author that the account may not write as, or that mail programs read differently. */
+async function foreignAuthor(
+  { account, outgoing: { sender }, otherAuthors }: Submission,
+  { ownDomains }: SubmitDeps,
+): Promise<string | undefined> {
+  if (!isPlainAuthor(sender)) return sender;
+  for (const author of new Set([sender, ...otherAuthors]))
+    if (!(await ownDomains.mayWriteFrom(account, author))) return author;
+  return undefined;
 }
 
 /** The account may not use this From address: all recipients are rejected and nothing is stored. */

@@ -70,6 +70,7 @@ describe('submitting', () => {
       submitting(other).submit({
         account: ACCOUNT,
         outgoing: PLAIN_OUTGOING,
+        otherAuthors: [],
         bytes: Buffer.from('{"html":null}'),
         recipients,
         sendAt: null,

@@ -1,3 +1,7 @@
+import { shownBeside } from '../../../mail/author.ts';
+import { headerBlock } from '../../../mail/header-section.ts';
+import { type HeaderField, parseHeaders } from '../../../mail/headers.ts';
+import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';
 import { sentRecord } from './params.ts';
@@ -36,6 +40,7 @@ const resend = operation({
       const [sent] = await submit(
         {
           outgoing: { ...outgoing, apiKey: call.apiKey },
+          otherAuthors: shownBeside(fieldsOf(outgoing, kept.bytes)),
           bytes: kept.bytes,
           recipients: [kept.delivery.recipient],
           sendAt: null,
@@ -49,6 +54,12 @@ const resend = operation({
     });
   },
 });
+
+function fieldsOf({ form }: Outgoing, bytes: Buffer): HeaderField[] {
+  if (form === 'mime') return parseHeaders(headerBlock(bytes));
+  const draft: Draft = JSON.parse(bytes.toString());
+  return draft.headers.map(([name, value]) => ({ name, value }));
+}
 
 /** Sending a message again; not part of Mandrill's API. */
 export const messagesResend = [resend];

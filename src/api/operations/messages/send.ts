@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { inSlices } from '../../../base/turns.ts';
+import { shownBeside } from '../../../mail/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
@@ -31,7 +32,7 @@ const NOTES =
   'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
   'A text that is not a template of that language is a ValidationError; if the message turns out too large or too expensive when it is composed, its recipient is rejected as `invalid`. ' +
   'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ours. ' +
-  'A from_email below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
+  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
 /** Submits a message and returns the outcome for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
 export async function submit(
@@ -68,7 +69,8 @@ async function sendDraft(
   if (bytes.length > call.settings.maxMessageBytes)
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
-  const sent = await submit({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
+  const otherAuthors = shownBeside(draft.headers.map(([name, value]) => ({ name, value })));
+  const sent = await submit({ outgoing, otherAuthors, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
   // A recipient named twice is reported once; the hidden copy to bcc_address is not reported.
   const named = new Set(message.to.map(({ email }) => email.trim()));
   return sent.filter(({ email }) => named.has(email)).map(toSentRecord);
