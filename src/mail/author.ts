@@ -74,6 +74,7 @@ const FOLDED = /\r?\n[ \t]+/g;
 /** An optional name (words, encoded words or one quoted string) and an address without quotes, comments or routes. */
 const PLAIN_FROM =
   /^(?:(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*")[ \t]*<[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+>|[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+)$/u;
+const PLAIN_NAME = /^From:/im;
 const ENCODED_WORDS = /=\?[^\s?]+\?[bq]\?/i;
 const ADDRESSES = /[^\s<>"(),:;@\\]+@([^\s<>"(),:;@\\]+)/g;
 
@@ -99,7 +100,7 @@ export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor 
     return unclear('has a From that mail programs read differently');
   if (ENCODED_WORDS.test(value) && namesOther(decodeWords(value), domain))
     return unclear('has another address in the name of its author');
-  return { ...shown(mailbox), domain, plain: PLAIN_FROM.test(value) };
+  return { ...shown(mailbox), domain, plain: PLAIN_FROM.test(value) && PLAIN_NAME.test(block.toString('latin1')) };
 }
 
 const unclear = (why: string): Unclear => ({ unclear: why, missing: false });
