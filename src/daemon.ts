@@ -117,6 +117,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       ...events,
       leaving,
       ownDomains,
+      signing: outbound.signing,
       clock,
       ids,
       log,

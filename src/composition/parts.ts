@@ -37,6 +37,7 @@ import { createSenderDomains } from '../sending/domains/sender-domains.ts';
 import { createTrackingDomains } from '../sending/domains/tracking-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
 import { createOutboundRoad, type MailParts } from '../sending/road.ts';
+import { createSigning } from '../sending/signing.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
@@ -67,6 +68,7 @@ import {
   roadSettings,
   scannerSettings,
   scanningSettings,
+  sendingSettings,
   trialSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
@@ -195,6 +197,7 @@ export function createOutbound(
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
   const tests = (resolver: Resolver) =>
     createDomainTests(sender, { store, resolver, keys: domainKeys, keySwitch: keySwitch(resolver), clock });
+  const freshTests = tests(fresh);
   const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
   return {
     notices,
@@ -206,10 +209,11 @@ export function createOutbound(
     ownCarrier: carriers.own,
     sources: createSources({ store, clock }),
     domainTests: tests(cached),
+    signing: createSigning(sendingSettings(settings), { store, keys: domainKeys, freshTests, clock, log }),
     keySwitch: keySwitch(cached),
     senderDomains: createSenderDomains(sender, {
       store,
-      tests: tests(fresh),
+      tests: freshTests,
       keys: domainKeys,
       resolver: fresh,
       notices,

@@ -17,7 +17,8 @@ import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import type { Leaving, RecipientOutcome, Submission, SubmitOutcome, Submitting } from './types.ts';
+import type { Signing } from './signing.ts';
+import type { Leaving, RecipientOutcome, SigningOutlook, Submission, SubmitOutcome, Submitting } from './types.ts';
 
 interface SubmitSettings {
   /** Used in our Received line. */
@@ -33,6 +34,7 @@ interface SubmitDeps {
   readonly recorder: Recorder;
   readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
+  readonly signing: Pick<Signing, 'outlookOf'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
@@ -74,7 +76,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
         const foreign = await foreignAuthor(submission, deps);
         if (foreign !== undefined) {
           log.warn('message.refused', { account, from: foreign, reason: 'invalid-sender' });
-          return { outcome: 'accepted', recipients: refuseSender(submission, deps) };
+          return { outcome: 'accepted', recipients: refuseSender(submission, deps), signing: NOT_SENT };
         }
         const sorted = await sort(submission, settings, deps);
         const size = submission.bytes.length; // they are given away
@@ -88,7 +90,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
           rejected: sorted.suppressed.length,
         });
         count(sorted, size);
-        return { outcome, recipients: sorted.answers };
+        return { outcome, recipients: sorted.answers, signing: await outlook(submission, deps) };
       } catch (error) {
         // store outages are logged elsewhere, once
         if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
@@ -168,6 +170,18 @@ async function sort(
   for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
     rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
+}
+
+const NOT_SENT: SigningOutlook = { signedBy: null, warning: null };
+
+/** Who signs it. The message is accepted whatever comes of this. */
+async function outlook({ account, outgoing }: Submission, { signing, log }: SubmitDeps): Promise<SigningOutlook> {
+  try {
+    return await signing.outlookOf(account, outgoing);
+  } catch (error) {
+    if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
+    return NOT_SENT;
+  }
 }
 
 /** The first author that the account may not write as, or that mail programs read differently. */

@@ -20,7 +20,7 @@ import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, withCrlf } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
-import { submit, toSentRecord } from './send.ts';
+import { submit } from './send.ts';
 
 // Records of the parts of a message.
 
@@ -236,6 +236,8 @@ const sendRaw = operation({
         reject_reason: null,
         queued_reason: 'sending-backlog',
         _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+        signed_by: 'example.com',
+        warning: null,
       },
     ],
   },
@@ -277,7 +279,7 @@ const sendRaw = operation({
       call,
     );
     const shown = new Set(named);
-    return sent.filter(({ email }) => shown.has(email)).map(toSentRecord);
+    return sent.filter(({ email }) => shown.has(email));
   },
 });
 

@@ -5,7 +5,7 @@ import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';
 import { sentRecord } from './params.ts';
-import { submit, toSentRecord } from './send.ts';
+import { submit } from './send.ts';
 
 const SENT = '5c1e0d0000000000000000000000000a';
 
@@ -27,6 +27,8 @@ const resend = operation({
       reject_reason: null,
       queued_reason: 'sending-backlog',
       _id: '83eebe65b521f0ca9f85caf81d98d15b',
+      signed_by: 'example.com',
+      warning: null,
     },
   },
   async handle({ id }, call) {
@@ -49,8 +51,8 @@ const resend = operation({
         call,
       );
       if (!sent) throw call.refuse('ServiceUnavailable');
-      note('message sent again', 1, `${id} as ${sent.id}`);
-      return toSentRecord(sent);
+      note('message sent again', 1, `${id} as ${sent._id}`);
+      return sent;
     });
   },
 });
