@@ -144,6 +144,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...events,
     mail: sending.mail,
     ownCarrier: outbound.ownCarrier,
+    signOwn: outbound.signOwn,
   });
 
   // Scheduled tasks. `holder` identifies this run of the process in task leases and job claims.
