@@ -110,13 +110,15 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const scheduling = createScheduling({ ...storage, clock });
+  const ownDomains = createOwnDomains(ownDomainsSettings(settings), { store });
   const submitting = createSubmitting(
     { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
     {
       ...storage,
       ...events,
       leaving,
-      ownDomains: createOwnDomains(ownDomainsSettings(settings), { store }),
+      ownDomains,
+      signing: outbound.signing,
       clock,
       ids,
       log,
@@ -127,6 +129,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...storage,
     ...outbound,
     ...events,
+    ownDomains,
     leaving,
     scheduling,
     clock,
@@ -142,6 +145,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...events,
     mail: sending.mail,
     ownCarrier: outbound.ownCarrier,
+    signOwn: outbound.signOwn,
   });
 
   // Scheduled tasks. `holder` identifies this run of the process in task leases and job claims.

@@ -28,6 +28,7 @@ export const EVENTS = [
   'accept.resumed',
   'message.accepted',
   'message.refused',
+  'message.unsigned',
   'message.parse_failed',
   // scanners
   'scan.failed',

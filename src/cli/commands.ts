@@ -31,6 +31,7 @@ import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { listen } from './listen.ts';
 import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
+import { senderAdd, senderList } from './sender.ts';
 import { serve } from './serve.ts';
 
 const all: readonly Command[] = [
@@ -58,6 +59,8 @@ const all: readonly Command[] = [
   dkimList,
   dkimShow,
   dkimRotate,
+  senderAdd,
+  senderList,
   domainAdd,
   domainList,
   domainCheck,

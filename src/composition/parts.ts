@@ -36,7 +36,9 @@ import { createDomainKeys, newKeyPair } from '../sending/domains/keys.ts';
 import { createSenderDomains } from '../sending/domains/sender-domains.ts';
 import { createTrackingDomains } from '../sending/domains/tracking-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
+import { createOwnSignature, type SignOwn } from '../sending/own-signature.ts';
 import { createOutboundRoad, type MailParts } from '../sending/road.ts';
+import { createSigning } from '../sending/signing.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
@@ -60,6 +62,7 @@ import {
   dnsSettings,
   linkSettings,
   ownNames,
+  ownSignatureSettings,
   pacingSettings,
   posterSettings,
   rendererSettings,
@@ -67,6 +70,7 @@ import {
   roadSettings,
   scannerSettings,
   scanningSettings,
+  sendingSettings,
   trialSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
@@ -183,9 +187,10 @@ export function createOutbound(
     },
     { resolver: cached, clock, ids, log },
   );
-  const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
-  const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
   const domainKeys = createDomainKeys({ store, clock, newKeyPair });
+  const signOwn = createOwnSignature(ownSignatureSettings(settings), { domainKeys });
+  const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own, signOwn });
+  const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains(
@@ -195,9 +200,11 @@ export function createOutbound(
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
   const tests = (resolver: Resolver) =>
     createDomainTests(sender, { store, resolver, keys: domainKeys, keySwitch: keySwitch(resolver), clock });
+  const freshTests = tests(fresh);
   const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
   return {
     notices,
+    signOwn,
     domainKeys,
     customDomains,
     trackingDomains: trackers(fresh),
@@ -206,10 +213,11 @@ export function createOutbound(
     ownCarrier: carriers.own,
     sources: createSources({ store, clock }),
     domainTests: tests(cached),
+    signing: createSigning(sendingSettings(settings), { store, keys: domainKeys, freshTests, clock, log }),
     keySwitch: keySwitch(cached),
     senderDomains: createSenderDomains(sender, {
       store,
-      tests: tests(fresh),
+      tests: freshTests,
       keys: domainKeys,
       resolver: fresh,
       notices,
@@ -232,6 +240,7 @@ interface DeliveryParts {
   readonly mail: MailParts;
   /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
+  readonly signOwn: SignOwn;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
   readonly tokenSecret: TokenSecret;
@@ -252,6 +261,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     returns,
     mail,
     ownCarrier,
+    signOwn,
     loopbackOnly,
   } = parts;
   const { time, tokenSecret, threads } = parts;
@@ -269,7 +279,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   });
   const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
-  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
+  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, signOwn, clock, log });
   const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
   const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys, scanning };

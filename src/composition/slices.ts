@@ -219,6 +219,11 @@ export function sendingSettings({ hostname, senders, outbound }: Settings) {
   return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
 
+/** What signs our own mail. */
+export function ownSignatureSettings({ mail, senders, outbound }: Settings) {
+  return { from: mail.from, signingDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
+}
+
 /** `holder`: the name of this run of this process in the store. */
 export function taskSettings(settings: Settings, holder: string) {
   const { hostname, delivery, inbound, ips, events } = settings;

@@ -102,19 +102,19 @@ export type RecordCheck =
 
 const invalid = (error: string): RecordCheck => ({ valid: false, error });
 
-/**
- * RFC 7208 section 4.6.4: the limit on terms that need DNS lookups, over all records together. Receivers stop there.
- */
+/** RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without an answer, in all records together. */
 const MOST_LOOKUPS = 10;
+const MOST_VOID = 2;
 const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS lookups to reach ours, and receivers stop at that limit.`;
+const TOO_VOID = `This domain's SPF record names more than ${MOST_VOID} hosts that are not in the DNS before it reaches ours, and receivers stop at that limit.`;
 
 /**
  * Checks whether the SPF record of a domain includes ours with the result pass, directly or through the records that it
- * includes or redirects to. Records are evaluated as a receiver does, from left to right and within ten lookups; but if
- * the domain's own record names ours, its other includes are not followed.
+ * includes or redirects to. Records are evaluated as a receiver does for a sender that only our record covers: from left
+ * to right, and within the limits of RFC 7208.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
-  let left = MOST_LOOKUPS;
+  let [lookups, voids] = [MOST_LOOKUPS, MOST_VOID];
 
   /** `before` is the smallest TTL of the records that led here. Undefined: our record is not included. */
   async function search(name: string, before: number, called: string): Promise<RecordCheck | undefined> {
@@ -132,22 +132,45 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
         `${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`,
       );
     const ttl = Math.min(before, answer.ttl);
-    return (name === domain ? ownInclude(terms, include, ttl) : undefined) ?? follow(terms, ttl);
+    return (name === domain ? faultOfInclude(terms, include) : undefined) ?? follow(name, terms, ttl);
   }
 
-  async function follow(terms: readonly Term[], ttl: number): Promise<RecordCheck | undefined> {
-    for (const { qualifier, name, target } of terms) {
-      if (name === 'all') return undefined; // `all` overrides a redirect (RFC 7208 section 6.1)
-      if (COUNTED.has(name) && --left < 0) return invalid(TOO_MANY);
-      if ((name !== 'include' && name !== 'redirect') || qualifier !== '+') continue;
-      if (name === 'include' && sameName(target, include)) return { valid: true, error: null, ttl };
-      // A macro expands differently for each message.
-      const found = target.includes('%')
-        ? undefined
-        : await search(target, ttl, `${target}, which its SPF record names,`);
+  async function follow(name: string, terms: readonly Term[], ttl: number): Promise<RecordCheck | undefined> {
+    for (const term of terms) {
+      if (term.name === 'all') return undefined; // `all` overrides a redirect (RFC 7208 section 6.1)
+      if (COUNTED.has(term.name) && --lookups < 0) return invalid(TOO_MANY);
+      const isOurs = (term.name === 'include' || term.name === 'redirect') && sameName(term.target, include);
+      if (isOurs && term.qualifier === '+') return { valid: true, error: null, ttl };
+      const found = isOurs ? undefined : await evaluate(name, term, ttl);
       if (found !== undefined) return found;
     }
     return undefined;
+  }
+
+  /** Evaluates a term that does not match us. A macro expands differently for each message. */
+  async function evaluate(domain: string, { qualifier, name, target }: Term, ttl: number) {
+    if (target.includes('%')) return undefined;
+    if (name === 'a' || name === 'mx' || name === 'exists') return lookUp(name, target === '' ? domain : target);
+    if (name !== 'include' && name !== 'redirect') return undefined;
+    const found = await search(target, ttl, `${target}, which its SPF record names,`);
+    // What it includes counts for us only if it passes, but its errors are errors in any case.
+    return qualifier !== '+' && found !== 'unknown' && found?.valid === true ? undefined : found;
+  }
+
+  async function lookUp(term: 'a' | 'mx' | 'exists', name: string): Promise<RecordCheck | undefined> {
+    const answer =
+      term === 'mx'
+        ? await resolver.resolve(name, 'MX')
+        : await resolver
+            .resolve(name, 'A')
+            .then((v4) => (v4.kind === 'none' && term === 'a' ? resolver.resolve(name, 'AAAA') : v4));
+    if (answer.kind === 'failure') return 'unknown';
+    if (answer.kind !== 'records') return --voids < 0 ? invalid(TOO_VOID) : undefined;
+    return term === 'mx' && answer.records.length > MOST_LOOKUPS
+      ? invalid(
+          `${name}, which its SPF record names, has more than ${MOST_LOOKUPS} MX records, and receivers stop at that limit.`,
+        )
+      : undefined;
   }
 
   return (
@@ -168,9 +191,11 @@ interface Term {
 /** Terms that count as DNS lookups. */
 const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
-// RFC 7208 section 12. The domain after the colon is captured for `include` only.
+// RFC 7208 section 12.
 const MECHANISM =
-  /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
+  /^([+?~-]?)(?:all|include:[^\s/]+|(?:a|mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|ptr(?::[^\s]+)?|ip4:[\d.]+(?:\/\d{1,2})?|ip6:[\da-f:.]+(?:\/\d{1,3})?|exists:\S+)$/i;
+/** The name of a mechanism, and the domain after its colon. */
+const NAME_AND_TARGET = /^[+?~-]?([a-z0-9]+)(?::([^\s/]*))?/i;
 const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
 
 function readTerms(record: string): { readonly terms: readonly Term[]; readonly broken: string | undefined } {
@@ -183,29 +208,30 @@ function readTerms(record: string): { readonly terms: readonly Term[]; readonly 
     const modifier = mechanism ? null : MODIFIER.exec(text);
     if (!mechanism && !modifier) return { terms: [], broken: text };
     if (mechanism) {
-      const [, qualifier = '', all, include, target = '', ...others] = mechanism;
-      const name = all ?? include ?? others.find((other) => other !== undefined) ?? '';
-      mechanisms.push({ qualifier: qualifier === '' ? '+' : qualifier, name: name.toLowerCase(), target });
+      const [, name = '', target = ''] = NAME_AND_TARGET.exec(text) ?? [];
+      mechanisms.push({ qualifier: mechanism[1] || '+', name: name.toLowerCase(), target });
     }
-    if (modifier?.[1]?.toLowerCase() === 'redirect')
+    if (modifier?.[1]?.toLowerCase() === 'redirect') {
+      if (redirects.length > 0) return { terms: [], broken: text }; // RFC 7208 section 6
       redirects.push({ qualifier: '+', name: 'redirect', target: modifier[2] ?? '' });
+    }
   }
-  return { terms: [...mechanisms, ...redirects.slice(0, 1)], broken: undefined };
+  return { terms: [...mechanisms, ...redirects], broken: undefined };
 }
 
-/** The result of the domain's own record, if it includes ours; undefined if it does not. */
-function ownInclude(terms: readonly Term[], include: string, ttl: number): RecordCheck | undefined {
+/** Why the include of ours in the domain's own record does not count; undefined if it does, or is not there. */
+function faultOfInclude(terms: readonly Term[], include: string): RecordCheck | undefined {
   const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
   const found = terms[place];
   if (!found) return undefined;
   const all = terms.findIndex(({ name }) => name === 'all');
   if (all >= 0 && all < place)
     return invalid(`This domain has an SPF record, but it includes ${include} after "all", where receivers ignore it.`);
-  if (found.qualifier !== '+')
-    return invalid(
-      `This domain has an SPF record, but it includes ${include} with the qualifier "${found.qualifier}", which does not authorize it.`,
-    );
-  return { valid: true, error: null, ttl };
+  return found.qualifier === '+'
+    ? undefined
+    : invalid(
+        `This domain has an SPF record, but it includes ${include} with the qualifier "${found.qualifier}", which does not authorize it.`,
+      );
 }
 
 /** Where a domain's DKIM key is published, and where a CNAME may point instead. */

@@ -1,7 +1,8 @@
-import { parseAddress } from './address.ts';
+import { isUtf8 } from 'node:buffer';
+import { parseAddress, toAsciiDomain } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
 import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
-import { allValues, type HeaderField, parseHeaders } from './headers.ts';
+import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
 /**
@@ -62,17 +63,91 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
   return isOverlong(message) ? { ...author, certain: false } : author;
 }
 
+/** The author of a message that leaves: one that every reader of mail finds, and no other. */
+export interface SoleAuthor extends Mailbox {
+  /** Lower-case A-labels. */
+  readonly domain: string;
+  /** Whether the field is in the simple form that all parsers read alike. If not, it is written anew before it leaves. */
+  readonly plain: boolean;
+}
+
+/** No sole author, and why: the end of a sentence. `missing`: there is no From at all, and one may be added. */
+export interface Unclear {
+  readonly unclear: string;
+  readonly missing: boolean;
+}
+
+/** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
+const LONGEST_FROM = 4096;
+/** Where some reader may see the end of a line, though RFC 5322 does not. */
+const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e\u0085\u2028\u2029]/;
+const FOLDED = /\r?\n[ \t]+/g;
+/** An optional name (words, encoded words or one quoted string) and an address without quotes, comments or routes. */
+const PLAIN_FROM =
+  /^(?:(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*")[ \t]*<[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+>|[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+)$/u;
+const PLAIN_NAME = /^From:/im;
+const ENCODED_WORDS = /=\?[^\s?]+\?[bq]\?/i;
+const ADDRESSES = /[^\s<>"(),:;@\\]+@([^\s<>"(),:;@\\]+)/g;
+
 /**
- * The only mailbox in From, which may stand for the submitter; undefined if From is missing, unclear, or names several.
+ * Determines who wrote a message that an account sends, from its header block. It is the author that the account must
+ * be allowed to write as, so whatever some reader could take for another author makes it unclear: a second From, also
+ * in disguise (`F rom`, behind a bare CR), a second address, a form that parsers read differently, an encoded word that
+ * decodes to an address of another domain.
  */
-export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined {
+export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor | Unclear {
+  const fields = parseHeaders(block);
   const [value, ...others] = allValues(fields, 'from');
-  if (value === undefined || others.length > 0) return undefined;
-  const {
-    mailboxes: [mailbox, another],
-    sound,
-  } = parseAddressList(value);
-  return mailbox && !another && sound ? shown(mailbox) : undefined;
+  const lines = fromLines(block);
+  if (value === undefined && lines === 0) return { unclear: 'has no From', missing: true };
+  if (value === undefined || others.length > 0 || lines > 1) return unclear('has more than one From');
+  if (Buffer.byteLength(value) > longest) return unclear(`has a From of more than ${longest} bytes`);
+  const { mailboxes, unreadable, sound } = parseAddressList(value);
+  const [mailbox, another] = mailboxes;
+  if (another) return unclear('names more than one author in From');
+  if (!mailbox) return unclear('names no author in From');
+  const { domain } = mailbox;
+  if (!sound || unreadable.length > 0 || domain === undefined || !isPlainAuthor(mailbox.address))
+    return unclear('has a From that mail programs read differently');
+  if (ENCODED_WORDS.test(value) && namesOther(decodeWords(value), domain))
+    return unclear('has another address in the name of its author');
+  return { ...shown(mailbox), domain, plain: PLAIN_FROM.test(value) && PLAIN_NAME.test(block.toString('latin1')) };
+}
+
+const unclear = (why: string): Unclear => ({ unclear: why, missing: false });
+
+/** Whether all mail programs read an address alike as the author: without quotes and address literals. */
+export function isPlainAuthor(address: string): boolean {
+  const parsed = parseAddress(address);
+  return parsed !== undefined && !address.includes('"') && !parsed.domain.startsWith('[');
+}
+
+/** Whether a text contains an address of a domain other than `domain`. */
+export function namesOther(text: string, domain: string): boolean {
+  return [...text.matchAll(ADDRESSES)].some(([, other = '']) => {
+    const name = toAsciiDomain(other);
+    return name?.includes('.') === true && name !== domain;
+  });
+}
+
+/** How many lines some reader may take for a From field. */
+function fromLines(block: Buffer): number {
+  return block
+    .toString(isUtf8(block) ? 'utf8' : 'latin1')
+    .replace(FOLDED, ' ')
+    .split(LINE_ENDS)
+    .filter((line) => /^from$/i.test(line.slice(0, Math.max(0, line.indexOf(':'))).replace(/[^!-~]/g, ''))).length;
+}
+
+/** Addresses that mail programs show beside the author, as `x on behalf of y`: those of Sender and the Resent fields. */
+export function shownBeside(fields: readonly HeaderField[]): string[] {
+  return ['sender', 'resent-from', 'resent-sender']
+    .flatMap((name) => allValues(fields, name))
+    .map(parseAddressList)
+    .flatMap(({ mailboxes, otherDomains }) => [
+      ...mailboxes.map(({ address }) => address),
+      ...otherDomains.map((domain) => `@${domain}`),
+    ]);
 }
 
 /** The mailboxes in the address fields of a message: its author and its recipients. */

@@ -18,6 +18,8 @@ interface SenderReportSettings {
 
 interface SenderReportDeps {
   readonly spool: Pick<Spool, 'message' | 'body' | 'accept'>;
+  /** Signs our own mail. */
+  readonly signOwn: (message: Buffer) => Promise<Buffer>;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -27,7 +29,7 @@ const REPORTS = 'reports';
 
 export function createSenderReports(
   { hostname, from }: SenderReportSettings,
-  { spool, clock, log }: SenderReportDeps,
+  { spool, signOwn, clock, log }: SenderReportDeps,
 ): SenderReports {
   async function report(
     message: Message,
@@ -46,7 +48,7 @@ export function createSenderReports(
     // Derived from the delivery, so that a report repeated after a crash is already on the spool.
     const reportId = hash('sha256', `report\0${fate}\0${id}`, 'hex').slice(0, 32);
     const now = clock.now();
-    const bytes = composeReport({
+    const unsigned = composeReport({
       hostname,
       from,
       id: reportId,
@@ -59,6 +61,8 @@ export function createSenderReports(
       diag,
       bytes: body ? Buffer.concat([Buffer.from(message.trace), body]) : null,
     });
+    // A report without a signature is better than none: the store may be away.
+    const bytes = await signOwn(unsigned).catch(() => unsigned);
     const writer = spool.body(reportId);
     await writer.write(bytes);
     const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };

@@ -11,6 +11,7 @@ import type { MailAttempt } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
+import type { SignOwn } from './own-signature.ts';
 import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
 interface NoticeDeps {
@@ -256,7 +257,7 @@ interface MailerSettings {
 /** Composes notices and sends them. */
 export function createMailer(
   { hostname, from }: MailerSettings,
-  { carrier }: { readonly carrier: MailCarrier },
+  { carrier, signOwn }: { readonly carrier: MailCarrier; readonly signOwn: SignOwn },
 ): Mailer {
   const compose = (mail: Mail): Promise<Buffer> =>
     new MailComposer({
@@ -278,7 +279,7 @@ export function createMailer(
     async send(mail) {
       return toOutcome(
         await carrier.carry({
-          composed: { bytes: await compose(mail), mailFrom: from, links: [] },
+          composed: { bytes: await signOwn(await compose(mail)), mailFrom: from, links: [] },
           recipient: mail.to,
           sourceAddresses: [],
         }),

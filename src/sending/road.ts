@@ -11,6 +11,7 @@ import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.t
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { OwnDomains } from './domains/own-domains.ts';
 import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
 import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sources } from './types.ts';
@@ -27,6 +28,8 @@ export interface MailParts {
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
+  /** Whether the account may still write as the sender: much can change until a scheduled message leaves. Throws `StoreAway`. */
+  readonly mayWriteFrom: OwnDomains['mayWriteFrom'];
   /** The number of an account; undefined if there is no such account. */
   numberOf(account: string): Promise<number | undefined>;
   /** Throws `StoreAway` if the token secret or the account's domains cannot be read. */
@@ -63,6 +66,7 @@ const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({
   detail: { reason, diag },
 });
 const LOST = rejected('invalid', 'the message was lost on our disk');
+const FOREIGN = 'its account may not use this sender address any more';
 /** No claim to release. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 
@@ -81,6 +85,8 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       // As late as possible, so that held-back mail can still be cancelled, but before any event is recorded.
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
+      if (!(await deps.mayWriteFrom(waiting.delivery.account, found.outgoing.sender)))
+        return await end(waiting, engine, found.message, 'dead', rejected('rule', FOREIGN), FOREIGN);
       if (leave.kind === 'never')
         return await end(waiting, engine, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
       if (leave.kind === 'now') return await send(waiting, found, gate, engine, claim.first);

@@ -7,6 +7,7 @@ import { atOnce, inSlices, type Steps } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
 import { parseAddress } from '../mail/address.ts';
+import { isPlainAuthor } from '../mail/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
@@ -16,7 +17,8 @@ import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import type { Leaving, RecipientOutcome, Submission, SubmitOutcome, Submitting } from './types.ts';
+import type { Signing } from './signing.ts';
+import type { Leaving, RecipientOutcome, SigningOutlook, Submission, SubmitOutcome, Submitting } from './types.ts';
 
 interface SubmitSettings {
   /** Used in our Received line. */
@@ -32,6 +34,7 @@ interface SubmitDeps {
   readonly recorder: Recorder;
   readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
+  readonly signing: Pick<Signing, 'outlookOf'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
@@ -70,9 +73,10 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
       try {
         if (subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) })))
           return { outcome: 'unknown-subaccount' };
-        if (!(await deps.ownDomains.mayWriteFrom(account, submission.outgoing.sender))) {
-          log.warn('message.refused', { account, from: submission.outgoing.sender, reason: 'invalid-sender' });
-          return { outcome: 'accepted', recipients: refuseSender(submission, deps) };
+        const foreign = await foreignAuthor(submission, deps);
+        if (foreign !== undefined) {
+          log.warn('message.refused', { account, from: foreign, reason: 'invalid-sender' });
+          return { outcome: 'accepted', recipients: refuseSender(submission, deps), signing: NOT_SENT };
         }
         const sorted = await sort(submission, settings, deps);
         const size = submission.bytes.length; // they are given away
@@ -86,7 +90,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
           rejected: sorted.suppressed.length,
         });
         count(sorted, size);
-        return { outcome, recipients: sorted.answers };
+        return { outcome, recipients: sorted.answers, signing: await outlook(submission, deps) };
       } catch (error) {
         // store outages are logged elsewhere, once
         if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
@@ -166,6 +170,29 @@ async function sort(
   for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
     rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
+}
+
+const NOT_SENT: SigningOutlook = { signedBy: null, warning: null };
+
+/** Who signs it. The message is accepted whatever comes of this. */
+async function outlook({ account, outgoing }: Submission, { signing, log }: SubmitDeps): Promise<SigningOutlook> {
+  try {
+    return await signing.outlookOf(account, outgoing);
+  } catch (error) {
+    if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
+    return NOT_SENT;
+  }
+}
+
+/** The first author that the account may not write as, or that mail programs read differently. */
+async function foreignAuthor(
+  { account, outgoing: { sender }, otherAuthors }: Submission,
+  { ownDomains }: SubmitDeps,
+): Promise<string | undefined> {
+  if (!isPlainAuthor(sender)) return sender;
+  for (const author of new Set([sender, ...otherAuthors]))
+    if (!(await ownDomains.mayWriteFrom(account, author))) return author;
+  return undefined;
 }
 
 /** The account may not use this From address: all recipients are rejected and nothing is stored. */

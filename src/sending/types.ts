@@ -49,6 +49,11 @@ export interface Notices {
 export interface Submission {
   readonly account: string;
   readonly outgoing: Outgoing;
+  /**
+   * Other addresses that some reader may take for the author's: those of Sender and the Resent fields, and a From that
+   * is replaced. The account must be allowed to write as all of them.
+   */
+  readonly otherAuthors: readonly string[];
   /** MIME or draft, as `outgoing.form` says. */
   readonly bytes: Uint8Array;
   /** Addresses; each gets a message of its own. */
@@ -75,12 +80,24 @@ export interface RecipientOutcome {
   readonly queuedReason: string | null;
 }
 
+/** Who signs a message with DKIM, as things are now. */
+export interface SigningOutlook {
+  /** The domain; null: the message leaves unsigned. */
+  readonly signedBy: string | null;
+  /** Why that is not the domain of the sender, and what to do; null if it is. */
+  readonly warning: string | null;
+}
+
 /**
  * accepted: durable on the spool · unknown-subaccount: no such subaccount · full / fault: nothing was kept, try again
  * later.
  */
 export type SubmitOutcome =
-  | { readonly outcome: 'accepted'; readonly recipients: readonly RecipientOutcome[] }
+  | {
+      readonly outcome: 'accepted';
+      readonly recipients: readonly RecipientOutcome[];
+      readonly signing: SigningOutlook;
+    }
   | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
 
 /** The only way for an account's mail onto the spool. */

@@ -75,7 +75,8 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'The account may not send from the domain of the sender. Verify the domain (/senders/add-domain), or send from another.',
   noLiteral: 'The recipient is an IP address instead of a domain. Use a domain name.',
   badHeader: `The header of the message is longer than is accepted. ${CLIENT}`,
-  badFrom: 'The message has no From with exactly one address. Correct the program that made the message.',
+  badFrom:
+    'The message has no From with exactly one address that all mail programs read alike. Correct the program that made the message.',
   badBody: 'The parts of the message cannot be told apart. Correct the program that made the message.',
   templateTooLong: 'The template and what it was filled with are too long together. Shorten one of them.',
   tooBig: 'The message is larger than is accepted (smtp.max_message_bytes). Send a link instead of an attachment.',

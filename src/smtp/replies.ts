@@ -74,7 +74,7 @@ export const REFUSALS = frozen({
   foreignSender: reply(550, '5.7.1', 'Sender address rejected: not owned by this account'),
   noLiteral: reply(550, '5.1.2', 'Address literals are not accepted; use a domain name'),
   badHeader: reply(550, '5.6.0', 'Message header is too long'),
-  badFrom: reply(550, '5.6.0', 'Message must have one From field with exactly one address'),
+  badFrom: reply(550, '5.6.0', 'Message must have one From field with exactly one address, in a plain form'),
   badBody: reply(550, '5.6.0', 'Message parts cannot be parsed'),
   templateTooLong: reply(552, '5.3.4', 'Template with this content is too long'),
   tooBig: reply(552, '5.3.4', 'Message size exceeds the limit'),

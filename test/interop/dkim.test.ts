@@ -59,6 +59,8 @@ const FORGED = [
   'MIME-Version',
   'Content-Type',
   'Content-Transfer-Encoding',
+  'List-Unsubscribe',
+  'List-Unsubscribe-Post',
 ];
 const withField = (raw: Buffer, name: string) => Buffer.concat([Buffer.from(`${name}: forged\r\n`), raw]);
 

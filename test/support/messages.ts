@@ -7,6 +7,7 @@ import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
+import type { Signing } from '../../src/sending/signing.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -37,7 +38,7 @@ export function createTestMessages(deps: {
   );
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids, metrics: NO_METRICS },
+    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, signing: ALL_SIGNED, ids, metrics: NO_METRICS },
   );
   return {
     submitting,
@@ -45,6 +46,11 @@ export function createTestMessages(deps: {
     releasing: createReleasing({ ...deps, holding: { changed: () => {} } }),
   };
 }
+
+/** Every message is signed by the domain of its sender. */
+export const ALL_SIGNED: Pick<Signing, 'outlookOf'> = {
+  outlookOf: async (_account, { sender }) => ({ signedBy: sender.slice(sender.lastIndexOf('@') + 1), warning: null }),
+};
 
 /** What is asked of a message that asks for nothing. */
 export const PLAIN_OUTGOING: Outgoing = {

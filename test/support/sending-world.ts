@@ -89,6 +89,7 @@ export async function createWorld(parts: Partial<MailParts> = {}, maxAgeHours = 
       async stop() {},
     },
     signerOf: async () => null,
+    mayWriteFrom: async () => true,
     numberOf: async () => 7,
     composing: async () => ({
       hostname: 'mx.example',

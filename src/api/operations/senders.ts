@@ -152,7 +152,7 @@ const dnsTest = (what: string) =>
   z
     .object({
       valid: z.boolean().meta({ description: `whether the ${what} record is valid` }),
-      valid_after: timeOrNull('set if the record has become valid: when its TTL has passed and the record is used'),
+      valid_after: timeOrNull('set if the record has become valid: until then caches may hold the previous one'),
       error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
     })
     .meta({ description: `the ${what} record` });
@@ -167,7 +167,7 @@ const senderDomainRecord = z
     verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
     valid_signing: z.boolean().meta({
       description:
-        'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first',
+        'whether the domain signs mail; false while both records are valid: the domain must be verified first (/senders/verify-domain)',
     }),
   })
   .meta({ title: 'sender domain record' });
@@ -175,8 +175,7 @@ const senderDomainRecord = z
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
-/** The record of a sender domain, as of `now`. */
-function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
+function toSenderDomainRecord(row: SenderDomainRow) {
   const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
     valid: valid === true,
@@ -190,7 +189,7 @@ function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
     spf: test(row.spfValid, row.spfValidAfter, row.spfError),
     dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
     verified_at: date(row.verifiedAt),
-    valid_signing: mayBeSigned(row, now),
+    valid_signing: mayBeSigned(row),
   };
 }
 
@@ -208,13 +207,13 @@ const domains = listing({
   returns: z.array(senderDomainRecord),
   errors: [],
   example: { params: {}, answer: [EXAMPLE] },
-  pages({ after = '' }, { store, now }) {
+  pages({ after = '' }, { store }) {
     const rows = pagesByKey(
       after,
       ({ domain }: SenderDomainRow) => domain,
       (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
     );
-    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row)));
   },
 });
 
@@ -230,8 +229,8 @@ const addDomain = operation({
     params: { domain: 'mail.example.com' },
     answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', ...FRESH },
   },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.add(domain), now());
+  async handle({ domain }, { senderDomains }) {
+    return toSenderDomainRecord(await senderDomains.add(domain));
   },
 });
 
@@ -239,7 +238,7 @@ const checkDomain = operation({
   path: '/senders/check-domain',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid.',
+    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid; those of a verified domain also when mail is sent, so that it is signed as soon as they are right.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -252,8 +251,8 @@ const checkDomain = operation({
       dkim: { valid: false, valid_after: null, error: 'There is no DKIM record at postern._domainkey.example.com.' },
     },
   },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.check(domain), now());
+  async handle({ domain }, { senderDomains }) {
+    return toSenderDomainRecord(await senderDomains.check(domain));
   },
 });
 
@@ -364,7 +363,7 @@ const deleteDomain = operation({
   returns: senderDomainRecord,
   errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
   example: { params: { domain: 'example.com' }, answer: EXAMPLE },
-  async handle({ domain, confirm = false }, { store, refuse, now }) {
+  async handle({ domain, confirm = false }, { store, refuse }) {
     const id = senderDomainId(store.account, domain);
     const row = await store.senderDomains.one({ id });
     if (!row) throw refuse('Unknown_Domain', domain);
@@ -372,7 +371,7 @@ const deleteDomain = operation({
     // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
     if (!removed) throw refuse('Invalid_Verified_Domain', domain);
-    return toSenderDomainRecord(removed, now());
+    return toSenderDomainRecord(removed);
   },
 });
 

@@ -10,6 +10,7 @@ import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
 import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
 import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
+import { assertAuthor, UnclearAuthor } from './authorship.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling, type Filling } from './merge-fields.ts';
@@ -20,8 +21,8 @@ const MOST_KEYS = 500;
 
 /**
  * Composes the message for one recipient from the submission: merge tags, tracking, unsubscribe links, return path and
- * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, and
- * `FaultyTemplate` if it cannot be merged; any other error is a fault of ours.
+ * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, `FaultyTemplate` if
+ * it cannot be merged, and `UnclearAuthor` if From does not name the sender alone; any other error is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
   return createCompose()(job);
@@ -49,6 +50,7 @@ export function createCompose(): (
       job,
       job.outgoing.extras?.inlineCss === true ? await inliner() : undefined,
     );
+    assertAuthor(message, job.outgoing.sender);
     const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
@@ -76,9 +78,10 @@ export function createComposeTask(): Task<ComposeJob, ComposeReply> {
       // an unreadable file is not the message's fault
       if (error instanceof Error && 'syscall' in error) throw error;
       const faulty = error instanceof FaultyTemplate;
+      const final = faulty || error instanceof TooLarge || error instanceof UnclearAuthor;
       const text = error instanceof Error ? error.message : String(error);
       const reason = faulty ? `faulty template: ${text}` : text;
-      return { value: { kind: 'refused', reason, final: faulty || error instanceof TooLarge }, transfer: [] };
+      return { value: { kind: 'refused', reason, final }, transfer: [] };
     }
   };
 }

@@ -1,6 +1,5 @@
 import { isAscii } from 'node:buffer';
-import { parseAddress } from '../../mail/address.ts';
-import { soleAuthor } from '../../mail/author.ts';
+import { type SoleAuthor, soleAuthorOf } from '../../mail/author.ts';
 import {
   applyChanges,
   type Change,
@@ -15,19 +14,20 @@ import {
 } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { toMailDate } from '../../mail/envelope.ts';
-import { decodeWords, firstValue, type HeaderField, parseHeaders, parseStructured } from '../../mail/headers.ts';
+import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/headers.ts';
 import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
 import { decodeTransfer, type TransferEncoding, toTransferEncoding } from '../../mail/transfer.ts';
 import type { ComposeJob } from '../types.ts';
+import { isAuthor, UnclearAuthor } from './authorship.ts';
 import type { Personal } from './compose.ts';
-import { toField, toTextPart } from './draft.ts';
+import { fromField, toField, toTextPart } from './draft.ts';
 
 const NOTHING = Buffer.alloc(0);
 /** Fields for Postern only, and those that only the final server may write (RFC 5321 section 4.4). */
 const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
 /** Nothing inside these may change, because they are signed or encrypted. */
 const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
-const MBOX_LINE = /^From [^:]/;
+const MBOX_LINE = /^From (?![ \t]*:)/;
 
 /** Composes a complete MIME document for one recipient; everything unaffected stays byte for byte. Throws `TooLong`. */
 export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
@@ -37,11 +37,12 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const bytes = whole.subarray(start);
   const { fields, end } = findFields(bytes, 0);
   const headless = fields[0]?.name === ''; // no header at all
-  const added = Buffer.from(addedFields(bytes, headless ? [] : fields, job, personal).join(''));
+  const author = headless ? undefined : authorOf(bytes.subarray(0, end));
+  const added = Buffer.from(addedFields(headless ? [] : fields, author, job, personal).join(''));
   if (headless) return Buffer.concat([added, Buffer.from('\r\n'), bytes]);
   const scan = scanStructure(bytes);
   const changes = [
-    ...headerChanges(bytes, fields, job, personal),
+    ...headerChanges(bytes, fields, author, job, personal),
     ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : []),
   ];
   const pieces = [added, ...applyChanges(bytes, changes)];
@@ -49,40 +50,59 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   return Buffer.concat(pieces);
 }
 
-function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): string[] {
+/** The author of a document; undefined if it has no From. Throws `UnclearAuthor`. */
+function authorOf(header: Buffer): SoleAuthor | undefined {
+  const author = soleAuthorOf(header);
+  if (!('unclear' in author)) return author;
+  if (author.missing) return undefined;
+  throw new UnclearAuthor(author.unclear);
+}
+
+function addedFields(
+  fields: readonly FieldSpan[],
+  author: SoleAuthor | undefined,
+  job: ComposeJob,
+  personal: Personal,
+): string[] {
   const has = (name: string) => fields.some((field) => field.name === name);
   const { sender, fromName } = job.outgoing;
   return [
     ...(has('list-unsubscribe') ? [] : personal.listUnsubscribe.map(([name, value]) => toField(name, value))),
-    ...(has('from') && !isOtherSender(bytes, fields, sender)
-      ? []
-      : [toField('From', { name: personal.fillLine(fromName ?? ''), address: sender })]),
+    ...(author && isAuthor(author, sender) ? [] : [fromField(personal.fillLine(fromName ?? ''), sender)]),
     ...(has('date') ? [] : [toField('Date', toMailDate(job.at))]),
     ...(has('message-id') ? [] : [toField('Message-ID', personal.messageId)]),
   ];
 }
 
-/** Whether From certainly differs from the sender: the account named another one beside the document. */
-function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: string): boolean {
-  const author = soleAuthor(fields.filter(({ name }) => name === 'from').flatMap((field) => fieldsIn(bytes, field)));
-  const [given, wanted] = [parseAddress(author?.address ?? ''), parseAddress(sender)];
-  if (!given || !wanted) return false;
-  return given.domain !== wanted.domain || given.mailbox.toLowerCase() !== wanted.mailbox.toLowerCase();
-}
-
-function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): Change[] {
-  const foreign = isOtherSender(bytes, fields, job.outgoing.sender);
+function headerChanges(
+  bytes: Buffer,
+  fields: readonly FieldSpan[],
+  author: SoleAuthor | undefined,
+  job: ComposeJob,
+  personal: Personal,
+): Change[] {
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
-  const fill: Readonly<Record<string, typeof filledSubject>> = personal.merges
-    ? { subject: filledSubject, from: filledFrom }
-    : {};
+  // The account named another sender beside the document.
+  const replaced = author !== undefined && !isAuthor(author, job.outgoing.sender);
   return fields.flatMap((field) => {
     const { name, start, end } = field;
-    const removed = REMOVED.test(name) || (foreign && name === 'from') || (!listed && name === 'list-unsubscribe-post');
+    const removed =
+      REMOVED.test(name) || (replaced && name === 'from') || (!listed && name === 'list-unsubscribe-post');
     if (removed) return [{ start, end, bytes: NOTHING }];
-    const changed = Object.hasOwn(fill, name) ? fill[name]?.(bytes, field, personal) : undefined;
+    const changed =
+      name === 'from' && author
+        ? writtenFrom(author, personal)
+        : name === 'subject' && personal.merges
+          ? filledSubject(bytes, field, personal)
+          : undefined;
     return changed === undefined ? [] : [{ start, end, bytes: Buffer.from(changed) }];
   });
+}
+
+/** From with its name merged, and in plain form; undefined if the field stays as it is. */
+function writtenFrom({ name, address, plain }: SoleAuthor, personal: Personal): string | undefined {
+  const filled = name !== null && personal.hasTags(name) ? personal.fillLine(name) : (name ?? '');
+  return plain && filled === (name ?? '') ? undefined : fromField(filled, address);
 }
 
 function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
@@ -91,20 +111,9 @@ function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): str
   return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
 }
 
-function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
-  const mailbox = soleAuthor(fieldsIn(bytes, field));
-  if (!mailbox?.name || !personal.hasTags(mailbox.name)) return undefined;
-  const name = personal.fillLine(mailbox.name);
-  return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
-}
-
 /** The value, unfolded. */
-function valueOf(bytes: Buffer, field: FieldSpan): string {
-  return fieldsIn(bytes, field)[0]?.value ?? '';
-}
-
-function fieldsIn(bytes: Buffer, { start, end }: FieldSpan): HeaderField[] {
-  return parseHeaders(bytes.subarray(start, end));
+function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
+  return parseHeaders(bytes.subarray(start, end))[0]?.value ?? '';
 }
 
 /** The changes in all text parts. The pixel goes into the first HTML part. */

@@ -1,7 +1,10 @@
+import { isAscii } from 'node:buffer';
 import type { MailComposerOptions } from 'nodemailer/lib/mail-composer';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
+import { parseAddress } from '../../mail/address.ts';
+import { namesOther } from '../../mail/author.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
@@ -45,7 +48,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
   return buildMime(
     {
       ...addressing(draft.to, job),
-      from: { name: personal.fillLine(outgoing.fromName ?? ''), address: outgoing.sender },
+      from: authorField(personal.fillLine(outgoing.fromName ?? ''), outgoing.sender),
       subject: personal.fillLine(outgoing.subject),
       messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
       date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
@@ -180,4 +183,19 @@ async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer
 export function toField(name: string, value: string | { readonly name: string; readonly address: string }): string {
   const encoded = MimeNode.encodeHeaderValue(name, typeof value === 'string' ? value : { ...value });
   return `${foldLines(`${name}: ${encoded}`, 76)}\r\n`;
+}
+
+/** The From field. */
+export function fromField(name: string, address: string): string {
+  return toField('From', authorField(name, address));
+}
+
+/**
+ * Name and address of From. A name beyond ASCII is encoded, and some mail programs decode it before they look for
+ * addresses: it must not contain another one.
+ */
+function authorField(name: string, address: string): { readonly name: string; readonly address: string } {
+  const domain = parseAddress(address)?.domain ?? '';
+  const hides = !isAscii(Buffer.from(name)) && namesOther(name, domain);
+  return { name: hides ? name.replaceAll('@', ' at ') : name, address };
 }

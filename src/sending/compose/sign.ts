@@ -24,11 +24,11 @@ const OVERSIGNED = [
   'mime-version',
   'content-type',
   'content-transfer-encoding',
+  // An added one would lead readers who unsubscribe to somebody else; RFC 8058 section 4 wants both signed.
+  'list-unsubscribe',
+  'list-unsubscribe-post',
 ];
-/**
- * Signed exactly as often as they occur: mailing lists add Sender and the List fields. List-Unsubscribe-Post must be
- * signed for one-click unsubscription (RFC 8058 section 4).
- */
+/** Signed exactly as often as they occur: mailing lists add Sender and the other List fields. */
 const SIGNED = [
   'sender',
   'in-reply-to',
@@ -39,8 +39,6 @@ const SIGNED = [
   'list-owner',
   'list-archive',
   'list-subscribe',
-  'list-unsubscribe',
-  'list-unsubscribe-post',
 ];
 const LINE_LENGTH = 76;
 

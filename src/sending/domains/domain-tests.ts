@@ -67,14 +67,12 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
 }
 
 /**
- * Whether mail of this account may be signed as the domain now. Requires proof of ownership, even if another account
- * has one.
+ * Whether mail of this account is signed as the domain. Requires proof of ownership, even if another account has one.
+ * That caches may still hold an older record (`valid_after`) is no reason to wait: a receiver that finds no key takes
+ * the message as unsigned (RFC 6376 section 6.1.2), which it would be if we waited.
  */
-export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
-  const counts = (valid: boolean | null, after: Date | null) => valid === true && (after === null || after <= now);
-  return (
-    row.verifiedAt !== null && counts(row.spfValid, row.spfValidAfter) && counts(row.dkimValid, row.dkimValidAfter)
-  );
+export function mayBeSigned(row: SenderDomainRow): boolean {
+  return row.verifiedAt !== null && row.spfValid === true && row.dkimValid === true;
 }
 
 /** The state of a DNS record: whether it is valid (null: unknown), from when that counts, and what is wrong. */

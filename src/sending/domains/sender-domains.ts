@@ -132,6 +132,8 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     // The domain first: after an interruption the link still works, and verifying twice changes nothing.
     await store.senderDomains.change({ id: domain, verifiedAt: null }, { verifiedAt: now() });
     const first = await store.verifications.change({ id, usedAt: null }, { usedAt: now() });
+    const verified = await store.senderDomains.one({ id: domain });
+    if (verified) await tests.test(verified);
     return first ? { state: 'done', domain: row.domain } : { state: 'used' };
   }
 

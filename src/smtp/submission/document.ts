@@ -1,10 +1,9 @@
 import { escapeHtml } from '../../base/html.ts';
 import { inSlices } from '../../base/turns.ts';
-import { parseAddress } from '../../mail/address.ts';
-import { soleAuthor } from '../../mail/author.ts';
+import { shownBeside, soleAuthorOf } from '../../mail/author.ts';
 import { TooLong } from '../../mail/faults.ts';
 import { isHeadless } from '../../mail/header-section.ts';
-import { allValues, decodeWords, firstValue, parseHeaders } from '../../mail/headers.ts';
+import { decodeWords, firstValue, parseHeaders } from '../../mail/headers.ts';
 import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
 import { slugOf } from '../../mail/merge/language.ts';
 import { fillingRegions } from '../../mail/merge/regions.ts';
@@ -81,6 +80,7 @@ export interface Document {
   /** Lower case. */
   readonly sender: string;
   readonly fromName: string | null;
+  readonly shownBeside: readonly string[];
   readonly subject: string;
   readonly options: McOptions;
   /** Without X-MC-*, Bcc and Return-Path fields. */
@@ -90,8 +90,6 @@ export interface Document {
 const END_OF_HEADER = '\r\n\r\n';
 // Bcc names hidden recipients; Return-Path is added at final delivery (RFC 5321 section 4.4).
 const NOT_SENT = /^(?:bcc|return-path)$/i;
-/** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
-const LONGEST_FROM = 4096;
 /** The fields that replace X-MC-Important; mail programs read them. */
 const IMPORTANT = 'X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n';
 
@@ -103,11 +101,9 @@ export function readDocument(
   const headerEnd = end === 1 ? bytes.length : end; // no empty line: the whole message is header
   const block = bytes.subarray(0, headerEnd);
   if (breachOfBlock(block) !== undefined) return { refused: REFUSALS.badHeader };
-  const fields = isHeadless(bytes) ? [] : parseHeaders(block);
-  const tooLong = allValues(fields, 'from').some((value) => Buffer.byteLength(value) > LONGEST_FROM);
-  const from = tooLong ? undefined : soleAuthor(fields);
-  const address = from && parseAddress(from.address);
-  if (!from || !address || address.domain.startsWith('[')) return { refused: REFUSALS.badFrom };
+  const from = soleAuthorOf(isHeadless(bytes) ? Buffer.alloc(0) : block);
+  if ('unclear' in from) return { refused: REFUSALS.badFrom };
+  const fields = parseHeaders(block);
   const options = parseMcHeaders(fields);
   const header = Buffer.from(`${options.important ? IMPORTANT : ''}${strip(block.toString('latin1'))}`, 'latin1');
   const rest = headerEnd === bytes.length && end === 1 ? Buffer.from('\r\n') : bytes.subarray(headerEnd);
@@ -115,6 +111,7 @@ export function readDocument(
     document: {
       sender: from.address.toLowerCase(),
       fromName: from.name,
+      shownBeside: shownBeside(fields),
       subject: subjectOf(fields),
       options,
       bytes: Buffer.concat([header, rest]),

@@ -114,7 +114,7 @@ async function toContent(
 }
 
 function toSubmission(
-  { sender, fromName, options }: Document,
+  { sender, fromName, shownBeside, options }: Document,
   { bytes, ...content }: Body,
   login: Login,
   { clock, tracking }: Parts,
@@ -159,6 +159,7 @@ function toSubmission(
   return {
     account: login.account,
     outgoing,
+    otherAuthors: shownBeside,
     bytes,
     sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null,
   };

@@ -79,6 +79,18 @@ export async function noteSenderDomain(
   return (await store.senderDomains.insert(row)) === 'inserted' ? row : store.senderDomains.one({ id: row.id });
 }
 
+/** Marks a domain as verified in an account, adding it if needed; undefined if the name is invalid. */
+export async function proveSenderDomain(
+  store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert' | 'change'> },
+  account: string,
+  domain: string,
+  now: Date,
+): Promise<SenderDomainRow | undefined> {
+  const row = await noteSenderDomain(store, account, domain, now);
+  if (!row || row.verifiedAt !== null) return row;
+  return (await store.senderDomains.change({ id: row.id, verifiedAt: null }, { verifiedAt: now })) ?? row;
+}
+
 /** A key pair that will sign once its public key is in DNS. */
 export interface NextKey {
   readonly selector: string;

@@ -17,12 +17,14 @@ describe('the SPF check of a sender domain', () => {
     const records = [
       `v=spf1 include:${INCLUDE} ~all`,
       `v=spf1 include:${INCLUDE}`,
+      `v=spf1 redirect=${INCLUDE}`,
       `V=SPF1  a mx:mail.example.com/24//64 ip4:192.0.2.0/24 ip6:2001:db8::/32 +INCLUDE:SPF.mx.Postern.Test. ?all`,
       `v=spf1 include:_spf.other.example include:${INCLUDE} -all exp=why.%{d} future=thing`,
       `v=spf1 exists:%{ir}.list.example include:${INCLUDE} ptr -all redirect=other.example`,
     ];
+    const others = { '_spf.other.example': { TXT: ['v=spf1 ip4:192.0.2.1 -all'], ttl: 9 } };
     for (const text of records)
-      expect(await check({ TXT: ['google-site-verification=x', text], ttl: 77 }), text).to.deep.equal({
+      expect(await check({ TXT: ['google-site-verification=x', text], ttl: 77 }, others), text).to.deep.equal({
         valid: true,
         error: null,
         ttl: 77,
@@ -78,15 +80,63 @@ describe('the SPF check of a sender domain', () => {
     };
     expect(await check({ TXT: ['v=spf1 include:a0.example.net ~all'] }, chain(10))).to.deep.equal(tooMany);
     const others = 'a mx a:x.example.net mx:y.example.net exists:z.example.net ptr';
-    expect(await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, chain(3))).to.include({
-      valid: true,
-    });
-    expect(await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, chain(4))).to.deep.equal(tooMany);
+    const hosts: ZoneRecords = {
+      'x.example.net': { AAAA: ['2001:db8::1'] },
+      'y.example.net': { MX: [{ exchange: 'x.example.net', priority: 1 }] },
+      'z.example.net': { A: ['127.0.0.2'] },
+    };
     expect(
-      await check({ TXT: [`v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 ${others} include:a0.example.net ~all`] }, chain(3)),
+      await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, { ...hosts, ...chain(3) }),
+    ).to.include({ valid: true });
+    expect(
+      await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, { ...hosts, ...chain(4) }),
+    ).to.deep.equal(tooMany);
+    expect(
+      await check(
+        { TXT: [`v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 ${others} include:a0.example.net ~all`] },
+        { ...hosts, ...chain(3) },
+      ),
       'addresses cost nothing',
     ).to.include({ valid: true });
+    const twelve = Array.from({ length: 12 }, (_, n) => `c${n}.example.net`);
+    const records = Object.fromEntries(twelve.map((name) => [name, { TXT: ['v=spf1 ip4:192.0.2.1 -all'] }]));
+    const including = twelve.map((name) => `include:${name}`);
+    expect(
+      await check({ TXT: [`v=spf1 ${including.join(' ')} include:${INCLUDE} ~all`] }, records),
+      'twelve includes before ours in its own record',
+    ).to.deep.equal(tooMany);
+    for (const before of [9, 10]) {
+      const found = await check(
+        { TXT: [`v=spf1 ${including.slice(0, before).join(' ')} include:${INCLUDE} ~all`] },
+        records,
+      );
+      expect(found, `${before} before ours`).to.include({ valid: before === 9 });
+    }
+    expect(
+      await check({ TXT: [`v=spf1 include:${INCLUDE} ${including.join(' ')} ~all`] }, records),
+      'behind ours nobody gets to them',
+    ).to.include({ valid: true });
     expect(await check({ TXT: ['v=spf1 include:example.com -all'] }), 'a circle').to.deep.equal(tooMany);
+  });
+
+  it('stops after two look-ups without an answer, eleven MX records, and errors of what it includes, as receivers do', async () => {
+    const error = async (text: string, more: ZoneRecords = {}) => {
+      const found = await check({ TXT: [`v=spf1 ${text} include:${INCLUDE} ~all`] }, more);
+      return found === 'unknown' ? found : found.error;
+    };
+    const missing = ['a:x.example.net', 'mx:x.example.net', 'exists:x.example.net', 'a:y.example.net/24'];
+    expect(await error(missing.slice(0, 2).join(' '))).to.equal(null);
+    expect(await error(missing.slice(1).join(' '))).to.match(/^This domain's SPF record names more than 2 hosts that/);
+    const exchanges = Array.from({ length: 11 }, (_, n) => ({ exchange: `mx${n}.example.net`, priority: 1 }));
+    expect(await error('mx:x.example.net', { 'x.example.net': { MX: exchanges } })).to.match(/more than 10 MX records/);
+    expect(await error('mx:x.example.net', { 'x.example.net': { MX: exchanges.slice(1) } })).to.equal(null);
+    expect(await error('a:x.example.net', { 'x.example.net': { fails: 'timeout' } })).to.equal('unknown');
+    for (const qualifier of ['', '?', '-']) {
+      expect(await error(`${qualifier}include:x.example.net`)).to.match(/^x\.example\.net, .* doesn't have an SPF/);
+      const two = { 'x.example.net': { TXT: ['v=spf1 -all', 'v=spf1 a -all'] } };
+      expect(await error(`${qualifier}include:x.example.net`, two)).to.match(/more than one SPF record/);
+    }
+    expect(await errorOf('v=spf1 redirect=a.example.net redirect=b.example.net')).to.match(/syntax error in "redirect/);
   });
 
   it('is not passed by what an included record says behind its "all", or without permission, or by a macro', async () => {

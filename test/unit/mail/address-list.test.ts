@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { parseAddressList } from '../../../src/mail/address-list.ts';
-import { authorOf, soleAuthor } from '../../../src/mail/author.ts';
+import { authorOf, soleAuthorOf } from '../../../src/mail/author.ts';
 import { parseHeaders } from '../../../src/mail/headers.ts';
 import { randomFrom } from '../../support/random-text.ts';
 
@@ -269,9 +269,8 @@ describe('the author of a message', () => {
   });
 
   it('stands for an account only when he is the only one', () => {
-    const sole = (...lines: string[]) =>
-      soleAuthor(parseHeaders(Buffer.from(lines.map((line) => `${line}\r\n`).join(''))));
-    expect(sole('From: Ann <ann@example.net>')).to.deep.equal({ address: 'ann@example.net', name: 'Ann' });
+    const sole = (...lines: string[]) => soleAuthorOf(Buffer.from(lines.map((line) => `${line}\r\n`).join('')));
+    expect(sole('From: Ann <ann@example.net>')).to.deep.include({ address: 'ann@example.net', name: 'Ann' });
     for (const lines of [
       [],
       ['From: a@b.test, c@b.test'],
@@ -279,6 +278,6 @@ describe('the author of a message', () => {
       ['From: a@b.test <c@d.test>'],
       ['From: =?utf-8?q?x?=:<a@b.test>'],
     ])
-      expect(sole(...lines), lines.join()).to.equal(undefined);
+      expect(sole(...lines), lines.join()).to.have.property('unclear');
   });
 });

@@ -363,6 +363,7 @@ function outboundParts(carried: (recipient: string) => void): MailParts & Pick<O
       async stop() {},
     },
     signerOf: async () => null,
+    mayWriteFrom: async () => true,
     numberOf: async () => 7,
     composing: async () => ({ hostname: 'mx', returnDomain: 'b.example', publicUrl: 'https://mx', secret: 's' }),
     reported: () => {},

@@ -34,6 +34,8 @@ describe('the mailer', () => {
     await sink.stop();
   });
 
+  const signOwn = async (message: Buffer) => message;
+
   function mailerFor(zone: ZoneRecords, settings: Partial<CarrierSettings> = {}, clock = systemClock) {
     const carrier = createMailCarrier(
       {
@@ -51,7 +53,7 @@ describe('the mailer', () => {
       { resolver: zoneResolver(zone), clock, ids: createIds(clock), log: createTestLog(), policies: null },
     );
     carriers.push(carrier);
-    return createMailer({ hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test' }, { carrier });
+    return createMailer({ hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test' }, { carrier, signOwn });
   }
 
   it('hands a message over to the MX of its recipient, encrypted where that is offered', async () => {

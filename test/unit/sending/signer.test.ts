@@ -1,11 +1,13 @@
 import { expect } from 'chai';
 import { createDomainKeys } from '../../../src/sending/domains/keys.ts';
-import { createSignerOf } from '../../../src/sending/sending.ts';
-import { newSenderDomain } from '../../../src/store/rows/domains.ts';
+import { createSigning } from '../../../src/sending/signing.ts';
+import { newSenderDomain, type SenderDomainRow } from '../../../src/store/rows/domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
 import { OUTGOING } from '../../support/sending-world.ts';
 import { openTestStore } from '../../support/store.ts';
+import { until } from '../../support/until.ts';
 
 describe('who signs mail going out', () => {
   let clock: TestClock;
@@ -16,14 +18,30 @@ describe('who signs mail going out', () => {
   });
   afterEach(() => store.close());
 
-  const signerOf = (ownDomain = '') => {
+  /** What the DNS says when the records of a domain are looked up again. */
+  let published: (row: SenderDomainRow) => Partial<SenderDomainRow> | Promise<Partial<SenderDomainRow>>;
+  let log: ReturnType<typeof createTestLog>;
+  let tested: string[];
+  beforeEach(() => {
+    published = () => ({});
+    log = createTestLog();
+    tested = [];
+  });
+  const signing = (ownDomain = '') => {
     const keys = createDomainKeys({
       store,
       clock,
       newKeyPair: async () => ({ publicKey: 'public', privateKey: 'private' }),
     });
-    return createSignerOf({ ownDomain, dkimSelector: 'postern' }, { store, keys, clock });
+    const freshTests = {
+      test: async (row: SenderDomainRow) => {
+        tested.push(row.domain);
+        return { ...row, ...(await published(row)) };
+      },
+    };
+    return createSigning({ ownDomain, dkimSelector: 'postern' }, { store, keys, freshTests, clock, log });
   };
+  const signerOf = (ownDomain = '') => signing(ownDomain).signerOf;
   const add = (account: string, domain: string, change: object = {}) =>
     store.senderDomains.insert({
       ...newSenderDomain(account, domain, new Date(clock.now())),
@@ -43,13 +61,60 @@ describe('who signs mail going out', () => {
     expect(await signerOf()('other', OUTGOING), 'another account has not proven anything').to.equal(null);
   });
 
-  it('is nobody while a record is not valid, is not valid yet, or ownership was never proven', async () => {
+  it('is nobody while a record is not valid, or ownership was never proven', async () => {
     await add('a', 'sender.example', { verifiedAt: null });
     await add('b', 'sender.example', { dkimValid: false });
-    await add('c', 'sender.example', { dkimValidAfter: new Date(clock.now() + 60_000) });
+    await add('c', 'sender.example', { spfValid: null });
     for (const account of ['a', 'b', 'c']) expect(await signerOf()(account, OUTGOING)).to.equal(null);
-    await clock.advance(60_000);
-    expect(await signerOf()('c', OUTGOING)).to.include({ domain: 'sender.example' });
+  });
+
+  it('is the domain of the sender as soon as its records are right: they are looked up, and no TTL is waited for', async () => {
+    await add('acc', 'sender.example', { dkimValid: false, dkimError: 'There is no DKIM record at x.' });
+    const { signerOf, outlookOf } = signing();
+    expect(await signerOf('acc', OUTGOING)).to.equal(null);
+    expect(await outlookOf('acc', OUTGOING)).to.deep.equal({
+      signedBy: null,
+      warning: 'Not signed by sender.example: There is no DKIM record at x. (/senders/check-domain)',
+    });
+    published = () => ({ dkimValid: true, dkimValidAfter: new Date(clock.now() + 300_000) });
+    await clock.advance(10_000);
+    expect(await signerOf('acc', OUTGOING)).to.include({ domain: 'sender.example' });
+    expect(await outlookOf('acc', OUTGOING)).to.deep.equal({ signedBy: 'sender.example', warning: null });
+    expect(tested).to.deep.equal(['sender.example', 'sender.example']);
+  });
+
+  it('is not waited for while the DNS is silent, and its records are not asked for without a proof of ownership', async () => {
+    await add('acc', 'sender.example', { dkimValid: false });
+    await add('other', 'sender.example', { dkimValid: false, verifiedAt: null });
+    published = () => new Promise(() => {});
+    const signer = signerOf()('acc', OUTGOING);
+    await until('the test', () => tested.length === 1);
+    await clock.advance(3_000);
+    expect(await signer).to.equal(null);
+    expect(await signerOf()('other', OUTGOING)).to.equal(null);
+    expect(tested).to.deep.equal(['sender.example']);
+  });
+
+  it('is told with the reason where it is not the domain of the sender: at once, and once an hour in the log', async () => {
+    await add('acc', 'sender.example', { verifiedAt: null });
+    const { outlookOf } = signing('mx.example');
+    const reason =
+      'the account has not verified the domain (/senders/verify-domain, or postern sender add sender.example on the host)';
+    const warning = `Not signed by sender.example: ${reason}`;
+    for (let times = 0; times < 3; times++) {
+      expect(await outlookOf('acc', OUTGOING)).to.deep.equal({ signedBy: 'mx.example', warning });
+      await clock.advance(60_000);
+    }
+    expect(log.of('message.unsigned').map(({ fields }) => fields)).to.deep.equal([
+      { account: 'acc', domain: 'sender.example', signed_by: 'mx.example', reason },
+    ]);
+    await clock.advance(3_600_000);
+    await outlookOf('acc', OUTGOING);
+    expect(log.of('message.unsigned')).to.have.length(2);
+    expect(await outlookOf('acc', { ...OUTGOING, sender: 'a@mx.example' })).to.deep.equal({
+      signedBy: 'mx.example',
+      warning: null,
+    });
   });
 
   it('is the domain that the account named, in any case, else that of the sender', async () => {

@@ -12,7 +12,7 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createSureTime } from '../../support/clock.ts';
 import { subaccountRow } from '../../support/lists.ts';
-import { PLAIN_OUTGOING } from '../../support/messages.ts';
+import { ALL_SIGNED, PLAIN_OUTGOING } from '../../support/messages.ts';
 import { freshSpool } from '../../support/spool.ts';
 import { openTestStore } from '../../support/store.ts';
 
@@ -55,6 +55,7 @@ describe('submitting', () => {
         { fromOwnDomains: 'auto', returnDomain: 'bounces.postern.test', signingDomain: '' },
         { store },
       ),
+      signing: ALL_SIGNED,
       clock,
       ids,
       log,
@@ -70,6 +71,7 @@ describe('submitting', () => {
       submitting(other).submit({
         account: ACCOUNT,
         outgoing: PLAIN_OUTGOING,
+        otherAuthors: [],
         bytes: Buffer.from('{"html":null}'),
         recipients,
         sendAt: null,

@@ -243,6 +243,7 @@ describe('mail that is handed over', () => {
               rejectReason: 'hard-bounce',
               queuedReason: null,
             })),
+            signing: { signedBy: null, warning: null },
           });
       });
     const client = await started.loggedIn();

@@ -200,5 +200,13 @@ export const sentRecord = z
         'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every message goes through the queue',
     }),
     _id: z.string().meta({ description: 'the id of the message to this recipient' }),
+    signed_by: z.string().nullable().meta({
+      description:
+        'the domain that signs it (DKIM), as things are now; null if it leaves unsigned, or not at all (not part of the Mandrill API)',
+    }),
+    warning: z.string().nullable().meta({
+      description:
+        'why the domain of its sender does not sign it, and what to do; null if it does (not part of the Mandrill API)',
+    }),
   })
   .meta({ title: 'sent message' });

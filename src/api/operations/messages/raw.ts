@@ -2,21 +2,14 @@ import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { optional, PLEASE_ENTER } from '../../../base/schema.ts';
 import { parseAddress } from '../../../mail/address.ts';
-import { soleAuthor } from '../../../mail/author.ts';
+import { type SoleAuthor, shownBeside, soleAuthorOf } from '../../../mail/author.ts';
 import { createNames, toFileName } from '../../../mail/filename.ts';
-import {
-  allValues,
-  decodeWords,
-  firstValue,
-  type HeaderField,
-  parseHeaders,
-  toTitleCase,
-} from '../../../mail/headers.ts';
+import { isHeadless } from '../../../mail/header-section.ts';
+import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/headers.ts';
 import { type McOptions, parseMcHeaders } from '../../../mail/mc-headers.ts';
 import {
   type Content,
   type FilePart,
-  type Mailbox,
   type ParsedMessage,
   parseMessage,
   scanMessage,
@@ -27,7 +20,7 @@ import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, withCrlf } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
-import { submit, toSentRecord } from './send.ts';
+import { submit } from './send.ts';
 
 // Records of the parts of a message.
 
@@ -123,14 +116,14 @@ const RAW =
 
 /** Parsing shares the process with SMTP; larger documents would hold it up. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024;
-/** Maximum characters of a From field; longer ones are not parsed. Real names are far shorter. */
-const LONGEST_FROM = 4096;
 
 const rawMessage = z.string().min(1, PLEASE_ENTER).meta({ description: 'the full MIME document' });
 
 /** What the header of a document contains: author, subject and X-MC-* options. */
 interface Head {
-  readonly from: Mailbox | undefined;
+  /** Undefined: it has no From. */
+  readonly from: SoleAuthor | undefined;
+  readonly shownBeside: readonly string[];
   readonly subject: string;
   readonly options: McOptions;
 }
@@ -140,12 +133,18 @@ function readHead(document: string, call: Call<never>): Head {
   const block = Buffer.from(end < 0 ? `${document}\r\n` : document.slice(0, end + 2));
   const breach = breachOfBlock(block);
   if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
-  const fields = parseHeaders(block);
-  const subject = firstValue(fields, 'subject') ?? '';
-  const tooLong = allValues(fields, 'from').some((value) => value.length > LONGEST_FROM);
+  const header = isHeadless(block) ? Buffer.alloc(0) : block;
+  const author = soleAuthorOf(header);
+  if ('unclear' in author && !author.missing)
+    throw call.invalid(
+      'raw_message',
+      `The message ${author.unclear}, so it has no sender that all mail programs agree on: please give one From header with one address`,
+    );
+  const fields = parseHeaders(header);
   return {
-    from: tooLong ? undefined : soleAuthor(fields),
-    subject: decodeWords(subject),
+    from: 'unclear' in author ? undefined : author,
+    shownBeside: shownBeside(fields),
+    subject: decodeWords(firstValue(fields, 'subject') ?? ''),
     options: parseMcHeaders(fields),
   };
 }
@@ -237,6 +236,8 @@ const sendRaw = operation({
         reject_reason: null,
         queued_reason: 'sending-backlog',
         _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+        signed_by: 'example.com',
+        warning: null,
       },
     ],
   },
@@ -266,11 +267,19 @@ const sendRaw = operation({
     if (named.length === 0) throw call.invalid('to', 'The message has no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
     const sent = await submit(
-      { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
+      {
+        outgoing,
+        // Its own From is replaced if `from_email` is another, and must be allowed all the same.
+        otherAuthors: [...(head.from ? [head.from.address] : []), ...head.shownBeside],
+        bytes,
+        recipients: [...named, ...copy],
+        sendAt: sendAt ?? head.options.sendAt,
+        client: null,
+      },
       call,
     );
     const shown = new Set(named);
-    return sent.filter(({ email }) => shown.has(email)).map(toSentRecord);
+    return sent.filter(({ email }) => shown.has(email));
   },
 });
 

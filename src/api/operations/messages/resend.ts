@@ -1,7 +1,11 @@
+import { shownBeside } from '../../../mail/author.ts';
+import { headerBlock } from '../../../mail/header-section.ts';
+import { type HeaderField, parseHeaders } from '../../../mail/headers.ts';
+import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';
 import { sentRecord } from './params.ts';
-import { submit, toSentRecord } from './send.ts';
+import { submit } from './send.ts';
 
 const SENT = '5c1e0d0000000000000000000000000a';
 
@@ -23,6 +27,8 @@ const resend = operation({
       reject_reason: null,
       queued_reason: 'sending-backlog',
       _id: '83eebe65b521f0ca9f85caf81d98d15b',
+      signed_by: 'example.com',
+      warning: null,
     },
   },
   async handle({ id }, call) {
@@ -36,6 +42,7 @@ const resend = operation({
       const [sent] = await submit(
         {
           outgoing: { ...outgoing, apiKey: call.apiKey },
+          otherAuthors: shownBeside(fieldsOf(outgoing, kept.bytes)),
           bytes: kept.bytes,
           recipients: [kept.delivery.recipient],
           sendAt: null,
@@ -44,11 +51,17 @@ const resend = operation({
         call,
       );
       if (!sent) throw call.refuse('ServiceUnavailable');
-      note('message sent again', 1, `${id} as ${sent.id}`);
-      return toSentRecord(sent);
+      note('message sent again', 1, `${id} as ${sent._id}`);
+      return sent;
     });
   },
 });
+
+function fieldsOf({ form }: Outgoing, bytes: Buffer): HeaderField[] {
+  if (form === 'mime') return parseHeaders(headerBlock(bytes));
+  const draft: Draft = JSON.parse(bytes.toString());
+  return draft.headers.map(([name, value]) => ({ name, value }));
+}
 
 /** Sending a message again; not part of Mandrill's API. */
 export const messagesResend = [resend];

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { jsonBytes } from '../../../base/json-steps.ts';
 import { inSlices, type Steps } from '../../../base/turns.ts';
+import { shownBeside } from '../../../mail/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
@@ -15,7 +16,7 @@ import {
   toExtras,
 } from '../../../mail/outgoing.ts';
 import { readRecipient } from '../../../sending/submit.ts';
-import type { RecipientOutcome } from '../../../sending/types.ts';
+import type { RecipientOutcome, SigningOutlook } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
 import { MAX_RECIPIENTS } from '../fields.ts';
@@ -32,23 +33,35 @@ const NOTES =
   'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
   'A text that is not a template of that language is a ValidationError; if the message turns out too large or too expensive when it is composed, its recipient is rejected as `invalid`. ' +
   'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ours. ' +
-  'A from_email below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
+  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
-/** Submits a message and returns the outcome for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
+/** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
 export async function submit(
   submission: Parameters<Call<SendErrors>['messages']['submit']>[0],
   call: Call<SendErrors>,
-): Promise<readonly RecipientOutcome[]> {
+): Promise<readonly Sent[]> {
   const outcome = await call.messages.submit(submission);
-  if (outcome.outcome === 'accepted') return outcome.recipients;
+  if (outcome.outcome === 'accepted')
+    return outcome.recipients.map((recipient) => toSentRecord(recipient, outcome.signing));
   if (outcome.outcome === 'unknown-subaccount')
     throw call.refuse('Unknown_Subaccount', submission.outgoing.subaccount ?? '');
   throw call.refuse('ServiceUnavailable');
 }
 
-/** The record of one recipient of a submission. */
-export function toSentRecord({ email, status, rejectReason, queuedReason, id }: RecipientOutcome): Sent {
-  return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
+function toSentRecord(
+  { email, status, rejectReason, queuedReason, id }: RecipientOutcome,
+  { signedBy, warning }: SigningOutlook,
+): Sent {
+  const leaves = status === 'queued' || status === 'scheduled';
+  return {
+    email,
+    status,
+    reject_reason: rejectReason,
+    queued_reason: queuedReason,
+    _id: id,
+    signed_by: leaves ? signedBy : null,
+    warning: leaves ? warning : null,
+  };
 }
 
 interface SendRequest {
@@ -69,10 +82,11 @@ async function sendDraft(
   if (bytes.length > call.settings.maxMessageBytes)
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
-  const sent = await submit({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
+  const otherAuthors = shownBeside(draft.headers.map(([name, value]) => ({ name, value })));
+  const sent = await submit({ outgoing, otherAuthors, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
   // A recipient named twice is reported once; the hidden copy to bcc_address is not reported.
   const named = new Set(message.to.map(({ email }) => email.trim()));
-  return sent.filter(({ email }) => named.has(email)).map(toSentRecord);
+  return sent.filter(({ email }) => named.has(email));
 }
 
 const MESSAGE = {
@@ -105,6 +119,8 @@ const send = operation({
         reject_reason: null,
         queued_reason: 'sending-backlog',
         _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+        signed_by: 'example.com',
+        warning: null,
       },
       {
         email: 'gone@example.com',
@@ -112,6 +128,8 @@ const send = operation({
         reject_reason: 'hard-bounce',
         queued_reason: null,
         _id: 'a56e631363ed591797dbb1461d73f13e',
+        signed_by: null,
+        warning: null,
       },
     ],
   },
@@ -151,6 +169,8 @@ const sendTemplate = operation({
         reject_reason: null,
         queued_reason: 'sending-backlog',
         _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+        signed_by: 'example.com',
+        warning: null,
       },
     ],
   },

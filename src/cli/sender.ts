@@ -1,0 +1,110 @@
+import { z } from 'zod';
+import { systemClock, toTimestamp } from '../base/clock.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import { isFreeMail, isPublicSuffix, RESERVED_WORDS } from '../mail/reserved-names.ts';
+import { mayBeSigned } from '../sending/domains/domain-tests.ts';
+import { proveSenderDomain } from '../store/rows/domains.ts';
+import { accountOption, theAccount } from './account.ts';
+import { type Command, EXIT, toTable, UsageError } from './command.ts';
+import { withOperations, withStore } from './open.ts';
+
+/** What /senders/domain-key answers, as far as it is shown. */
+const KEY = z.object({
+  name: z.string(),
+  txt: z.string(),
+  cname: z.string(),
+  spf_include: z.string(),
+  spf: z.string(),
+});
+/** The same of /senders/check-domain. */
+const TEST = z.object({ valid: z.boolean(), error: z.string().nullable() });
+const CHECKED = z.object({ domain: z.string(), spf: TEST, dkim: TEST, valid_signing: z.boolean() });
+
+interface Shown extends z.output<typeof CHECKED> {
+  readonly records: z.output<typeof KEY>;
+}
+
+/** The domain given on the command line, if somebody can own it. */
+function ownable(word: string | undefined): string {
+  if (word === undefined) throw new UsageError('missing argument: DOMAIN');
+  const domain = toAsciiDomain(word.trim());
+  if (!domain?.includes('.')) throw new UsageError(`"${word}" is not a domain name`);
+  if (isPublicSuffix(domain)) throw new UsageError(`${domain}: ${RESERVED_WORDS['public-suffix']}`);
+  if (isFreeMail(domain)) throw new UsageError(`${domain}: ${RESERVED_WORDS['free-mail']}`);
+  return domain;
+}
+
+export const senderAdd: Command = {
+  name: 'sender add',
+  args: 'DOMAIN',
+  summary:
+    'Adds a sender domain to an account as verified, without the mail of /senders/verify-domain, and tests its DNS.',
+  options: { account: accountOption },
+  notes:
+    'For domains of your own: whoever can run this is trusted to own them. It prints the DKIM and SPF records to publish.\n' +
+    'A running daemon signs mail From the domain within seconds after both are in the DNS. Run it again to see whether they are.\n\n' +
+    '  postern sender add example.com',
+  async run(call) {
+    const domain = ownable(call.words[0]);
+    const { settings } = call.settings();
+    const account = await withStore(settings, async (store) => {
+      const row = await theAccount(store, call);
+      await proveSenderDomain(store, row.id, domain, new Date(systemClock.now()));
+      return row;
+    });
+    const shown = await withOperations(settings, async (run) => ({
+      ...CHECKED.parse(await run('/senders/check-domain', account, { domain })),
+      records: KEY.parse(await run('/senders/domain-key', account, { domain })),
+    }));
+    call.print(
+      [shown],
+      () => `${domain} is a verified sender domain of account ${account.name}.\n\n${nextStep(shown)}`,
+    );
+    return EXIT.ok;
+  },
+};
+
+/** What is missing in the DNS, and what to do. */
+function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
+  if (signs) return 'Both records are in the DNS: mail From it is signed from now on.\n';
+  const key = `DKIM: ${dkim.error}\n\n  ${records.name}  TXT  "${records.txt}"\n  or a CNAME to ${records.cname}, if you publish the TXT record there\n\n`;
+  const include = `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to the SPF record that is there\n\n`;
+  return `Mail From it is signed as soon as these records are in the DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ${domain}\n`;
+}
+
+export const senderList: Command = {
+  name: 'sender list',
+  summary: 'Lists the sender domains of all accounts or of one, and whether they sign mail.',
+  options: { account: { ...accountOption, help: 'only this account, by name or id' } },
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
+      const only = call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id };
+      const rows = await store.senderDomains.many(only, { sort: 'id' });
+      const shown = rows.map((row) => ({
+        domain: row.domain,
+        account: row.account,
+        account_name: names.get(row.account) ?? null,
+        verified_at: row.verifiedAt && toTimestamp(row.verifiedAt),
+        spf: row.spfValid,
+        dkim: row.dkimValid,
+        valid_signing: mayBeSigned(row),
+      }));
+      const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
+      call.print(shown, () =>
+        toTable(
+          ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'],
+          shown.map((row) => [
+            row.domain,
+            row.account_name ?? row.account,
+            row.verified_at ?? 'no',
+            word(row.spf),
+            word(row.dkim),
+            row.valid_signing ? 'yes' : 'no',
+          ]),
+        ),
+      );
+      return EXIT.ok;
+    });
+  },
+};

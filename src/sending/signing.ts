@@ -1,0 +1,111 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { createRecent } from '../base/memory.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import type { Outgoing } from '../mail/outgoing.ts';
+import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';
+import type { Store } from '../store/store.ts';
+import { type DomainTests, mayBeSigned } from './domains/domain-tests.ts';
+import { type DomainKeys, selectorOf } from './domains/keys.ts';
+import type { ComposeJob, SigningOutlook } from './types.ts';
+
+interface SigningSettings {
+  /** Signs if the sender's domain may not; empty: such mail is not signed. The operator publishes its DKIM record. */
+  readonly ownDomain: string;
+  readonly dkimSelector: string;
+}
+
+interface SigningDeps {
+  readonly store: Pick<Store, 'senderDomains'>;
+  readonly keys: DomainKeys;
+  /** Tests records without a cache, which could still say what was wrong before. */
+  readonly freshTests: DomainTests;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+type Signer = ComposeJob['dkim'];
+
+/** Which domain signs the mail of accounts. */
+export interface Signing {
+  /** The key for a message; null: it is sent unsigned. Throws `StoreAway`. */
+  signerOf(account: string, outgoing: Outgoing): Promise<Signer>;
+  /** Who would sign it now, and why that is not the domain of its sender. Throws `StoreAway`. */
+  outlookOf(account: string, outgoing: Outgoing): Promise<SigningOutlook>;
+}
+
+/** How long the signer is cached: short, because a domain may just have been verified. Milliseconds. */
+const FRESH_MS = 10_000;
+/** Mail does not wait longer for a test of records; its result counts for the next message. */
+const TEST_MS = 3_000;
+/** That mail of a domain is not signed is logged once in so many milliseconds. */
+const TOLD_MS = 3_600_000;
+
+/**
+ * Chooses the signer of a message: the domain that its account named, else the sender's, if allowed; else our own; else
+ * none. The records of a verified domain that are not valid yet are looked up again: somebody has probably just
+ * published them.
+ */
+export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps): Signing {
+  const { store, keys, freshTests, clock, log } = deps;
+  const known = createRecent(find, FRESH_MS);
+  const told = createRecent(async (key) => {
+    const { account, domain, why } = JSON.parse(key);
+    log.warn('message.unsigned', { account, domain, signed_by: ownDomain || null, reason: why });
+  }, TOLD_MS);
+
+  /** `key` is an account and candidate domains, separated by spaces, which neither contains; the sender's comes last. */
+  async function find(key: string): Promise<SigningOutlook & { readonly signer: Signer }> {
+    const [account = '', ...wanted] = key.split(' ');
+    let why = '';
+    for (const domain of wanted) {
+      const row = await testedRow(account, domain);
+      if (row && mayBeSigned(row)) return { signer: await signAs(domain), signedBy: domain, warning: null };
+      why = reasonOf(domain, row);
+    }
+    const domain = wanted.at(-1) ?? '';
+    const signer = ownDomain === '' ? null : await signAs(ownDomain);
+    if (domain === ownDomain) return { signer, signedBy: ownDomain, warning: null };
+    await told.get(JSON.stringify({ account, domain, why }), clock.monotonic());
+    return { signer, signedBy: signer?.domain ?? null, warning: `Not signed by ${domain}: ${why}` };
+  }
+
+  async function testedRow(account: string, domain: string): Promise<SenderDomainRow | undefined> {
+    const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
+    if (!row || row.verifiedAt === null || mayBeSigned(row)) return row;
+    const { promise: late, resolve } = Promise.withResolvers<SenderDomainRow>();
+    const cancel = clock.after(TEST_MS, () => resolve(row));
+    try {
+      return await Promise.race([freshTests.test(row).catch(() => row), late]);
+    } finally {
+      cancel();
+    }
+  }
+
+  async function signAs(domain: string): Promise<NonNullable<Signer>> {
+    const { privateKey, ...key } = await keys.keyOf(domain);
+    return { domain, selector: selectorOf(key, { dkimSelector }), privateKey };
+  }
+
+  const look = (account: string, { sender, signingDomain }: Outgoing) => {
+    const named = [signingDomain ?? '', sender.slice(sender.lastIndexOf('@') + 1)];
+    const wanted = new Set(named.flatMap((name) => toAsciiDomain(name) ?? []));
+    return known.get([account, ...wanted].join(' '), clock.monotonic());
+  };
+  return frozen({
+    signerOf: async (account, outgoing) => (await look(account, outgoing)).signer,
+    async outlookOf(account, outgoing) {
+      const { signedBy, warning } = await look(account, outgoing);
+      return { signedBy, warning };
+    },
+  });
+}
+
+/** Why a domain does not sign, and what to do. */
+function reasonOf(domain: string, row: SenderDomainRow | undefined): string {
+  if (!row || row.verifiedAt === null)
+    return `the account has not verified the domain (/senders/verify-domain, or postern sender add ${domain} on the host)`;
+  const error = (row.dkimValid === true ? row.spfError : row.dkimError) ?? 'Its DNS records have not been found yet.';
+  return `${error} (/senders/check-domain)`;
+}
