@@ -1,5 +1,6 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
+import { summaryOf } from '../mail/summary.ts';
 import { MAX_STORY } from './gathering.ts';
 
 // What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
@@ -90,6 +91,8 @@ const PATCH = [
 /** Everything that was noted in one moment. */
 export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQLInputValue[]>> {
   readonly patches: readonly SQLInputValue[];
+  /** Delivery id and the fields of its summary, which are decoded here. */
+  readonly summaries: readonly string[];
   /** Message id and session. */
   readonly arrivals: readonly string[];
 }
@@ -131,6 +134,7 @@ export function createChanges(db: DatabaseSync) {
   });
   const indexing = createIndexing(db);
   const patch = createPatching(db, indexing);
+  const describe = createDescribing(db, indexing);
   const arrive = db.prepare('UPDATE mail SET session = ? WHERE id > ? AND id < ?');
   const filled = db.prepare(`UPDATE meta SET value = 1 WHERE name = 'filled'`);
 
@@ -140,6 +144,7 @@ export function createChanges(db: DatabaseSync) {
       within(db, () => {
         for (const { table, width, insert } of inserts) each(batch[table], width, (values) => insert.run(...values));
         each(batch.patches, PATCH.length, patch);
+        each(batch.summaries, 2, ([id = '', fields = '']) => describe(id, fields));
         each(batch.arrivals, 2, ([id, session = null]) => arrive.run(session, `${id}-`, `${id}.`));
       });
     },
@@ -186,6 +191,21 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];
     update.run(...[n, ...changed, attempts, status, error, endedAt].map((value) => value ?? null));
     if (typeof story === 'string' && story !== '') tell.run(late ? attemptsOf(story) : story, n);
+    if (wasIn) indexing.putIn(n);
+  };
+}
+
+/** Gives a row its texts, if it has none. */
+function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fields: string) => void {
+  const find = db.prepare('SELECT n FROM mail WHERE id = ? AND subject IS NULL');
+  const update = db.prepare('UPDATE mail SET header_from = ?, subject = ?, header_id = ? WHERE n = ?');
+  return (id, fields) => {
+    const row = find.get(id);
+    if (!row) return;
+    const n = Number(row['n']);
+    const { from, subject, messageId } = summaryOf(fields);
+    const wasIn = indexing.takeOut(n);
+    update.run(from, subject, messageId, n);
     if (wasIn) indexing.putIn(n);
   };
 }

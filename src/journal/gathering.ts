@@ -2,19 +2,24 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
+import type { MailSummary } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
-import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
+import type { Action, MailState, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
 export interface DeliveryNotes {
+  /** Whether From, Subject and Message-ID are kept. */
+  readonly keepsSummaries: boolean;
   accepted(mail: NewMail): void;
+  /** What `summaryFields` (mail/summary.ts) found in its message. */
+  described(id: string, fields: string): void;
   settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void;
   /** A person replayed or dropped it. */
   changed(id: string, what: 'replayed' | 'dropped', at: number): void;
   /** The queue has it, and the journal does not know it. */
-  missed(one: QueuedDelivery, message: Pick<NewMail, 'envelope' | 'size'> | undefined): void;
+  missed(one: QueuedDelivery, message: Pick<NewMail, 'envelope' | 'size'> | undefined, fields: string | undefined): void;
   /** The queue says otherwise than the journal. */
   corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
 }
@@ -39,6 +44,8 @@ interface Draft {
   left: number;
   sender: string | null;
   summary: MailSummary | null;
+  /** What the summary can be made of, if nobody parses the message for its delivery meanwhile. */
+  fields: string | null;
   verdicts: Verdicts | null;
   state: MailState | null;
   /** Whether the state also holds for a delivery that has ended. */
@@ -59,6 +66,8 @@ interface NewMail {
   readonly size: number;
   /** Undefined if only the delivery is known. */
   readonly envelope: Envelope | undefined;
+  /** Undefined if nobody has looked at its header. */
+  readonly fields?: string | undefined;
 }
 
 /** Of an answer the start is kept; the queue has more of it for as long as it has the delivery. */
@@ -98,11 +107,19 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     if (row) arrivals.delete(row.delivery.messageId);
   }
 
+  /** What is known of its content without parsing it. */
+  function describe(draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
+    if (!settings.subjects) return;
+    draft.summary ??= toSummary(outgoing);
+    draft.fields ??= fields ?? null;
+  }
+
   const deliveries: DeliveryNotes = {
+    keepsSummaries: settings.subjects,
     accepted(mail) {
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
-      if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
+      describe(draft, mail.envelope?.outgoing, mail.fields);
       const { fate } = mail.delivery;
       draft.state ??= fate?.state ?? 'waiting';
       if (fate) {
@@ -110,6 +127,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         draft.lastError = fate.note;
         tell(draft, JSON.stringify([fate.state === 'held' ? 'held' : 'discarded', mail.receivedAt]));
       }
+      added();
+    },
+    described(id, fields) {
+      describe(draftOf(id), undefined, fields);
       added();
     },
     settled(id, state, at, attempt) {
@@ -136,11 +157,11 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       tell(draft, JSON.stringify([what, at]));
       added();
     },
-    missed(one, { envelope, size } = { envelope: undefined, size: 0 }) {
+    missed(one, { envelope, size } = { envelope: undefined, size: 0 }, fields) {
       const draft = draftOf(one.id);
       if (draft.row) return;
       draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
-      if (settings.subjects) draft.summary ??= toSummary(envelope?.outgoing);
+      describe(draft, envelope?.outgoing, fields);
       if (draft.state === null) {
         draft.state = one.state;
         draft.endedAt = one.state === 'waiting' ? null : one.endedAt;
@@ -170,7 +191,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       else if (entry.what === 'parsed') {
         const draft = draftOf(entry.id);
         draft.sender = entry.sender;
-        draft.summary = settings.subjects ? entry.summary : null;
+        if (settings.subjects) draft.summary = entry.summary ?? draft.summary;
         draft.verdicts = entry.verdicts;
       } else arrivals.set(entry.messageId, entry.session);
       added();
@@ -193,6 +214,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     },
     take(now, all) {
       const mail: SQLInputValue[] = [];
+      const summaries: string[] = [];
       const patches: SQLInputValue[] = [];
       const written = new Set<string>();
       const left = new Set<string>();
@@ -209,6 +231,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
           written.add(row.delivery.messageId);
           mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId) ?? null));
         } else patches.push(...toPatch(id, draft));
+        if (draft.summary === null && draft.fields !== null) summaries.push(id, draft.fields);
       }
       const late: string[] = [];
       for (const [messageId, session] of arrivals) {
@@ -223,6 +246,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const batch = {
         mail,
         patches,
+        summaries,
         arrivals: late,
         refusals: refused.flatMap(toRefusalRow),
         sessions: sessions.flatMap(toSessionRow),
@@ -240,6 +264,7 @@ const NOTHING: Draft = {
   left: 0,
   sender: null,
   summary: null,
+  fields: null,
   verdicts: null,
   state: null,
   firm: false,

@@ -26,7 +26,7 @@ export function createQueries(db: DatabaseSync) {
     `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
   const toMatch = createMatching(db);
-  const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
+  const known = db.prepare('SELECT state, url, subject IS NULL AS nameless FROM mail WHERE id = ?');
   // A file that a daemon before this version wrote, and commands read, may be without them.
   const minutes = () => db.prepare('SELECT at, figures FROM minutes WHERE at >= ? AND at < ? ORDER BY at');
   db.function(CONTAINS, { deterministic: true }, (where, what) =>
@@ -137,14 +137,23 @@ export function createQueries(db: DatabaseSync) {
     inState: (state: 'waiting' | 'dead', n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
     /** What the journal says of each: null where it does not know it. */
-    known: (ids: readonly string[]): ({ readonly state: MailState; readonly url: string } | null)[] =>
+    known: (ids: readonly string[]): (Known | null)[] =>
       ids.map((id) => {
         const row = known.get(id);
-        return row ? { state: toState(row['state']), url: String(row['url']) } : null;
+        if (!row) return null;
+        return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
     /** Whether everything is in it that the queue had when this file was begun. */
     isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
+}
+
+/** What the journal says of a delivery. */
+interface Known {
+  readonly state: MailState;
+  readonly url: string;
+  /** Whether it has no subject, not even an empty one. */
+  readonly isNameless: boolean;
 }
 
 interface MailCount {

@@ -1,4 +1,5 @@
 import type { Verdicts } from '../mail/envelope.ts';
+import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind, DeliveryState } from '../queue/delivery.ts';
 
 // What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
@@ -22,7 +23,7 @@ export interface Mail {
   /** The reverse-path; empty for the null sender, null if not known. */
   readonly sender: string | null;
   readonly recipient: string;
-  /** From, Subject and Message-ID of the header; null until it was parsed. */
+  /** From, Subject and Message-ID of the header; null if they are not kept. A message without a subject has an empty one. */
   readonly from: string | null;
   readonly subject: string | null;
   readonly headerId: string | null;
@@ -58,13 +59,6 @@ export type StoryEntry =
       readonly answer: string;
     }
   | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'held' | 'discarded' | 'replayed'; readonly at: number };
-
-/** What parsing a message tells about it. */
-export interface MailSummary {
-  readonly from: string | null;
-  readonly subject: string | null;
-  readonly messageId: string | null;
-}
 
 /** A refused command or session. */
 export interface Refusal {

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import { summaryFields } from '../mail/summary.ts';
 import type { Delivery, DeliveryState, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
@@ -90,8 +91,11 @@ export function watch(
         page.map(({ id }) => id),
       );
       const missing = page.filter((_, i) => known[i] === null);
-      const envelopes = await spool.envelopes(missing.map(({ messageId }) => messageId));
-      for (const one of missing) notes.missed(one, envelopes.get(one.messageId));
+      const nameless = page.filter((_, i) => known[i]?.isNameless);
+      const envelopes = await spool.envelopes(idsOf(missing));
+      const fields = notes.keepsSummaries ? await spool.summaryFields(idsOf([...missing, ...nameless])) : NOTHING;
+      for (const one of missing) notes.missed(one, envelopes.get(one.messageId), fields.get(one.messageId));
+      for (const { id, messageId } of nameless) if (fields.has(messageId)) notes.described(id, fields.get(messageId) ?? '');
       for (const [i, one] of page.entries()) {
         const { state, url } = known[i] ?? one;
         if (state !== one.state || url !== one.url) notes.corrected(one.id, one.state, endOf(one), one.url);
@@ -117,6 +121,12 @@ export function watch(
     }
   }
 
+  /** Of a large message that was accepted. Its bytes are in a file, for which no reply waits. */
+  async function describe(messageId: string, deliveries: readonly Delivery[]): Promise<void> {
+    const fields = (await spool.summaryFields([messageId])).get(messageId);
+    if (fields !== undefined) for (const { id } of deliveries) notes.described(id, fields);
+  }
+
   spool.onChange((fresh) => {
     if (fresh.length === 0) compareSoon();
   });
@@ -129,9 +139,12 @@ export function watch(
         const { receivedAt, envelope, body } = message;
         // The bytes are given away with the message.
         const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+        const isRead = notes.keepsSummaries && !envelope.outgoing;
+        const fields = isRead && body.kind === 'inline' ? summaryFields(body.bytes) : undefined;
         const outcome = await spool.accept(message, deliveries);
-        if (outcome === 'accepted')
-          for (const delivery of deliveries) notes.accepted({ delivery, receivedAt, size, envelope });
+        if (outcome !== 'accepted') return outcome;
+        for (const delivery of deliveries) notes.accepted({ delivery, receivedAt, size, envelope, fields });
+        if (isRead && body.kind === 'blob') describe(message.id, deliveries).catch(failed);
         return outcome;
       },
       async settle(settlement, fresh) {
@@ -174,6 +187,8 @@ export function watch(
   });
 }
 
+const NOTHING: ReadonlyMap<string, string> = new Map();
+const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
 const UNFINISHED = ['waiting', 'dead', 'held'] as const;
 

@@ -321,6 +321,8 @@ export interface Spool {
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
   /** Envelopes and sizes of messages, without those that are gone or damaged. */
   envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
+  /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
+  summaryFields(messageIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
