@@ -7,14 +7,18 @@ import { traceBefore } from '../mail/header-section.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
+  DELIVERY_STATES,
   type DeliveryKind,
   type DeliveryState,
+  ENDED_STATES,
   KINDS,
   kindsOf,
+  OPEN_STATES,
   type Progress,
   type QueuedDelivery,
   type Selection,
   type Spool,
+  sumOfStates,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { countByAccount, noteActions, toWords } from './actions.ts';
@@ -85,8 +89,6 @@ function requireChoice(call: Invocation, selection: Selection): void {
   }
 }
 
-const STATES = ['waiting', 'dead', 'held', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
-
 function toShown(delivery: QueuedDelivery) {
   const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
@@ -137,15 +139,15 @@ function whatFor({ recipient, batch }: QueuedDelivery): string {
 export const queueList: Command = {
   name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting or dead.',
+  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting, dead or held.',
   options: {
     ...selecting,
     state: {
       type: 'string',
       multiple: true,
       value: 'STATE',
-      values: STATES,
-      help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)`,
+      values: DELIVERY_STATES,
+      help: `${DELIVERY_STATES.join(', ')} (may be repeated; default: ${OPEN_STATES.join(', ')})`,
     },
     limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
   },
@@ -155,11 +157,10 @@ export const queueList: Command = {
     if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a positive whole number');
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
-      const { waiting, dead, delivered, dropped } = await spool.count({});
+      const counts = await spool.count({});
       call.print(
         rows.map(toShown),
-        () =>
-          `${deliveryTable(rows)}\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`,
+        () => `${deliveryTable(rows)}\n${DELIVERY_STATES.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
       );
       return EXIT.ok;
     });
@@ -167,10 +168,10 @@ export const queueList: Command = {
 };
 
 function toStates(texts: readonly string[]): readonly DeliveryState[] {
-  if (texts.length === 0) return ['waiting', 'dead'];
+  if (texts.length === 0) return OPEN_STATES;
   return texts.map((text) => {
-    const state = STATES.find((known) => known === text);
-    if (!state) throw new UsageError(`--state must be one of ${STATES.join(', ')}; not "${text}"`);
+    const state = DELIVERY_STATES.find((known) => known === text);
+    if (!state) throw new UsageError(`--state must be one of ${DELIVERY_STATES.join(', ')}; not "${text}"`);
     return state;
   });
 }
@@ -342,10 +343,7 @@ function changing({ name, summary, notes, options, done, noted, wouldDo, narrow,
 
 async function countAll(spool: Spool, selections: readonly Selection[]): Promise<number> {
   let sum = 0;
-  for (const selection of selections) {
-    const counts = await spool.count(selection);
-    sum += counts.waiting + counts.dead + counts.delivered + counts.dropped;
-  }
+  for (const selection of selections) sum += sumOfStates(await spool.count(selection));
   return sum;
 }
 
@@ -375,11 +373,11 @@ export const queueRetry = changing({
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: 'Ends waiting, held or dead deliveries without delivering them.',
+  summary: 'Ends waiting, dead or held deliveries without delivering them.',
   done: 'Dropped',
   noted: 'dropped',
   wouldDo: 'Would drop',
-  narrow: inStates('waiting', 'held', 'dead'),
+  narrow: inStates(...OPEN_STATES),
   change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
 });
 
@@ -395,9 +393,10 @@ export const queueFlush: Command = {
 const requeue = changing({
   name: 'replay',
   summary:
-    'Delivers dead letters again; with --delivered, or by id, also delivered messages that are still kept. Ids stay the same.',
+    'Delivers dead letters again; with --delivered or --held, or by id, also messages that were delivered or are held. Ids stay the same.',
   options: {
     delivered: { type: 'boolean', help: 'also delivered messages' },
+    held: { type: 'boolean', help: 'also messages that their route holds' },
     to: {
       type: 'string',
       value: 'TIME|URL',
@@ -410,15 +409,14 @@ const requeue = changing({
   noted: 'replayed',
   wouldDo: 'Would requeue',
   narrow(selection, call) {
-    const withDelivered = call.flag('delivered') || call.words.length > 0;
-    const ended = ['dead', 'dropped'] as const;
-    const states = withDelivered ? ([...ended, 'delivered'] as const) : ended;
+    const isAsked = (state: 'delivered' | 'held') => call.flag(state) || call.words.length > 0;
+    const states = ENDED_STATES.filter((state) => (state !== 'delivered' && state !== 'held') || isAsked(state));
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
     // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
     // mail of the operator, such as a report to a sender.
     return [
       { ...selection, kinds: kindsOf('route', 'webhook'), states },
-      { ...selection, kinds: kindsOf('operator'), states: ended },
+      { ...selection, kinds: kindsOf('operator'), states: states.filter((state) => state !== 'delivered') },
     ];
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),

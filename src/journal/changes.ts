@@ -1,6 +1,7 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
 import { summaryOf } from '../mail/summary.ts';
+import { ENDED_STATES } from '../queue/delivery.ts';
 import { MAX_STORY } from './gathering.ts';
 
 // What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
@@ -185,7 +186,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     if (!row) return;
     const n = Number(row['n']);
     // As in the queue: an attempt that was under way does not change a delivery that has ended meanwhile.
-    const late = firm === 0 && ['delivered', 'dead', 'dropped', 'held'].includes(String(row['state']));
+    const late = firm === 0 && ENDED_STATES.some((state) => state === row['state']);
     const reworded = [sender, from, subject, headerId].some((text) => text !== null);
     const wasIn = reworded && indexing.takeOut(n);
     const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];

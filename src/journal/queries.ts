@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { DeliveryKind } from '../queue/delivery.ts';
+import type { DeliveryKind, OPEN_STATES } from '../queue/delivery.ts';
 import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
 import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
@@ -134,7 +134,7 @@ export function createQueries(db: DatabaseSync) {
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
       rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
     /** Rows of mail in a state, after row `n`. */
-    inState: (state: 'waiting' | 'dead', n: number, limit: number): [n: number, id: string][] =>
+    inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
     /** What the journal says of each: null where it does not know it. */
     known: (ids: readonly string[]): (Known | null)[] =>

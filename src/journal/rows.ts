@@ -1,6 +1,6 @@
 import type { SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
-import type { Action, Cause, Mail, MailState, Refusal, Session, StoryEntry } from './types.ts';
+import { type Action, type Cause, type Mail, MAIL_STATES, type MailState, type Refusal, type Session, type StoryEntry } from './types.ts';
 
 // Rows of the journal's file, as what they stand for.
 
@@ -98,10 +98,9 @@ export function toAction(row: SqlRow): Action {
 
 export const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
 
-export const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'held', 'unknown'];
-const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
+export const UNDELIVERED: readonly MailState[] = MAIL_STATES.filter((state) => state !== 'delivered');
 
-export const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
+export const toState = (value: unknown): MailState => MAIL_STATES.find((state) => state === value) ?? 'unknown';
 
 /** The story as it was written by this program; a file may be damaged all the same. */
 function toStory(value: unknown): readonly StoryEntry[] {

@@ -1,12 +1,14 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
-import type { DeliveryKind, DeliveryState } from '../queue/delivery.ts';
+import { DELIVERY_STATES, type DeliveryKind } from '../queue/delivery.ts';
 
 // What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
 
-/** The state of a delivery; unknown if the queue lost it without a trace in the journal, as a crash may. */
-export type MailState = DeliveryState | 'unknown';
+/** The states of a delivery, and unknown if the queue lost it without a trace in the journal, as a crash may. */
+export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
+
+export type MailState = (typeof MAIL_STATES)[number];
 
 /** One message for one recipient: a delivery, remembered after the queue has forgotten it. */
 export interface Mail {

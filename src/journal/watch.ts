@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { summaryFields } from '../mail/summary.ts';
-import type { Delivery, DeliveryState, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { type Delivery, type DeliveryState, OPEN_STATES, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */
@@ -73,8 +73,8 @@ export function watch(
       await journal.flush();
       // The history of a new file begins with all that the queue still has.
       const filled = await journal.ask('isFilled');
-      await addMissing(filled ? UNFINISHED : undefined);
-      for (const state of UNFINISHED) await correct(state);
+      await addMissing(filled ? OPEN_STATES : undefined);
+      for (const state of OPEN_STATES) await correct(state);
       if (!filled && phase === 'running') await journal.ask('filled');
     } catch (error) {
       failed(error);
@@ -105,7 +105,7 @@ export function watch(
   }
 
   /** Rows that say they are in a state, and are not. What the queue has purged stays dead, but does not wait. */
-  async function correct(state: (typeof UNFINISHED)[number]): Promise<void> {
+  async function correct(state: (typeof OPEN_STATES)[number]): Promise<void> {
     for (let from = 0; phase === 'running'; ) {
       const page = await journal.ask('inState', state, from, STEP);
       const queued = new Map((await spool.list({ ids: page.map(([, id]) => id) }, STEP)).map((one) => [one.id, one]));
@@ -190,7 +190,6 @@ export function watch(
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
-const UNFINISHED = ['waiting', 'dead', 'held'] as const;
 
 /** When it ended, if it has and the queue remembers. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

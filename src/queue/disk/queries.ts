@@ -29,7 +29,6 @@ import {
   number,
   numberOrNull,
   type SqlRow,
-  STATES,
   stateCode,
   sumOf,
   text,
@@ -141,7 +140,7 @@ function createFigures(db: DatabaseSync) {
       const began = performance.now();
       const counts = tableOf(ENDED_STATES, () => 0);
       for (const row of ended.all()) {
-        const state = STATES[number(row, 'state')];
+        const state = DELIVERY_STATES[number(row, 'state')];
         if (state && state !== 'waiting') counts[state] = number(row, 'n');
       }
       return { counts, ms: performance.now() - began };
@@ -214,7 +213,7 @@ function createScans(db: DatabaseSync) {
       for (const row of db
         .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
         .all(...values)) {
-        const state = STATES[number(row, 'state')];
+        const state = DELIVERY_STATES[number(row, 'state')];
         if (state) counts[state] += number(row, 'n');
       }
       return counts;

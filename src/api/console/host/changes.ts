@@ -3,7 +3,7 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
 import {
   type DeliveryState,
-  DROPPABLE_STATES,
+  OPEN_STATES,
   type Endpoint,
   type EndpointName,
   type Selection,
@@ -136,7 +136,7 @@ const drop = changing({
   path: '/host/drop',
   summary: 'Ends waiting and dead deliveries without delivering them.',
   noted: 'dropped',
-  states: DROPPABLE_STATES,
+  states: OPEN_STATES,
   change: (selection, { spool, now }) => spool.drop(selection, now()),
 });
 
