@@ -13,6 +13,7 @@ const COLUMNS = {
     'id',
     'at',
     'session',
+    'transaction_n',
     'kind',
     'account',
     'sender',
@@ -40,6 +41,7 @@ const COLUMNS = {
   refusals: [
     'at',
     'session',
+    'transaction_n',
     'listener',
     'stage',
     'reply',
@@ -94,8 +96,8 @@ export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQ
   readonly patches: readonly SQLInputValue[];
   /** Delivery id and the fields of its summary, which are decoded here. */
   readonly summaries: readonly string[];
-  /** Message id and session. */
-  readonly arrivals: readonly string[];
+  /** Message id, session and transaction. */
+  readonly arrivals: readonly (string | number)[];
 }
 
 /** The deliveries that a batch is about. */
@@ -136,7 +138,7 @@ export function createChanges(db: DatabaseSync) {
   const indexing = createIndexing(db);
   const patch = createPatching(db, indexing);
   const describe = createDescribing(db, indexing);
-  const arrive = db.prepare('UPDATE mail SET session = ? WHERE id > ? AND id < ?');
+  const arrive = db.prepare('UPDATE mail SET session = ?, transaction_n = ? WHERE id > ? AND id < ?');
   const filled = db.prepare(`UPDATE meta SET value = 1 WHERE name = 'filled'`);
 
   return {
@@ -146,7 +148,7 @@ export function createChanges(db: DatabaseSync) {
         for (const { table, width, insert } of inserts) each(batch[table], width, (values) => insert.run(...values));
         each(batch.patches, PATCH.length, patch);
         each(batch.summaries, 2, ([id = '', fields = '']) => describe(id, fields));
-        each(batch.arrivals, 2, ([id, session = null]) => arrive.run(session, `${id}-`, `${id}.`));
+        each(batch.arrivals, 3, ([id, session = null, n = null]) => arrive.run(session, n, `${id}-`, `${id}.`));
       });
     },
     /** Everything that the queue had when this file was begun is in it. */

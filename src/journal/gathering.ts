@@ -6,7 +6,7 @@ import type { MailSummary } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
-import type { Action, MailState, Note, Refusal, Session } from './types.ts';
+import type { Action, Arrival, MailState, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
 export interface DeliveryNotes {
@@ -19,7 +19,11 @@ export interface DeliveryNotes {
   /** A person replayed or dropped it. */
   changed(id: string, what: 'replayed' | 'dropped', at: number): void;
   /** The queue has it, and the journal does not know it. */
-  missed(one: QueuedDelivery, message: Pick<NewMail, 'envelope' | 'size'> | undefined, fields: string | undefined): void;
+  missed(
+    one: QueuedDelivery,
+    message: Pick<NewMail, 'envelope' | 'size'> | undefined,
+    fields: string | undefined,
+  ): void;
   /** The queue says otherwise than the journal. */
   corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
 }
@@ -80,8 +84,8 @@ const LEAVES = 3;
 /** Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note. */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
-  /** The session that each message arrived in. */
-  const arrivals = new Map<string, string>();
+  /** Where each message arrived. */
+  const arrivals = new Map<string, Arrival>();
   const refusals = createRefusals();
   const idle = createMinute();
   let sessions: Session[] = [];
@@ -193,7 +197,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         draft.sender = entry.sender;
         if (settings.subjects) draft.summary = entry.summary ?? draft.summary;
         draft.verdicts = entry.verdicts;
-      } else arrivals.set(entry.messageId, entry.session);
+      } else arrivals.set(entry.messageId, entry);
       added();
     },
     size,
@@ -229,16 +233,16 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         entries++;
         if (row) {
           written.add(row.delivery.messageId);
-          mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId) ?? null));
+          mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId)));
         } else patches.push(...toPatch(id, draft));
         if (draft.summary === null && draft.fields !== null) summaries.push(id, draft.fields);
       }
-      const late: string[] = [];
-      for (const [messageId, session] of arrivals) {
+      const late: (string | number)[] = [];
+      for (const [messageId, { session, transaction }] of arrivals) {
         if (left.has(messageId)) continue;
         arrivals.delete(messageId);
         if (written.has(messageId)) continue;
-        late.push(messageId, session);
+        late.push(messageId, session, transaction);
         entries++;
       }
       const refused = refusals.take(now);
@@ -296,12 +300,13 @@ const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): 
 function toRow(
   { delivery, receivedAt, size, envelope }: NewMail,
   draft: Draft,
-  session: string | null,
+  arrival: Arrival | undefined,
 ): SQLInputValue[] {
   return [
     delivery.id,
     receivedAt,
-    session,
+    arrival?.session ?? null,
+    arrival?.transaction ?? null,
     delivery.kind,
     delivery.account,
     envelope?.mailFrom ?? draft.sender,
@@ -364,6 +369,7 @@ function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Te
 const toRefusalRow = (one: Omit<Refusal, 'n'>): SQLInputValue[] => [
   one.at,
   one.session,
+  one.transaction,
   one.listener,
   one.stage,
   one.reply,

@@ -13,6 +13,8 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/** Refusals of a session that are looked at, and of a transaction that are shown. */
+const MAX_REFUSALS = 1000;
 const MAX_REFUSALS_SHOWN = 100;
 
 /** The questions that a journal file answers, over one connection. */
@@ -21,7 +23,7 @@ export function createQueries(db: DatabaseSync) {
   const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
   const one = db.prepare('SELECT * FROM mail WHERE id = ?');
   const session = db.prepare('SELECT * FROM sessions WHERE id = ?');
-  const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS_SHOWN}`);
+  const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS}`);
   const inState = db.prepare(
     `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
@@ -78,13 +80,22 @@ export function createQueries(db: DatabaseSync) {
     /** Matching mail in a window, counted by endpoint and last answer. */
     causes: (filter: MailFilter, window: Window): readonly Cause[] =>
       mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
-    one(id: string): MailStory | undefined {
+    /** `account`: without what was refused for others. */
+    one(id: string, account?: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
       const mail = toMail(row);
       const found = mail.session === null ? undefined : session.get(mail.session);
-      const refusals = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
-      return { mail, session: found && toSession(found), refusals };
+      const all = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
+      const theirs = all.filter((one) => account === undefined || one.account === null || one.account === account);
+      const own = theirs.filter((one) => isOf(mail, one));
+      const others = theirs.filter((one) => !own.includes(one)).reduce((sum, { times }) => sum + times, 0);
+      return {
+        mail,
+        session: found && toSession(found),
+        refusals: own.slice(0, MAX_REFUSALS_SHOWN),
+        otherRefusals: others,
+      };
     },
     /** Those of these deliveries that are known, without their stories. */
     each: (ids: readonly string[]): Mail[] =>
@@ -146,6 +157,12 @@ export function createQueries(db: DatabaseSync) {
     /** Whether everything is in it that the queue had when this file was begun. */
     isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
+}
+
+/** Whether something was refused in the transaction of a mail. Of older rows the transaction is not known. */
+function isOf({ transaction, at, sender }: Mail, refusal: Refusal): boolean {
+  if (transaction !== null) return refusal.transaction === transaction;
+  return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
 }
 
 /** What the journal says of a delivery. */

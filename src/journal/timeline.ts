@@ -42,13 +42,14 @@ type Attempt = Pick<AttemptRecord, 'at' | 'durationMs' | 'status' | 'error' | 'a
 
 /** The timeline of a delivery. `queued` is undefined if the queue has deleted it, or was not asked. */
 export function toTimeline(
-  { mail, session, refusals }: MailStory,
+  { mail, session, refusals, otherRefusals }: MailStory,
   queued: InQueue | undefined,
   adviceOf: (reason: string) => string,
 ): readonly TimelineEntry[] {
   const attempts = attemptsOf(mail, queued);
   const entries = [
     ...(session ? [connected(session)] : []),
+    ...(otherRefusals > 0 ? [refusedOthers(otherRefusals, session?.at ?? mail.at)] : []),
     ...refusals.map((one) => refused(one, adviceOf)),
     accepted(mail),
     ...verdicts(mail, attempts),
@@ -89,6 +90,14 @@ function refused({ at, stage, recipient, reply, reason, times }: Refusal, advice
     detail: adviceOf(reason),
   } satisfies TimelineEntry;
 }
+
+/** What else the client tried tells nothing about this mail. */
+const refusedOthers = (times: number, at: number): TimelineEntry => ({
+  at,
+  kind: 'refused',
+  text: `${times} other ${times === 1 ? 'refusal' : 'refusals'} in this session`,
+  detail: null,
+});
 
 function accepted({ at, sender, recipient, size, kind, route, pattern }: Mail) {
   const from = sender === null ? '' : ` from ${sender === '' ? '<>' : sender}`;

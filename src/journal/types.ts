@@ -20,6 +20,8 @@ export interface Mail {
   readonly at: number;
   /** The SMTP session it arrived in; null if it did not, or is not known. */
   readonly session: string | null;
+  /** Which transaction of the session it was, from 1; null if it is not known. */
+  readonly transaction: number | null;
   readonly kind: DeliveryKind;
   readonly account: string;
   /** The reverse-path; empty for the null sender, null if not known. */
@@ -67,6 +69,8 @@ export interface Refusal {
   readonly n: number;
   readonly at: number;
   readonly session: string | null;
+  /** Which transaction of the session it happened in, from 1; null if in none, or it is not known. */
+  readonly transaction: number | null;
   readonly listener: string;
   /** The verb that was refused, such as RCPT; CONNECT for a session that was not let in. */
   readonly stage: string;
@@ -113,12 +117,17 @@ export interface Action {
   readonly detail: string;
 }
 
+/** Where a message arrived. */
+export interface Arrival {
+  readonly session: string;
+  readonly transaction: number;
+}
+
 /** What the parts of the daemon note. */
 export type Note =
   | ({ readonly what: 'refused' } & Omit<Refusal, 'n' | 'times'>)
   | ({ readonly what: 'session' } & Session)
-  /** The session that a message arrived in. */
-  | { readonly what: 'arrived'; readonly messageId: string; readonly session: string }
+  | ({ readonly what: 'arrived'; readonly messageId: string } & Arrival)
   /** A message was parsed for a delivery. */
   | {
       readonly what: 'parsed';
@@ -232,6 +241,8 @@ export interface History {
 export interface MailStory {
   readonly mail: Mail;
   readonly session: Session | undefined;
-  /** What was refused in its session, at most 100. */
+  /** What was refused in its transaction. */
   readonly refusals: readonly Refusal[];
+  /** How often something else was refused in its session. */
+  readonly otherRefusals: number;
 }

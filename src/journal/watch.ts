@@ -2,7 +2,14 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { summaryFields } from '../mail/summary.ts';
-import { type Delivery, type DeliveryState, OPEN_STATES, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
+import {
+  type Delivery,
+  type DeliveryState,
+  OPEN_STATES,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../queue/delivery.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */
@@ -95,7 +102,8 @@ export function watch(
       const envelopes = await spool.envelopes(idsOf(missing));
       const fields = notes.keepsSummaries ? await spool.summaryFields(idsOf([...missing, ...nameless])) : NOTHING;
       for (const one of missing) notes.missed(one, envelopes.get(one.messageId), fields.get(one.messageId));
-      for (const { id, messageId } of nameless) if (fields.has(messageId)) notes.described(id, fields.get(messageId) ?? '');
+      for (const { id, messageId } of nameless)
+        if (fields.has(messageId)) notes.described(id, fields.get(messageId) ?? '');
       for (const [i, one] of page.entries()) {
         const { state, url } = known[i] ?? one;
         if (state !== one.state || url !== one.url) notes.corrected(one.id, one.state, endOf(one), one.url);

@@ -49,20 +49,21 @@ const MAX_WORDS = 24;
 export function summaryFields(message: Uint8Array): string {
   const head = message.subarray(0, START_BYTES);
   if (isHeadless(head)) return '';
-  const from: Uint8Array[] = [];
-  let [subject, messageId]: [Uint8Array | undefined, Uint8Array | undefined] = [undefined, undefined];
-  for (let at = 0; at < head.length && !isEmptyLine(head, at); ) {
-    const end = endOfField(head, at);
-    const field = head.subarray(at, Math.min(end, at + FIELD_BYTES));
+  const from: number[] = [];
+  let [subject, messageId] = [NONE, NONE];
+  for (let at = 0; at < head.length && !isEmptyLine(head, at); at = endOfField(head, at)) {
     // As everywhere: the first From with an author, the last Subject, the first Message-ID.
-    if (isNamed(field, 'subject')) subject = field;
-    else if (from.length < 2 && isNamed(field, 'from')) from.push(field);
-    else if (!messageId && isNamed(field, 'message-id')) messageId = field;
-    at = end;
+    if (isNamed(head, at, 'subject')) subject = at;
+    else if (from.length < 2 && isNamed(head, at, 'from')) from.push(at);
+    else if (messageId === NONE && isNamed(head, at, 'message-id')) messageId = at;
   }
-  const found = [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])];
-  return found.map((field) => `${toLatin1(field)}\n`).join('');
+  return [...from, subject, messageId]
+    .filter((at) => at !== NONE)
+    .map((at) => `${toLatin1(head.subarray(at, Math.min(endOfField(head, at), at + FIELD_BYTES)))}\n`)
+    .join('');
 }
+
+const NONE = -1;
 
 /** The summary from the fields that `summaryFields` found. */
 export function summaryOf(fields: string): MailSummary {
@@ -102,12 +103,12 @@ function endOfField(bytes: Uint8Array, start: number): number {
 }
 
 /** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
-function isNamed(field: Uint8Array, name: string): boolean {
-  for (let at = 0; at < name.length; at++)
-    if (((field[at] ?? 0) | CASE_BIT) !== (name.charCodeAt(at) | CASE_BIT)) return false;
-  let at = name.length;
-  while (field[at] === SPACE || field[at] === TAB || field[at] === CR || field[at] === LF) at++;
-  return field[at] === COLON;
+function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
+  let at = start;
+  for (let i = 0; i < name.length; i++)
+    if (((bytes[at++] ?? 0) | CASE_BIT) !== (name.charCodeAt(i) | CASE_BIT)) return false;
+  while (bytes[at] === SPACE || bytes[at] === TAB || bytes[at] === CR || bytes[at] === LF) at++;
+  return bytes[at] === COLON;
 }
 
 /** What tells capitals from small letters. */

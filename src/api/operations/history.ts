@@ -9,7 +9,7 @@ import {
   REFUSAL_FIELDS,
 } from '../../journal/query-language.ts';
 import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
-import { type Mail, MAIL_STATES, type Refusal } from '../../journal/types.ts';
+import { MAIL_STATES, type Mail, type Refusal } from '../../journal/types.ts';
 import { operation } from '../operation.ts';
 import { deliveryRecord, EXAMPLE, toDeliveryRecord } from './deliveries.ts';
 import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';

@@ -3,9 +3,9 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
 import {
   type DeliveryState,
-  OPEN_STATES,
   type Endpoint,
   type EndpointName,
+  OPEN_STATES,
   type Selection,
 } from '../../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
