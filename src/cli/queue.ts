@@ -18,11 +18,13 @@ import {
   type QueuedDelivery,
   type Selection,
   type Spool,
+  STATES,
   sumOfStates,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { countByAccount, noteActions, toWords } from './actions.ts';
-import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
+import { type Beside, lookBeside } from './beside.ts';
+import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
 import { isUrl, tryAt } from './trial.ts';
 
@@ -89,14 +91,17 @@ function requireChoice(call: Invocation, selection: Selection): void {
   }
 }
 
-function toShown(delivery: QueuedDelivery) {
+function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
   const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
   return {
     id,
     kind,
     state,
+    from: summary.from,
     recipient: batch ? null : recipient,
+    subject: summary.subject,
+    message_id: summary.messageId,
     url,
     route: KINDS[kind].owner === 'route' ? routeId : null,
     webhook: batch?.webhook ?? null,
@@ -109,14 +114,18 @@ function toShown(delivery: QueuedDelivery) {
     ended_at: at(delivery.endedAt),
     last_status: lastStatus,
     last_error: lastError,
+    waits: waits?.text ?? null,
   };
 }
 
-function deliveryTable(rows: readonly QueuedDelivery[]): string {
+/** What somebody may still want to change comes first. */
+const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
+
+function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery) => Beside): string {
   if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
   return toTable(
-    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'],
+    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'subject', 'endpoint', 'last answer'],
     rows.map((row) => [
       row.id,
       row.parked ? 'parked' : row.state,
@@ -125,10 +134,16 @@ function deliveryTable(rows: readonly QueuedDelivery[]): string {
       row.attempts,
       row.kind,
       whatFor(row),
+      toCell(of(row).summary.subject),
       hostOf(row.url),
-      row.lastStatus ?? row.lastError,
+      lastOf(row, of(row)),
     ]),
   );
+}
+
+/** The last answer, or why there was none: what never was sent has an endpoint that is down. */
+function lastOf({ lastStatus, lastError, attempts }: QueuedDelivery, { waits }: Beside): number | string | null {
+  return lastStatus ?? lastError ?? (attempts === 0 && waits?.kind !== 'due' ? (waits?.kind ?? null) : null);
 }
 
 /** The recipient of a message, or the contents of a batch. */
@@ -158,9 +173,10 @@ export const queueList: Command = {
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
       const counts = await spool.count({});
+      const of = await lookBeside(rows, spool, call.settings().settings);
       call.print(
-        rows.map(toShown),
-        () => `${deliveryTable(rows)}\n${DELIVERY_STATES.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
+        rows.map((row) => toShown(row, of(row))),
+        () => `${deliveryTable(rows, of)}\n${BY_INTEREST.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
       );
       return EXIT.ok;
     });
@@ -195,7 +211,8 @@ export const queueShow: Command = {
       const delivery = await spool.delivery(id);
       if (!delivery) return missing(io, id);
       if (call.flag('raw')) return printRaw(io, spool, delivery);
-      printStory(call, delivery, await spool.attempts(id));
+      const of = await lookBeside([delivery], spool, call.settings().settings);
+      printStory(call, toShown(delivery, of(delivery)), await spool.attempts(id));
       return EXIT.ok;
     });
   },
@@ -214,7 +231,7 @@ async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise
   return EXIT.ok;
 }
 
-function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): void {
+function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempts: readonly AttemptRecord[]): void {
   const story = attempts.map((attempt) => ({
     at: toTimestamp(new Date(attempt.at)),
     duration_ms: Math.round(attempt.durationMs),
@@ -224,9 +241,7 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
     batch: attempt.batch ?? null,
     detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
   }));
-  const facts = Object.entries(toShown(delivery)).map(
-    ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
-  );
+  const facts = Object.entries(shown).map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`);
   const shared = story.some(({ batch }) => batch !== null);
   const table =
     story.length === 0
@@ -240,10 +255,7 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
       ? [`\n${a.at}  ${printable(String(a.status ?? a.error))}\n${toLines(a.detail)}`]
       : [],
   );
-  call.print(
-    [{ ...toShown(delivery), attempts_made: story }],
-    () => `${facts.join('\n')}\n\n${table}${details.join('')}`,
-  );
+  call.print([{ ...shown, attempts_made: story }], () => `${facts.join('\n')}\n\n${table}${details.join('')}`);
 }
 
 /** A detail as indented lines: what we sent behind `>`, what the other side sent behind `<`. */

@@ -2,7 +2,7 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
-import type { MailSummary } from '../mail/summary.ts';
+import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
@@ -114,7 +114,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   /** What is known of its content without parsing it. */
   function describe(draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
     if (!settings.subjects) return;
-    draft.summary ??= toSummary(outgoing);
+    draft.summary ??= summaryOfOutgoing(outgoing);
     draft.fields ??= fields ?? null;
   }
 
@@ -344,13 +344,6 @@ const toPatch = (id: string, draft: Draft): SQLInputValue[] => [
   draft.endedAt,
   draft.story,
 ];
-
-/** What an account said about a message that it sends. */
-function toSummary(outgoing: Outgoing | undefined): MailSummary | null {
-  if (!outgoing) return null;
-  const { sender, fromName, subject } = outgoing;
-  return { from: fromName === null ? sender : `${fromName} <${sender}>`, subject, messageId: null };
-}
 
 type Text = string | null;
 

@@ -1,5 +1,6 @@
 import type { AttemptRecord, QueuedDelivery } from '../queue/delivery.ts';
 import type { Making } from '../queue/insight.ts';
+import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
 
 // All that is known of one delivery, in the order in which it happened, in sentences for people.
@@ -142,13 +143,6 @@ function change(entry: StoryEntry): TimelineEntry[] {
   return [{ at: entry.at, kind: entry.what, text: CHANGES[entry.what], detail: null }];
 }
 
-const WAITS_FOR = {
-  preparing: 'the message is read and the POST is written',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'the message is parsed',
-  place: 'as many attempts are on their way as the endpoint takes',
-} as const;
-
 /** What comes next: the attempt that is being made ready, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
   if (queued?.delivery.state !== 'waiting') return [];
@@ -156,7 +150,7 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
   if (making) {
     const { since, waitsFor, question } = making;
     const detail = question === null ? null : `waits for the DNS: ${question}`;
-    return [{ at: since, kind: 'making', text: `Being made ready: ${WAITS_FOR[waitsFor]}`, detail }];
+    return [{ at: since, kind: 'making', text: `Being made ready: ${PREPARATIONS[waitsFor]}`, detail }];
   }
   const text = delivery.attempts === 0 ? 'First attempt' : 'Next attempt';
   const detail = delivery.parked ? 'retried at long intervals' : null;

@@ -2,6 +2,7 @@ import { authorOf } from './author.ts';
 import { isHeadless } from './header-section.ts';
 import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
+import type { Outgoing } from './outgoing.ts';
 
 // What people know a message by: who wrote it, about what, and its id. It is found in two steps: whoever accepts a
 // message only finds the fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
@@ -32,6 +33,13 @@ export function toSummary({ from, subject, fields }: Parsed): MailSummary {
     subject: short(subject),
     messageId: short(firstValue(fields, 'message-id') ?? null),
   };
+}
+
+/** What an account said about a message that it sends; null if there is no such message. */
+export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary | null {
+  if (!outgoing) return null;
+  const { sender, fromName, subject } = outgoing;
+  return toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
 }
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;

@@ -41,7 +41,7 @@ describe('the summary of a message', () => {
     expect(all.length).to.be.above(40);
     for (const [name, message] of all) {
       const scanned = scanMessage(message);
-      if (!('root' in scanned)) throw new Error(`${name} is not parsed`);
+      if (!scanned.root) throw new Error(`${name} is not parsed`);
       const parsed = toSummary(await parseMessage(message, scanned.root));
       expect(summaryOf(summaryFields(message)), name).to.deep.equal(parsed);
     }
