@@ -136,7 +136,7 @@ describe('drops of what a search finds', function () {
       [{ url: URL_A, at_most: -1 }, 'at_most', ''],
       [{ url: URL_A, at_most: 1.5 }, 'at_most', ''],
       [{ url: URL_A, state: 'delivered', at_most: 1 }, 'state', ''],
-      [{ query: 'state:dropped', at_most: 1 }, 'query', 'state: takes waiting, held, dead here'],
+      [{ query: 'state:dropped', at_most: 1 }, 'query', 'state: takes waiting, dead, held here'],
       [{ query: 'form:x', at_most: 1 }, 'query', ''],
       [{ status: '9', at_most: 1 }, 'status', ''],
       [{ id, query: '*' }, 'id', 'either ids, or a query or a status'],
