@@ -40,7 +40,7 @@ const dropInbound = operation({
     const { matched } = await call.drops.count(wish);
     if (dry || matched === 0) return { matched, dropped: 0, job: null };
     if (most !== undefined && matched > most)
-      throw call.invalid('at_most', `${matched} deliveries match by now, more than ${most}; nothing was dropped`);
+      throw call.invalid('at_most', `${matched} deliveries match now (limit ${most}); nothing was dropped`);
     const note = await call.actions.begin();
     if (matched <= MOST_AT_ONCE) return { matched, dropped: await call.drops.now(wish, note, most), job: null };
     return { matched, dropped: 0, job: call.drops.later(wish, matched, note, most).id };

@@ -52,7 +52,9 @@ describe('retries of what a search finds', function () {
     expect(await world.spool.count({ account: ACCOUNT })).to.include({ waiting: 4, dead: 1, delivered: 1 });
     await world.journal.flush();
     const { actions } = (await world.call('/actions/list')).body;
-    expect(actions.map(({ what, count, by }: any) => [what, count, by])).to.deep.equal([['retried', 3, KEY.slice(0, 4)]]);
+    expect(actions.map(({ what, count, by }: any) => [what, count, by])).to.deep.equal([
+      ['retried', 3, KEY.slice(0, 4)],
+    ]);
   });
 
   it('select by id, by URL, by time, and all that waits', async () => {

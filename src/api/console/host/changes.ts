@@ -70,7 +70,7 @@ function changing(declared: Change) {
 /** Nothing is changed if more match by now than the person was shown. */
 function mustBeAtMost(matched: number, most: number | undefined, what: string, call: HostCall): void {
   if (most !== undefined && matched > most)
-    throw call.invalid('at_most', `${matched} ${what} match by now, more than ${most}; look again`);
+    throw call.invalid('at_most', `${matched} ${what} match now (limit ${most}); review and retry`);
 }
 
 /** Whose jobs they are: no account has this id, so none finds them. */
@@ -134,7 +134,7 @@ function parsed(query: string, call: HostCall): Selection {
   const read = parseQueueQuery(query, call.now());
   if ('fault' in read) throw call.invalid('query', faultText(read.fault));
   if (Object.keys(read.filter).length === 0 && query.trim() !== '*')
-    throw call.invalid('query', 'Please enter what is meant, such as account: or url:, or * for everything');
+    throw call.invalid('query', 'Enter a filter such as account: or url:, or * for all');
   return read.filter;
 }
 
