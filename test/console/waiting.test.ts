@@ -66,7 +66,7 @@ if (program !== undefined)
         await page.open('/mail?q=state%3Awaiting', size);
         await page.shows('Retry all that match');
         expect(await buttons()).to.deep.equal(['Retry all that match\u2026']);
-        expect(await page.text()).not.to.contain('Drop');
+        expect(await page.text()).not.to.contain('Drop all');
         await page.press('More actions');
         await page.shows('Drop all that match\u2026');
         expect(await page.faults()).to.deep.equal([]);
