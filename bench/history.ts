@@ -152,7 +152,7 @@ function compose(k: number) {
   const status = state === 'delivered' ? 200 : 503;
   return {
     mail: { delivery, receivedAt: time, size: 5000, envelope: { mailFrom: sender, client } },
-    arrived: { what: 'arrived', messageId, session: messageId },
+    arrived: { what: 'arrived', messageId, session: messageId, transaction: 1 },
     parsed: { what: 'parsed', id, sender, summary, verdicts: VERDICTS },
     settled: [id, state, time + 80, { at: time + 20, durationMs: 60, status, error: null, answer: 'ok' }],
   } as const;

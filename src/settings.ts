@@ -191,7 +191,7 @@ export const schema = z.strictObject({
     keep_days: count(1, 3650),
     keep_refusals_days: count(1, 3650),
     max_bytes: count(16 * 1024 * 1024),
-    subjects: z.boolean(),
+    subjects: flag,
   }),
   inbound: z.strictObject({
     refresh_ms: count(100),

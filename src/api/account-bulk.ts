@@ -1,6 +1,8 @@
 import type { Clock } from '../base/clock.ts';
+import { isPulled } from '../inbound/pulled.ts';
 import type { MailFilter } from '../journal/types.ts';
-import { type DeliveryState, kindsOf, type Selection, type Spool } from '../queue/delivery.ts';
+import { type DeliveryState, kindsOf, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
+import type { Dispatcher } from '../queue/dispatcher.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
 import type { Job, JobProgress, Jobs } from './jobs.ts';
 
@@ -25,19 +27,27 @@ export interface Matched {
 }
 
 /** What is done with them. */
-type Change = 'replay' | 'drop';
+export type Change = 'replay' | 'drop' | 'retry';
 
 /** How the list of actions says it: when a job starts, and when the work has ended. */
 const NOTED: Readonly<Record<Change, { readonly started: string; readonly ended: string }>> = {
   replay: { started: 'replay started', ended: 'replayed' },
   drop: { started: 'drop started', ended: 'dropped' },
+  retry: { started: 'retry started', ended: 'retried' },
 };
 
 interface BulkDeps {
   readonly spool: Pick<Spool, 'list' | 'count' | 'scan' | Change>;
   readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
+  readonly dispatcher: Pick<Dispatcher, 'probe'>;
   readonly jobs: Jobs;
   readonly clock: Clock;
+}
+
+/** Some deliveries of a wish: those that can be changed, and how many of them the queue no longer has. */
+interface Sorted {
+  readonly rows: readonly QueuedDelivery[];
+  readonly forgotten: number;
 }
 
 /** How the ids of matching mail are read from the history. */
@@ -47,21 +57,26 @@ type IdsOf = (filter: MailFilter) => AsyncIterable<readonly string[]>;
 export const MOST_AT_ONCE = 1000;
 /** Deliveries changed in one step. */
 const STEP = 500;
+/** Endpoints that are probed after a retry. */
+const MOST_PROBED = 1000;
 
-/** Replays of inbound mail of one account, or drops of it. */
-export function bindBulk({ spool, history, jobs, clock }: BulkDeps, account: string, change: Change) {
+/** Replays of inbound mail of one account, drops of it, or further attempts now. */
+export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, account: string, change: Change) {
   const { started, ended } = NOTED[change];
   const own = { account, kinds: kindsOf('route') };
 
+  /** What a consumer pulls is attempted when the consumer asks, and not given out again before its lease ends. */
+  const isMeant = ({ url }: QueuedDelivery): boolean => change !== 'retry' || !isPulled(url);
+
   /** Of some ids, those that can be changed, and how many the queue does not have. */
-  async function sort(ids: readonly string[], { states }: Wish) {
+  async function sort(ids: readonly string[], { states }: Wish): Promise<Sorted> {
     const queued = await spool.list({ ...own, ids }, ids.length);
-    const matching = queued.filter(({ state }) => states.some((one) => one === state));
-    return { ids: matching.map(({ id }) => id), forgotten: ids.length - queued.length };
+    const rows = queued.filter((one) => states.some((state) => state === one.state) && isMeant(one));
+    return { rows, forgotten: ids.length - queued.length };
   }
 
   /** The deliveries of a wish, some at a time. What changes meanwhile may be in or not. */
-  async function* pages(wish: Wish, idsOf: IdsOf): AsyncGenerator<Awaited<ReturnType<typeof sort>>> {
+  async function* pages(wish: Wish, idsOf: IdsOf): AsyncGenerator<Sorted> {
     const { filter, selection, states } = wish;
     if (filter) {
       for await (const page of idsOf({ ...filter, states }))
@@ -69,21 +84,21 @@ export function bindBulk({ spool, history, jobs, clock }: BulkDeps, account: str
     } else if (selection.ids) {
       // As many as one call may name.
       const rows = await spool.list({ ...own, ...selection, states }, selection.ids.length);
-      yield { ids: rows.map(({ id }) => id), forgotten: 0 };
+      yield { rows: rows.filter(isMeant), forgotten: 0 };
     } else {
       for await (const page of spool.scan({ ...own, ...selection, states }))
-        yield { ids: page.map(({ id }) => id), forgotten: 0 };
+        yield { rows: page.filter(isMeant), forgotten: 0 };
     }
   }
 
   async function count(wish: Wish): Promise<Matched> {
     let [matched, forgotten] = [0, 0];
-    if (!wish.filter && !wish.selection.ids) {
+    if (!wish.filter && !wish.selection.ids && change !== 'retry') {
       const counts = await spool.count({ ...own, ...wish.selection, states: wish.states });
       return { matched: wish.states.reduce((sum, state) => sum + counts[state], 0), forgotten };
     }
     for await (const page of pages(wish, history.ids)) {
-      matched += page.ids.length;
+      matched += page.rows.length;
       forgotten += page.forgotten;
     }
     return { matched, forgotten };
@@ -91,15 +106,22 @@ export function bindBulk({ spool, history, jobs, clock }: BulkDeps, account: str
 
   /** Changes as many as `most` allows: what comes meanwhile may match as well. */
   async function changeAll(wish: Wish, idsOf: IdsOf, most: number, progress: JobProgress): Promise<number> {
+    const urls = new Set<string>();
     let done = 0;
-    for await (const { ids } of pages(wish, idsOf))
-      for (let at = 0; at < ids.length && !progress.stopping(); at += STEP) {
-        const step = { ...own, ids: ids.slice(at, at + Math.min(STEP, most - done)), states: wish.states };
-        if (step.ids.length === 0) return done;
-        done += await spool[change](step, clock.now());
-        progress.done(done);
-      }
-    return done;
+    try {
+      for await (const { rows } of pages(wish, idsOf))
+        for (let at = 0; at < rows.length && !progress.stopping(); at += STEP) {
+          const step = rows.slice(at, at + Math.min(STEP, most - done));
+          if (step.length === 0) return done;
+          for (const { url } of step) if (urls.size < MOST_PROBED) urls.add(url);
+          done += await spool[change]({ ...own, ids: step.map(({ id }) => id), states: wish.states }, clock.now());
+          progress.done(done);
+        }
+      return done;
+    } finally {
+      // An endpoint that is down gets no attempts but probes.
+      if (change === 'retry') for (const url of urls) dispatcher.probe({ account, url });
+    }
   }
 
   return {

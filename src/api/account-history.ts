@@ -46,12 +46,7 @@ export function bindHistory({ history, questions, clock }: HistoryDeps, account:
     one: (id: string): Promise<MailStory | undefined> =>
       ask(async () => {
         const story = await history.one(id, account);
-        if (!story || !INBOUND.includes(story.mail.kind)) return undefined;
-        // The session may have tried mailboxes of others, too.
-        return {
-          ...story,
-          refusals: story.refusals.filter((one) => one.account === null || one.account === account),
-        };
+        return story && INBOUND.includes(story.mail.kind) ? story : undefined;
       }),
     refusals: (filter: RefusalFilter, limit: number, cursor?: number) =>
       ask(async () => ({

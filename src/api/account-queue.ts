@@ -15,7 +15,9 @@ import {
   type Spool,
 } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
-import type { LaneView } from '../queue/insight.ts';
+import type { LaneView, Making } from '../queue/insight.ts';
+import { type WaitReason, waitReason } from '../queue/wait-reason.ts';
+import type { Scanning } from '../scan/scanning.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
@@ -91,7 +93,9 @@ async function accept(
 }
 
 export interface EndpointDeps {
-  readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history'>;
+  readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history' | 'scanOf'>;
+  /** Undefined without scanners. */
+  readonly scanning: Pick<Scanning, 'waitsFor'> | undefined;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry' | 'probe'>;
   readonly clock: Clock;
 }
@@ -105,7 +109,7 @@ export interface KnownEndpoint {
 }
 
 /** The endpoints of one account's routes and webhooks on this host. */
-export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, account: string) {
+export function bindEndpoints({ spool, scanning, dispatcher, clock }: EndpointDeps, account: string) {
   const kinds = kindsOf('route', 'webhook');
   const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
   /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
@@ -123,6 +127,15 @@ export function bindEndpoints({ spool, dispatcher, clock }: EndpointDeps, accoun
     oldest: (urls: readonly string[]) => spool.oldestOf(account, urls),
     history: (url: string) => spool.history({ account, url }, clock.now()),
     making: (url: string) => dispatcher.making({ account, url }),
+    /** Why a delivery to one of them is not delivered yet. `making`: undefined if it is not being prepared. */
+    async waitReason(delivery: QueuedDelivery, making: Making | undefined): Promise<WaitReason | undefined> {
+      const { url, messageId, kind, attempts } = delivery;
+      const isScanned =
+        !scanning || kind !== 'inbound' || attempts > 0 || (await spool.scanOf(messageId)) !== undefined;
+      const [endpoint] = dispatcher.lanes((one) => one.account === account && one.url === url);
+      const scanner = isScanned ? undefined : scanning.waitsFor(messageId);
+      return waitReason(delivery, { endpoint, making, scanner, now: clock.now() });
+    },
     pause: (url: string, kind: DeliveryKind, until: number) =>
       dispatcher.hold({ account, url, kind }, until, 'account'),
     resume: (url: string) => dispatcher.release({ account, url }),

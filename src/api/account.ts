@@ -25,7 +25,7 @@ import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
-import { bindBulk } from './account-bulk.ts';
+import { bindBulk, type Change } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
@@ -62,6 +62,7 @@ export interface AccountParts {
   readonly actions: ReturnType<typeof bindActions>;
   readonly replays: ReturnType<typeof bindBulk>;
   readonly drops: ReturnType<typeof bindBulk>;
+  readonly retries: ReturnType<typeof bindBulk>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
   /** The state of the URLs of its routes and webhooks on this host. */
@@ -182,8 +183,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
     const history = bindHistory(historyDeps, account.id);
-    const replays = (change: 'replay' | 'drop') => bindBulk({ ...deps, history }, account.id, change);
-    return { history, replays: replays('replay'), drops: replays('drop') };
+    const bulk = (change: Change) => bindBulk({ ...deps, history }, account.id, change);
+    return { history, replays: bulk('replay'), drops: bulk('drop'), retries: bulk('retry') };
   };
   return (account, apiKey, person, gone = new AbortController().signal) => ({
     account,

@@ -234,6 +234,13 @@ export function toTable(headings: readonly string[], rows: readonly (readonly (s
   );
 }
 
+/** Characters of a text in a table, such as a subject. */
+const CELL = 40;
+
+/** A text short enough for a table. */
+export const toCell = (text: string | null): string | null =>
+  text === null || text.length <= CELL ? text : `${text.slice(0, CELL - 1)}…`;
+
 /** A duration in one unit: 45s, 12m, 3h, 5d. */
 export function toSpan(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));

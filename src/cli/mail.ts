@@ -11,15 +11,15 @@ import {
 } from '../journal/query-language.ts';
 import { hostOf, toTimeline } from '../journal/timeline.ts';
 import type { History, Mail, MailStory, Page, Refusal } from '../journal/types.ts';
+import type { Settings } from '../settings.ts';
 import { adviceOf } from '../smtp/advice.ts';
-import { type Command, EXIT, type Invocation, toSpan, toTable, UsageError } from './command.ts';
-import { withHistory } from './open.ts';
+import { lookBeside } from './beside.ts';
+import { type Command, EXIT, type Invocation, toCell, toSpan, toTable, Unavailable, UsageError } from './command.ts';
+import { withHistory, withSpool } from './open.ts';
 
 // The history of this host, for its operator: mail and refusals of all accounts.
 
 const DEFAULT_LISTED = 50;
-/** Characters of a sender, a recipient or a subject in a table. */
-const CELL = 40;
 
 const limit = { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` } as const;
 const SYNTAX =
@@ -64,7 +64,7 @@ export const mailShow: Command = {
       const { rows } = await collect((left, cursor) => history.mail({ ids: [id] }, left, cursor), DEFAULT_LISTED);
       const story = rows.length === 1 && rows[0] ? await history.one(rows[0].id) : undefined;
       if (story) {
-        printStory(call, story);
+        printStory(call, story, await waitsFor(story.mail, call.settings().settings));
         return EXIT.ok;
       }
       if (rows.length === 0) io.err(`No mail ${printable(id)} in the history of this host.\n`);
@@ -147,9 +147,9 @@ function mailTable(rows: readonly Mail[]): string {
       row.id,
       row.state,
       toSpan(now - row.at),
-      cell(row.sender === '' ? '<>' : (row.sender ?? row.from)),
-      cell(row.recipient),
-      cell(row.subject),
+      toCell(row.sender === '' ? '<>' : (row.sender ?? row.from)),
+      toCell(row.recipient),
+      toCell(row.subject),
       row.attempts,
       row.kind,
       hostOf(row.url),
@@ -165,19 +165,30 @@ function refusalTable(rows: readonly Refusal[]): string {
     rows.map((row) => [
       toSpan(now - row.at),
       row.stage,
-      cell(row.sender === '' ? '<>' : row.sender),
-      cell(row.recipient),
-      row.helo === null ? row.client : `${row.client} (${cell(row.helo)})`,
+      toCell(row.sender === '' ? '<>' : row.sender),
+      toCell(row.recipient),
+      row.helo === null ? row.client : `${row.client} (${toCell(row.helo)})`,
       row.times,
       row.reply,
     ]),
   );
 }
 
-const cell = (text: string | null): string | null =>
-  text === null || text.length <= CELL ? text : `${text.slice(0, CELL - 1)}…`;
+/** Why it is not delivered yet, as the queue knows it; null if it has ended, or the queue cannot be asked. */
+async function waitsFor({ id, state }: Mail, settings: Settings): Promise<string | null> {
+  if (state !== 'waiting' && state !== 'held') return null;
+  try {
+    return await withSpool(settings, async (spool) => {
+      const delivery = await spool.delivery(id);
+      return (delivery && (await lookBeside([delivery], spool, settings))(delivery).waits?.text) ?? null;
+    });
+  } catch (error) {
+    if (error instanceof Unavailable) return null;
+    throw error;
+  }
+}
 
-function printStory(call: Invocation, story: MailStory): void {
+function printStory(call: Invocation, story: MailStory, waits: string | null): void {
   const { mail } = story;
   const entries = toTimeline(story, undefined, adviceOf);
   const shown = toShown(mail);
@@ -191,9 +202,9 @@ function printStory(call: Invocation, story: MailStory): void {
       ...(detail === null ? [] : [['', '', `  ${detail}`]]),
     ]),
   );
-  const hint = mail.state === 'waiting' ? `\nWhen it is tried next: postern queue show ${mail.id}\n` : '';
+  const hint = waits === null ? '' : `\n${printable(waits)}.\n`;
   call.print(
-    [{ ...shown, timeline: toTimelineRecords(entries, mail.at) }],
+    [{ ...shown, waits, timeline: toTimelineRecords(entries, mail.at) }],
     () => `${facts.join('\n')}\n\n${table}${hint}`,
   );
 }

@@ -7,18 +7,24 @@ import { traceBefore } from '../mail/header-section.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
+  DELIVERY_STATES,
   type DeliveryKind,
   type DeliveryState,
+  ENDED_STATES,
   KINDS,
   kindsOf,
+  OPEN_STATES,
   type Progress,
   type QueuedDelivery,
   type Selection,
   type Spool,
+  STATES,
+  sumOfStates,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { countByAccount, noteActions, toWords } from './actions.ts';
-import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
+import { type Beside, lookBeside } from './beside.ts';
+import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
 import { isUrl, tryAt } from './trial.ts';
 
@@ -85,16 +91,17 @@ function requireChoice(call: Invocation, selection: Selection): void {
   }
 }
 
-const STATES = ['waiting', 'dead', 'held', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
-
-function toShown(delivery: QueuedDelivery) {
+function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
   const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
   return {
     id,
     kind,
     state,
+    from: summary.from,
     recipient: batch ? null : recipient,
+    subject: summary.subject,
+    message_id: summary.messageId,
     url,
     route: KINDS[kind].owner === 'route' ? routeId : null,
     webhook: batch?.webhook ?? null,
@@ -107,14 +114,18 @@ function toShown(delivery: QueuedDelivery) {
     ended_at: at(delivery.endedAt),
     last_status: lastStatus,
     last_error: lastError,
+    waits: waits?.text ?? null,
   };
 }
 
-function deliveryTable(rows: readonly QueuedDelivery[]): string {
+/** What somebody may still want to change comes first. */
+const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
+
+function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery) => Beside): string {
   if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
   return toTable(
-    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'],
+    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'subject', 'endpoint', 'last answer'],
     rows.map((row) => [
       row.id,
       row.parked ? 'parked' : row.state,
@@ -123,10 +134,16 @@ function deliveryTable(rows: readonly QueuedDelivery[]): string {
       row.attempts,
       row.kind,
       whatFor(row),
+      toCell(of(row).summary.subject),
       hostOf(row.url),
-      row.lastStatus ?? row.lastError,
+      lastOf(row, of(row)),
     ]),
   );
+}
+
+/** The last answer, or why there was none: what never was sent has an endpoint that is down. */
+function lastOf({ lastStatus, lastError, attempts }: QueuedDelivery, { waits }: Beside): number | string | null {
+  return lastStatus ?? lastError ?? (attempts === 0 && waits?.kind !== 'due' ? (waits?.kind ?? null) : null);
 }
 
 /** The recipient of a message, or the contents of a batch. */
@@ -137,15 +154,15 @@ function whatFor({ recipient, batch }: QueuedDelivery): string {
 export const queueList: Command = {
   name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting or dead.',
+  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting, dead or held.',
   options: {
     ...selecting,
     state: {
       type: 'string',
       multiple: true,
       value: 'STATE',
-      values: STATES,
-      help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)`,
+      values: DELIVERY_STATES,
+      help: `${DELIVERY_STATES.join(', ')} (may be repeated; default: ${OPEN_STATES.join(', ')})`,
     },
     limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
   },
@@ -155,11 +172,11 @@ export const queueList: Command = {
     if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a positive whole number');
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
-      const { waiting, dead, delivered, dropped } = await spool.count({});
+      const counts = await spool.count({});
+      const of = await lookBeside(rows, spool, call.settings().settings);
       call.print(
-        rows.map(toShown),
-        () =>
-          `${deliveryTable(rows)}\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`,
+        rows.map((row) => toShown(row, of(row))),
+        () => `${deliveryTable(rows, of)}\n${BY_INTEREST.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
       );
       return EXIT.ok;
     });
@@ -167,10 +184,10 @@ export const queueList: Command = {
 };
 
 function toStates(texts: readonly string[]): readonly DeliveryState[] {
-  if (texts.length === 0) return ['waiting', 'dead'];
+  if (texts.length === 0) return OPEN_STATES;
   return texts.map((text) => {
-    const state = STATES.find((known) => known === text);
-    if (!state) throw new UsageError(`--state must be one of ${STATES.join(', ')}; not "${text}"`);
+    const state = DELIVERY_STATES.find((known) => known === text);
+    if (!state) throw new UsageError(`--state must be one of ${DELIVERY_STATES.join(', ')}; not "${text}"`);
     return state;
   });
 }
@@ -194,7 +211,8 @@ export const queueShow: Command = {
       const delivery = await spool.delivery(id);
       if (!delivery) return missing(io, id);
       if (call.flag('raw')) return printRaw(io, spool, delivery);
-      printStory(call, delivery, await spool.attempts(id));
+      const of = await lookBeside([delivery], spool, call.settings().settings);
+      printStory(call, toShown(delivery, of(delivery)), await spool.attempts(id));
       return EXIT.ok;
     });
   },
@@ -213,7 +231,7 @@ async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise
   return EXIT.ok;
 }
 
-function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): void {
+function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempts: readonly AttemptRecord[]): void {
   const story = attempts.map((attempt) => ({
     at: toTimestamp(new Date(attempt.at)),
     duration_ms: Math.round(attempt.durationMs),
@@ -223,9 +241,7 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
     batch: attempt.batch ?? null,
     detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
   }));
-  const facts = Object.entries(toShown(delivery)).map(
-    ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
-  );
+  const facts = Object.entries(shown).map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`);
   const shared = story.some(({ batch }) => batch !== null);
   const table =
     story.length === 0
@@ -239,10 +255,7 @@ function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readon
       ? [`\n${a.at}  ${printable(String(a.status ?? a.error))}\n${toLines(a.detail)}`]
       : [],
   );
-  call.print(
-    [{ ...toShown(delivery), attempts_made: story }],
-    () => `${facts.join('\n')}\n\n${table}${details.join('')}`,
-  );
+  call.print([{ ...shown, attempts_made: story }], () => `${facts.join('\n')}\n\n${table}${details.join('')}`);
 }
 
 /** A detail as indented lines: what we sent behind `>`, what the other side sent behind `<`. */
@@ -342,10 +355,7 @@ function changing({ name, summary, notes, options, done, noted, wouldDo, narrow,
 
 async function countAll(spool: Spool, selections: readonly Selection[]): Promise<number> {
   let sum = 0;
-  for (const selection of selections) {
-    const counts = await spool.count(selection);
-    sum += counts.waiting + counts.dead + counts.delivered + counts.dropped;
-  }
+  for (const selection of selections) sum += sumOfStates(await spool.count(selection));
   return sum;
 }
 
@@ -375,11 +385,11 @@ export const queueRetry = changing({
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: 'Ends waiting, held or dead deliveries without delivering them.',
+  summary: 'Ends waiting, dead or held deliveries without delivering them.',
   done: 'Dropped',
   noted: 'dropped',
   wouldDo: 'Would drop',
-  narrow: inStates('waiting', 'held', 'dead'),
+  narrow: inStates(...OPEN_STATES),
   change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
 });
 
@@ -395,9 +405,10 @@ export const queueFlush: Command = {
 const requeue = changing({
   name: 'replay',
   summary:
-    'Delivers dead letters again; with --delivered, or by id, also delivered messages that are still kept. Ids stay the same.',
+    'Delivers dead letters again; with --delivered or --held, or by id, also messages that were delivered or are held. Ids stay the same.',
   options: {
     delivered: { type: 'boolean', help: 'also delivered messages' },
+    held: { type: 'boolean', help: 'also messages that their route holds' },
     to: {
       type: 'string',
       value: 'TIME|URL',
@@ -410,15 +421,14 @@ const requeue = changing({
   noted: 'replayed',
   wouldDo: 'Would requeue',
   narrow(selection, call) {
-    const withDelivered = call.flag('delivered') || call.words.length > 0;
-    const ended = ['dead', 'dropped'] as const;
-    const states = withDelivered ? ([...ended, 'delivered'] as const) : ended;
+    const isAsked = (state: 'delivered' | 'held') => call.flag(state) || call.words.length > 0;
+    const states = ENDED_STATES.filter((state) => (state !== 'delivered' && state !== 'held') || isAsked(state));
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
     // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
     // mail of the operator, such as a report to a sender.
     return [
       { ...selection, kinds: kindsOf('route', 'webhook'), states },
-      { ...selection, kinds: kindsOf('operator'), states: ended },
+      { ...selection, kinds: kindsOf('operator'), states: states.filter((state) => state !== 'delivered') },
     ];
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),

@@ -3,11 +3,9 @@ import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Notes } from '../journal/types.ts';
-import { type Envelope, traceLine, type Verdicts } from '../mail/envelope.ts';
-import { firstValue } from '../mail/headers.ts';
+import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Choosing } from './choosing.ts';
-import type { ContentFacts } from './conditions.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
@@ -38,16 +36,6 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
   const countVerdicts = createVerdictMeters(metrics);
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
 
-  function noteUnposted(
-    id: string,
-    { mailFrom }: Envelope,
-    { from, subject, fields }: ContentFacts,
-    verdicts: Verdicts | undefined,
-  ): void {
-    const summary = { from, subject, messageId: firstValue(fields, 'message-id') ?? null };
-    notes.note({ what: 'parsed', id, sender: mailFrom, summary, verdicts: verdicts ?? null });
-  }
-
   return frozen({
     begin() {
       const messageId = ids.message();
@@ -65,7 +53,7 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       const scanned = isScanned ? await doorScan(looked) : undefined;
       if (scanned?.refused) return { outcome: scanned.refused };
       const isDecidedHere = given.some(({ match }) => match.choices || match.fate);
-      const { routed, verdicts, scan, content } = isDecidedHere
+      const { routed, verdicts, scan } = isDecidedHere
         ? await choosing.choose(looked, given, scanned?.scan)
         : { routed: given, scan: scanned?.scan };
       if (routed.length === 0 && given.length > 0) return { outcome: 'unrouted' };
@@ -75,8 +63,12 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);
-      if (verdicts) countVerdicts(verdicts);
-      for (const { id, fate } of deliveries) if (fate && content) noteUnposted(id, arrival.envelope, content, verdicts);
+      if (verdicts) {
+        countVerdicts(verdicts);
+        const { mailFrom: sender } = arrival.envelope;
+        for (const { id, fate } of deliveries)
+          if (fate) notes.note({ what: 'parsed', id, sender, summary: null, verdicts });
+      }
       await pacing.turn(deliveries.filter(({ fate }) => !fate));
       return { outcome, messageId, ...(isDecidedHere && { routed }) };
     },

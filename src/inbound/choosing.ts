@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
-import type { ContentFacts, Fact, MailFacts } from './conditions.ts';
+import type { Fact, MailFacts } from './conditions.ts';
 import { type Decision, decide } from './decision.ts';
 import type { Judging } from './judging.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
@@ -12,8 +12,6 @@ export interface Chosen {
   readonly routed: readonly RoutedRecipient[];
   readonly verdicts: Verdicts | undefined;
   readonly scan: Scan | undefined;
-  /** Undefined if nobody looked. */
-  readonly content: ContentFacts | undefined;
 }
 
 /** Decides between routes with conditions, before a message is accepted. */
@@ -71,9 +69,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
         const sealed = plain.replyData === undefined ? {} : { replyData: plain.replyData };
         if (decision.kind === 'matched') found.push({ ...one, match: { ...decision.match, ...sealed } });
       }
-      // Mail that is not posted is not parsed either: its history has what is read here.
-      if (!facts.content && found.some(({ match }) => match.fate)) await LOOKS.content();
-      return { routed: found, verdicts, scan, content: facts.content ?? undefined };
+      return { routed: found, verdicts, scan };
     },
   });
 }

@@ -1,5 +1,7 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
+import { summaryOf } from '../mail/summary.ts';
+import { ENDED_STATES } from '../queue/delivery.ts';
 import { MAX_STORY } from './gathering.ts';
 
 // What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
@@ -11,6 +13,7 @@ const COLUMNS = {
     'id',
     'at',
     'session',
+    'transaction_n',
     'kind',
     'account',
     'sender',
@@ -38,6 +41,7 @@ const COLUMNS = {
   refusals: [
     'at',
     'session',
+    'transaction_n',
     'listener',
     'stage',
     'reply',
@@ -90,8 +94,10 @@ const PATCH = [
 /** Everything that was noted in one moment. */
 export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQLInputValue[]>> {
   readonly patches: readonly SQLInputValue[];
-  /** Message id and session. */
-  readonly arrivals: readonly string[];
+  /** Delivery id and the fields of its summary, which are decoded here. */
+  readonly summaries: readonly string[];
+  /** Message id, session and transaction. */
+  readonly arrivals: readonly (string | number)[];
 }
 
 /** The deliveries that a batch is about. */
@@ -131,7 +137,8 @@ export function createChanges(db: DatabaseSync) {
   });
   const indexing = createIndexing(db);
   const patch = createPatching(db, indexing);
-  const arrive = db.prepare('UPDATE mail SET session = ? WHERE id > ? AND id < ?');
+  const describe = createDescribing(db, indexing);
+  const arrive = db.prepare('UPDATE mail SET session = ?, transaction_n = ? WHERE id > ? AND id < ?');
   const filled = db.prepare(`UPDATE meta SET value = 1 WHERE name = 'filled'`);
 
   return {
@@ -140,7 +147,8 @@ export function createChanges(db: DatabaseSync) {
       within(db, () => {
         for (const { table, width, insert } of inserts) each(batch[table], width, (values) => insert.run(...values));
         each(batch.patches, PATCH.length, patch);
-        each(batch.arrivals, 2, ([id, session = null]) => arrive.run(session, `${id}-`, `${id}.`));
+        each(batch.summaries, 2, ([id = '', fields = '']) => describe(id, fields));
+        each(batch.arrivals, 3, ([id, session = null, n = null]) => arrive.run(session, n, `${id}-`, `${id}.`));
       });
     },
     /** Everything that the queue had when this file was begun is in it. */
@@ -180,12 +188,27 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     if (!row) return;
     const n = Number(row['n']);
     // As in the queue: an attempt that was under way does not change a delivery that has ended meanwhile.
-    const late = firm === 0 && ['delivered', 'dead', 'dropped', 'held'].includes(String(row['state']));
+    const late = firm === 0 && ENDED_STATES.some((state) => state === row['state']);
     const reworded = [sender, from, subject, headerId].some((text) => text !== null);
     const wasIn = reworded && indexing.takeOut(n);
     const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];
     update.run(...[n, ...changed, attempts, status, error, endedAt].map((value) => value ?? null));
     if (typeof story === 'string' && story !== '') tell.run(late ? attemptsOf(story) : story, n);
+    if (wasIn) indexing.putIn(n);
+  };
+}
+
+/** Gives a row its texts, if it has none. */
+function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fields: string) => void {
+  const find = db.prepare('SELECT n FROM mail WHERE id = ? AND subject IS NULL');
+  const update = db.prepare('UPDATE mail SET header_from = ?, subject = ?, header_id = ? WHERE n = ?');
+  return (id, fields) => {
+    const row = find.get(id);
+    if (!row) return;
+    const n = Number(row['n']);
+    const { from, subject, messageId } = summaryOf(fields);
+    const wasIn = indexing.takeOut(n);
+    update.run(from, subject, messageId, n);
     if (wasIn) indexing.putIn(n);
   };
 }

@@ -55,6 +55,15 @@ CREATE INDEX actions_account ON actions (account);
 /** The figures of each minute, as JSON (series.ts). Added later: a file without them gets them, and keeps its version. */
 const MINUTES = 'CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT';
 
+/** Which transaction of its session a message came in, and a refusal. Added later, too. */
+const TRANSACTIONS = ['mail', 'refusals'] as const;
+
+function addTransactions(db: DatabaseSync): void {
+  for (const table of TRANSACTIONS)
+    if (!db.prepare(`SELECT 1 FROM pragma_table_info('${table}') WHERE name = 'transaction_n'`).get())
+      db.exec(`ALTER TABLE ${table} ADD COLUMN transaction_n INTEGER`);
+}
+
 const CACHE_KB = 4096;
 /** How long another process may keep the file. */
 const BUSY_MS = 2000;
@@ -130,6 +139,7 @@ function open(path: string): DatabaseSync {
     if (version === 0) db.exec(`BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
     else if (version !== VERSION) throw new WrongVersion();
     db.exec(MINUTES);
+    addTransactions(db);
     db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
     return db;
   } catch (error) {

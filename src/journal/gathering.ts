@@ -2,19 +2,28 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
+import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, DeliveryState, QueuedDelivery } from '../queue/delivery.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
-import type { Action, MailState, MailSummary, Note, Refusal, Session } from './types.ts';
+import type { Action, Arrival, MailState, Note, Refusal, Session } from './types.ts';
 
 /** Where changes of deliveries are noted. */
 export interface DeliveryNotes {
+  /** Whether From, Subject and Message-ID are kept. */
+  readonly keepsSummaries: boolean;
   accepted(mail: NewMail): void;
+  /** What `summaryFields` (mail/summary.ts) found in its message. */
+  described(id: string, fields: string): void;
   settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void;
   /** A person replayed or dropped it. */
   changed(id: string, what: 'replayed' | 'dropped', at: number): void;
   /** The queue has it, and the journal does not know it. */
-  missed(one: QueuedDelivery, message: Pick<NewMail, 'envelope' | 'size'> | undefined): void;
+  missed(
+    one: QueuedDelivery,
+    message: Pick<NewMail, 'envelope' | 'size'> | undefined,
+    fields: string | undefined,
+  ): void;
   /** The queue says otherwise than the journal. */
   corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
 }
@@ -39,6 +48,8 @@ interface Draft {
   left: number;
   sender: string | null;
   summary: MailSummary | null;
+  /** What the summary can be made of, if nobody parses the message for its delivery meanwhile. */
+  fields: string | null;
   verdicts: Verdicts | null;
   state: MailState | null;
   /** Whether the state also holds for a delivery that has ended. */
@@ -59,6 +70,8 @@ interface NewMail {
   readonly size: number;
   /** Undefined if only the delivery is known. */
   readonly envelope: Envelope | undefined;
+  /** Undefined if nobody has looked at its header. */
+  readonly fields?: string | undefined;
 }
 
 /** Of an answer the start is kept; the queue has more of it for as long as it has the delivery. */
@@ -71,8 +84,8 @@ const LEAVES = 3;
 /** Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note. */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
-  /** The session that each message arrived in. */
-  const arrivals = new Map<string, string>();
+  /** Where each message arrived. */
+  const arrivals = new Map<string, Arrival>();
   const refusals = createRefusals();
   const idle = createMinute();
   let sessions: Session[] = [];
@@ -98,11 +111,19 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     if (row) arrivals.delete(row.delivery.messageId);
   }
 
+  /** What is known of its content without parsing it. */
+  function describe(draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
+    if (!settings.subjects) return;
+    draft.summary ??= summaryOfOutgoing(outgoing);
+    draft.fields ??= fields ?? null;
+  }
+
   const deliveries: DeliveryNotes = {
+    keepsSummaries: settings.subjects,
     accepted(mail) {
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
-      if (settings.subjects) draft.summary ??= toSummary(mail.envelope?.outgoing);
+      describe(draft, mail.envelope?.outgoing, mail.fields);
       const { fate } = mail.delivery;
       draft.state ??= fate?.state ?? 'waiting';
       if (fate) {
@@ -110,6 +131,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         draft.lastError = fate.note;
         tell(draft, JSON.stringify([fate.state === 'held' ? 'held' : 'discarded', mail.receivedAt]));
       }
+      added();
+    },
+    described(id, fields) {
+      describe(draftOf(id), undefined, fields);
       added();
     },
     settled(id, state, at, attempt) {
@@ -136,11 +161,11 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       tell(draft, JSON.stringify([what, at]));
       added();
     },
-    missed(one, { envelope, size } = { envelope: undefined, size: 0 }) {
+    missed(one, { envelope, size } = { envelope: undefined, size: 0 }, fields) {
       const draft = draftOf(one.id);
       if (draft.row) return;
       draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
-      if (settings.subjects) draft.summary ??= toSummary(envelope?.outgoing);
+      describe(draft, envelope?.outgoing, fields);
       if (draft.state === null) {
         draft.state = one.state;
         draft.endedAt = one.state === 'waiting' ? null : one.endedAt;
@@ -170,9 +195,9 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       else if (entry.what === 'parsed') {
         const draft = draftOf(entry.id);
         draft.sender = entry.sender;
-        draft.summary = settings.subjects ? entry.summary : null;
+        if (settings.subjects) draft.summary = entry.summary ?? draft.summary;
         draft.verdicts = entry.verdicts;
-      } else arrivals.set(entry.messageId, entry.session);
+      } else arrivals.set(entry.messageId, entry);
       added();
     },
     size,
@@ -193,6 +218,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     },
     take(now, all) {
       const mail: SQLInputValue[] = [];
+      const summaries: string[] = [];
       const patches: SQLInputValue[] = [];
       const written = new Set<string>();
       const left = new Set<string>();
@@ -207,15 +233,16 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         entries++;
         if (row) {
           written.add(row.delivery.messageId);
-          mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId) ?? null));
+          mail.push(...toRow(row, draft, arrivals.get(row.delivery.messageId)));
         } else patches.push(...toPatch(id, draft));
+        if (draft.summary === null && draft.fields !== null) summaries.push(id, draft.fields);
       }
-      const late: string[] = [];
-      for (const [messageId, session] of arrivals) {
+      const late: (string | number)[] = [];
+      for (const [messageId, { session, transaction }] of arrivals) {
         if (left.has(messageId)) continue;
         arrivals.delete(messageId);
         if (written.has(messageId)) continue;
-        late.push(messageId, session);
+        late.push(messageId, session, transaction);
         entries++;
       }
       const refused = refusals.take(now);
@@ -223,6 +250,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const batch = {
         mail,
         patches,
+        summaries,
         arrivals: late,
         refusals: refused.flatMap(toRefusalRow),
         sessions: sessions.flatMap(toSessionRow),
@@ -240,6 +268,7 @@ const NOTHING: Draft = {
   left: 0,
   sender: null,
   summary: null,
+  fields: null,
   verdicts: null,
   state: null,
   firm: false,
@@ -271,12 +300,13 @@ const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): 
 function toRow(
   { delivery, receivedAt, size, envelope }: NewMail,
   draft: Draft,
-  session: string | null,
+  arrival: Arrival | undefined,
 ): SQLInputValue[] {
   return [
     delivery.id,
     receivedAt,
-    session,
+    arrival?.session ?? null,
+    arrival?.transaction ?? null,
     delivery.kind,
     delivery.account,
     envelope?.mailFrom ?? draft.sender,
@@ -315,13 +345,6 @@ const toPatch = (id: string, draft: Draft): SQLInputValue[] => [
   draft.story,
 ];
 
-/** What an account said about a message that it sends. */
-function toSummary(outgoing: Outgoing | undefined): MailSummary | null {
-  if (!outgoing) return null;
-  const { sender, fromName, subject } = outgoing;
-  return { from: fromName === null ? sender : `${fromName} <${sender}>`, subject, messageId: null };
-}
-
 type Text = string | null;
 
 function toTexts(summary: MailSummary | null): [from: Text, subject: Text, headerId: Text] {
@@ -339,6 +362,7 @@ function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Te
 const toRefusalRow = (one: Omit<Refusal, 'n'>): SQLInputValue[] => [
   one.at,
   one.session,
+  one.transaction,
   one.listener,
   one.stage,
   one.reply,

@@ -61,7 +61,7 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
       return causes;
     },
     async one(id, account) {
-      const found = await ask('one', id);
+      const found = await ask('one', id, account);
       return account === undefined || found?.mail.account === account ? found : undefined;
     },
     refusals: (filter, limit, cursor) =>

@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { DeliveryKind } from '../queue/delivery.ts';
+import type { DeliveryKind, OPEN_STATES } from '../queue/delivery.ts';
 import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
 import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
@@ -13,6 +13,8 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/** Refusals of a session that are looked at, and of a transaction that are shown. */
+const MAX_REFUSALS = 1000;
 const MAX_REFUSALS_SHOWN = 100;
 
 /** The questions that a journal file answers, over one connection. */
@@ -21,12 +23,12 @@ export function createQueries(db: DatabaseSync) {
   const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
   const one = db.prepare('SELECT * FROM mail WHERE id = ?');
   const session = db.prepare('SELECT * FROM sessions WHERE id = ?');
-  const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS_SHOWN}`);
+  const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS}`);
   const inState = db.prepare(
     `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
   const toMatch = createMatching(db);
-  const known = db.prepare('SELECT state, url FROM mail WHERE id = ?');
+  const known = db.prepare('SELECT state, url, subject IS NULL AS nameless FROM mail WHERE id = ?');
   // A file that a daemon before this version wrote, and commands read, may be without them.
   const minutes = () => db.prepare('SELECT at, figures FROM minutes WHERE at >= ? AND at < ? ORDER BY at');
   db.function(CONTAINS, { deterministic: true }, (where, what) =>
@@ -78,13 +80,22 @@ export function createQueries(db: DatabaseSync) {
     /** Matching mail in a window, counted by endpoint and last answer. */
     causes: (filter: MailFilter, window: Window): readonly Cause[] =>
       mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
-    one(id: string): MailStory | undefined {
+    /** `account`: without what was refused for others. */
+    one(id: string, account?: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
       const mail = toMail(row);
       const found = mail.session === null ? undefined : session.get(mail.session);
-      const refusals = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
-      return { mail, session: found && toSession(found), refusals };
+      const all = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
+      const theirs = all.filter((one) => account === undefined || one.account === null || one.account === account);
+      const own = theirs.filter((one) => isOf(mail, one));
+      const others = theirs.filter((one) => !own.includes(one)).reduce((sum, { times }) => sum + times, 0);
+      return {
+        mail,
+        session: found && toSession(found),
+        refusals: own.slice(0, MAX_REFUSALS_SHOWN),
+        otherRefusals: others,
+      };
     },
     /** Those of these deliveries that are known, without their stories. */
     each: (ids: readonly string[]): Mail[] =>
@@ -134,17 +145,32 @@ export function createQueries(db: DatabaseSync) {
     actions: (account: string | undefined, window: Window, limit: number): Action[] =>
       rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
     /** Rows of mail in a state, after row `n`. */
-    inState: (state: 'waiting' | 'dead', n: number, limit: number): [n: number, id: string][] =>
+    inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
     /** What the journal says of each: null where it does not know it. */
-    known: (ids: readonly string[]): ({ readonly state: MailState; readonly url: string } | null)[] =>
+    known: (ids: readonly string[]): (Known | null)[] =>
       ids.map((id) => {
         const row = known.get(id);
-        return row ? { state: toState(row['state']), url: String(row['url']) } : null;
+        if (!row) return null;
+        return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
     /** Whether everything is in it that the queue had when this file was begun. */
     isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
+}
+
+/** Whether something was refused in the transaction of a mail. Of older rows the transaction is not known. */
+function isOf({ transaction, at, sender }: Mail, refusal: Refusal): boolean {
+  if (transaction !== null) return refusal.transaction === transaction;
+  return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
+}
+
+/** What the journal says of a delivery. */
+interface Known {
+  readonly state: MailState;
+  readonly url: string;
+  /** Whether it has no subject, not even an empty one. */
+  readonly isNameless: boolean;
 }
 
 interface MailCount {

@@ -1,7 +1,7 @@
 import { type QueryTerm, toTerms } from '../base/query-terms.ts';
 import { timestamp } from '../base/schema.ts';
-import { DELIVERY_KINDS, type Selection } from '../queue/delivery.ts';
-import type { MailFilter, MailState, RefusalFilter } from './types.ts';
+import { DELIVERY_KINDS, OPEN_STATES, type Selection } from '../queue/delivery.ts';
+import { MAIL_STATES, type MailFilter, type RefusalFilter } from './types.ts';
 
 // What people type to find mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Letters
 // match in both cases and anywhere in a text; there are no wildcards.
@@ -20,14 +20,6 @@ type Field<F> = (filter: F, value: string, now: number) => F | string;
 type Fields<F> = Readonly<Record<string, Field<F>>>;
 
 const MAX_WORDS = 30;
-export const MAIL_STATES = [
-  'waiting',
-  'delivered',
-  'dead',
-  'dropped',
-  'held',
-  'unknown',
-] as const satisfies readonly MailState[];
 
 const MAIL: Fields<MailFilter> = {
   from: (filter, value) => ({ ...filter, from: [...(filter.from ?? []), value] }),
@@ -60,9 +52,6 @@ const REFUSALS: Fields<RefusalFilter> = {
   before: (filter, value, now) => withTime(filter, 'before', value, now),
 };
 
-/** States of deliveries that an operator can change. */
-const QUEUE_STATES = ['waiting', 'dead'] as const;
-
 const QUEUE: Fields<Selection> = {
   account: (filter, account) => (filter.account === undefined ? { ...filter, account } : TWICE),
   url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
@@ -75,8 +64,8 @@ const QUEUE: Fields<Selection> = {
   webhook: (filter, webhook) => (filter.webhook === undefined ? { ...filter, webhook } : TWICE),
   id: (filter, value) => ({ ...filter, ids: [...(filter.ids ?? []), value] }),
   state(filter, value) {
-    const state = QUEUE_STATES.find((known) => known === value.toLowerCase());
-    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${QUEUE_STATES.join(', ')}`;
+    const state = OPEN_STATES.find((known) => known === value.toLowerCase());
+    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${OPEN_STATES.join(', ')}`;
   },
   after(filter, value, now) {
     const from = parseTime(value, now);

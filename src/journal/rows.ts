@@ -1,6 +1,15 @@
 import type { SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
-import type { Action, Cause, Mail, MailState, Refusal, Session, StoryEntry } from './types.ts';
+import {
+  type Action,
+  type Cause,
+  MAIL_STATES,
+  type Mail,
+  type MailState,
+  type Refusal,
+  type Session,
+  type StoryEntry,
+} from './types.ts';
 
 // Rows of the journal's file, as what they stand for.
 
@@ -12,6 +21,7 @@ export function toMail(row: SqlRow): Mail {
     id: String(row['id']),
     at: Number(row['at']),
     session: text(row, 'session'),
+    transaction: number(row, 'transaction_n'),
     kind: toKind(row['kind']),
     account: String(row['account']),
     sender: text(row, 'sender'),
@@ -54,6 +64,7 @@ export function toRefusal(row: SqlRow): Refusal {
     n: Number(row['n']),
     at: Number(row['at']),
     session: text(row, 'session'),
+    transaction: number(row, 'transaction_n'),
     listener: String(row['listener']),
     stage: String(row['stage']),
     reply: String(row['reply']),
@@ -98,10 +109,9 @@ export function toAction(row: SqlRow): Action {
 
 export const toKind = (value: unknown): DeliveryKind => DELIVERY_KINDS.find((kind) => kind === value) ?? 'inbound';
 
-export const UNDELIVERED: readonly MailState[] = ['waiting', 'dead', 'dropped', 'held', 'unknown'];
-const STATES: readonly MailState[] = ['delivered', ...UNDELIVERED];
+export const UNDELIVERED: readonly MailState[] = MAIL_STATES.filter((state) => state !== 'delivered');
 
-export const toState = (value: unknown): MailState => STATES.find((state) => state === value) ?? 'unknown';
+export const toState = (value: unknown): MailState => MAIL_STATES.find((state) => state === value) ?? 'unknown';
 
 /** The story as it was written by this program; a file may be damaged all the same. */
 function toStory(value: unknown): readonly StoryEntry[] {

@@ -1,5 +1,6 @@
 import type { AttemptRecord, QueuedDelivery } from '../queue/delivery.ts';
 import type { Making } from '../queue/insight.ts';
+import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
 
 // All that is known of one delivery, in the order in which it happened, in sentences for people.
@@ -42,13 +43,14 @@ type Attempt = Pick<AttemptRecord, 'at' | 'durationMs' | 'status' | 'error' | 'a
 
 /** The timeline of a delivery. `queued` is undefined if the queue has deleted it, or was not asked. */
 export function toTimeline(
-  { mail, session, refusals }: MailStory,
+  { mail, session, refusals, otherRefusals }: MailStory,
   queued: InQueue | undefined,
   adviceOf: (reason: string) => string,
 ): readonly TimelineEntry[] {
   const attempts = attemptsOf(mail, queued);
   const entries = [
     ...(session ? [connected(session)] : []),
+    ...(otherRefusals > 0 ? [refusedOthers(otherRefusals, session?.at ?? mail.at)] : []),
     ...refusals.map((one) => refused(one, adviceOf)),
     accepted(mail),
     ...verdicts(mail, attempts),
@@ -89,6 +91,14 @@ function refused({ at, stage, recipient, reply, reason, times }: Refusal, advice
     detail: adviceOf(reason),
   } satisfies TimelineEntry;
 }
+
+/** What else the client tried tells nothing about this mail. */
+const refusedOthers = (times: number, at: number): TimelineEntry => ({
+  at,
+  kind: 'refused',
+  text: `${times} other ${times === 1 ? 'refusal' : 'refusals'} in this session`,
+  detail: null,
+});
 
 function accepted({ at, sender, recipient, size, kind, route, pattern }: Mail) {
   const from = sender === null ? '' : ` from ${sender === '' ? '<>' : sender}`;
@@ -133,13 +143,6 @@ function change(entry: StoryEntry): TimelineEntry[] {
   return [{ at: entry.at, kind: entry.what, text: CHANGES[entry.what], detail: null }];
 }
 
-const WAITS_FOR = {
-  preparing: 'the message is read and the POST is written',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'the message is parsed',
-  place: 'as many attempts are on their way as the endpoint takes',
-} as const;
-
 /** What comes next: the attempt that is being made ready, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
   if (queued?.delivery.state !== 'waiting') return [];
@@ -147,7 +150,7 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
   if (making) {
     const { since, waitsFor, question } = making;
     const detail = question === null ? null : `waits for the DNS: ${question}`;
-    return [{ at: since, kind: 'making', text: `Being made ready: ${WAITS_FOR[waitsFor]}`, detail }];
+    return [{ at: since, kind: 'making', text: `Being made ready: ${PREPARATIONS[waitsFor]}`, detail }];
   }
   const text = delivery.attempts === 0 ? 'First attempt' : 'Next attempt';
   const detail = delivery.parked ? 'retried at long intervals' : null;

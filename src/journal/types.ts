@@ -1,11 +1,14 @@
 import type { Verdicts } from '../mail/envelope.ts';
-import type { DeliveryKind, DeliveryState } from '../queue/delivery.ts';
+import type { MailSummary } from '../mail/summary.ts';
+import { DELIVERY_STATES, type DeliveryKind } from '../queue/delivery.ts';
 
 // What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
 
-/** The state of a delivery; unknown if the queue lost it without a trace in the journal, as a crash may. */
-export type MailState = DeliveryState | 'unknown';
+/** The states of a delivery, and unknown if the queue lost it without a trace in the journal, as a crash may. */
+export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
+
+export type MailState = (typeof MAIL_STATES)[number];
 
 /** One message for one recipient: a delivery, remembered after the queue has forgotten it. */
 export interface Mail {
@@ -17,12 +20,14 @@ export interface Mail {
   readonly at: number;
   /** The SMTP session it arrived in; null if it did not, or is not known. */
   readonly session: string | null;
+  /** Which transaction of the session it was, from 1; null if it is not known. */
+  readonly transaction: number | null;
   readonly kind: DeliveryKind;
   readonly account: string;
   /** The reverse-path; empty for the null sender, null if not known. */
   readonly sender: string | null;
   readonly recipient: string;
-  /** From, Subject and Message-ID of the header; null until it was parsed. */
+  /** From, Subject and Message-ID of the header; null if they are not kept. A message without a subject has an empty one. */
   readonly from: string | null;
   readonly subject: string | null;
   readonly headerId: string | null;
@@ -59,18 +64,13 @@ export type StoryEntry =
     }
   | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'held' | 'discarded' | 'replayed'; readonly at: number };
 
-/** What parsing a message tells about it. */
-export interface MailSummary {
-  readonly from: string | null;
-  readonly subject: string | null;
-  readonly messageId: string | null;
-}
-
 /** A refused command or session. */
 export interface Refusal {
   readonly n: number;
   readonly at: number;
   readonly session: string | null;
+  /** Which transaction of the session it happened in, from 1; null if in none, or it is not known. */
+  readonly transaction: number | null;
   readonly listener: string;
   /** The verb that was refused, such as RCPT; CONNECT for a session that was not let in. */
   readonly stage: string;
@@ -117,12 +117,17 @@ export interface Action {
   readonly detail: string;
 }
 
+/** Where a message arrived. */
+export interface Arrival {
+  readonly session: string;
+  readonly transaction: number;
+}
+
 /** What the parts of the daemon note. */
 export type Note =
   | ({ readonly what: 'refused' } & Omit<Refusal, 'n' | 'times'>)
   | ({ readonly what: 'session' } & Session)
-  /** The session that a message arrived in. */
-  | { readonly what: 'arrived'; readonly messageId: string; readonly session: string }
+  | ({ readonly what: 'arrived'; readonly messageId: string } & Arrival)
   /** A message was parsed for a delivery. */
   | {
       readonly what: 'parsed';
@@ -236,6 +241,8 @@ export interface History {
 export interface MailStory {
   readonly mail: Mail;
   readonly session: Session | undefined;
-  /** What was refused in its session, at most 100. */
+  /** What was refused in its transaction. */
   readonly refusals: readonly Refusal[];
+  /** How often something else was refused in its session. */
+  readonly otherRefusals: number;
 }

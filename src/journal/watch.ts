@@ -1,7 +1,15 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Delivery, DeliveryState, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { summaryFields } from '../mail/summary.ts';
+import {
+  type Delivery,
+  type DeliveryState,
+  OPEN_STATES,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../queue/delivery.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */
@@ -72,8 +80,8 @@ export function watch(
       await journal.flush();
       // The history of a new file begins with all that the queue still has.
       const filled = await journal.ask('isFilled');
-      await addMissing(filled ? UNFINISHED : undefined);
-      for (const state of UNFINISHED) await correct(state);
+      await addMissing(filled ? OPEN_STATES : undefined);
+      for (const state of OPEN_STATES) await correct(state);
       if (!filled && phase === 'running') await journal.ask('filled');
     } catch (error) {
       failed(error);
@@ -90,8 +98,12 @@ export function watch(
         page.map(({ id }) => id),
       );
       const missing = page.filter((_, i) => known[i] === null);
-      const envelopes = await spool.envelopes(missing.map(({ messageId }) => messageId));
-      for (const one of missing) notes.missed(one, envelopes.get(one.messageId));
+      const nameless = page.filter((_, i) => known[i]?.isNameless);
+      const envelopes = await spool.envelopes(idsOf(missing));
+      const fields = notes.keepsSummaries ? await spool.summaryFields(idsOf([...missing, ...nameless])) : NOTHING;
+      for (const one of missing) notes.missed(one, envelopes.get(one.messageId), fields.get(one.messageId));
+      for (const { id, messageId } of nameless)
+        if (fields.has(messageId)) notes.described(id, fields.get(messageId) ?? '');
       for (const [i, one] of page.entries()) {
         const { state, url } = known[i] ?? one;
         if (state !== one.state || url !== one.url) notes.corrected(one.id, one.state, endOf(one), one.url);
@@ -101,7 +113,7 @@ export function watch(
   }
 
   /** Rows that say they are in a state, and are not. What the queue has purged stays dead, but does not wait. */
-  async function correct(state: (typeof UNFINISHED)[number]): Promise<void> {
+  async function correct(state: (typeof OPEN_STATES)[number]): Promise<void> {
     for (let from = 0; phase === 'running'; ) {
       const page = await journal.ask('inState', state, from, STEP);
       const queued = new Map((await spool.list({ ids: page.map(([, id]) => id) }, STEP)).map((one) => [one.id, one]));
@@ -117,6 +129,12 @@ export function watch(
     }
   }
 
+  /** Of a large message that was accepted. Its bytes are in a file, for which no reply waits. */
+  async function describe(messageId: string, deliveries: readonly Delivery[]): Promise<void> {
+    const fields = (await spool.summaryFields([messageId])).get(messageId);
+    if (fields !== undefined) for (const { id } of deliveries) notes.described(id, fields);
+  }
+
   spool.onChange((fresh) => {
     if (fresh.length === 0) compareSoon();
   });
@@ -129,9 +147,12 @@ export function watch(
         const { receivedAt, envelope, body } = message;
         // The bytes are given away with the message.
         const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+        const isRead = notes.keepsSummaries && !envelope.outgoing;
+        const fields = isRead && body.kind === 'inline' ? summaryFields(body.bytes) : undefined;
         const outcome = await spool.accept(message, deliveries);
-        if (outcome === 'accepted')
-          for (const delivery of deliveries) notes.accepted({ delivery, receivedAt, size, envelope });
+        if (outcome !== 'accepted') return outcome;
+        for (const delivery of deliveries) notes.accepted({ delivery, receivedAt, size, envelope, fields });
+        if (isRead && body.kind === 'blob') describe(message.id, deliveries).catch(failed);
         return outcome;
       },
       async settle(settlement, fresh) {
@@ -174,8 +195,9 @@ export function watch(
   });
 }
 
+const NOTHING: ReadonlyMap<string, string> = new Map();
+const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
-const UNFINISHED = ['waiting', 'dead', 'held'] as const;
 
 /** When it ended, if it has and the queue remembers. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

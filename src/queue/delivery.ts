@@ -133,20 +133,53 @@ export interface Report {
   readonly body: string;
 }
 
+/** What the queue, the commands, the API and the console ask of a state. */
+interface StateFacts {
+  /** Nothing more happens by itself, so that it can be replayed. */
+  readonly ended: boolean;
+  /** Its mail has not reached anybody, and still can: it can be dropped, moves with its route, and is listed first. */
+  readonly open: boolean;
+}
+
 /**
- * waiting: due at some time · delivered · dead: given up, kept for replay · dropped: ended by a person, or discarded by
- * its route · held: kept by its route until somebody replays it.
+ * The states of a delivery, in the order of their codes in the queue file: a new one comes last, and `waiting` stays first,
+ * since the indexes rely on it. Lists of states are derived from this table.
  */
-export type DeliveryState = (typeof DELIVERY_STATES)[number];
+export const STATES = {
+  /** Due at some time. */
+  waiting: { ended: false, open: true },
+  delivered: { ended: true, open: false },
+  /** Given up, kept for replay. */
+  dead: { ended: true, open: true },
+  /** Ended by a person, or discarded by its route. */
+  dropped: { ended: true, open: false },
+  /** Kept by its route until somebody replays it. */
+  held: { ended: true, open: true },
+} as const satisfies Readonly<Record<string, StateFacts>>;
 
-/** The states by their code in the queue file; 0 must stay `waiting`, since its indexes rely on it. */
-export const DELIVERY_STATES = ['waiting', 'delivered', 'dead', 'dropped', 'held'] as const;
+export type DeliveryState = keyof typeof STATES;
 
-/** The states of deliveries that have ended, as far as the queue is concerned. */
-export const ENDED_STATES = ['delivered', 'dead', 'dropped', 'held'] as const satisfies readonly DeliveryState[];
+/** The states for which one of the facts holds. */
+type StatesThat<F extends keyof StateFacts> = {
+  [S in DeliveryState]: (typeof STATES)[S][F] extends true ? S : never;
+}[DeliveryState];
 
-/** The states of deliveries that can be dropped. */
-export const DROPPABLE_STATES = ['waiting', 'held', 'dead'] as const satisfies readonly DeliveryState[];
+function statesThat<F extends keyof StateFacts>(fact: F): readonly StatesThat<F>[] {
+  return DELIVERY_STATES.filter((state): state is StatesThat<F> => STATES[state][fact]);
+}
+
+/** The states by their code in the queue file. */
+export const DELIVERY_STATES = namesOf(STATES);
+
+/** The states of deliveries that have ended, as far as the queue is concerned: those that can be replayed. */
+export const ENDED_STATES = statesThat('ended');
+
+/** The states of deliveries that somebody may still want to have delivered, or dropped. */
+export const OPEN_STATES = statesThat('open');
+
+/** How many deliveries there are in all of the states. */
+export const sumOfStates = (counts: Readonly<Record<DeliveryState, number>>): number =>
+  DELIVERY_STATES.reduce((sum, state) => sum + counts[state], 0);
 
 /** A delivery with its state and history, as stored in the queue. Times are milliseconds since 1970. */
 export interface QueuedDelivery extends Delivery {
@@ -321,6 +354,8 @@ export interface Spool {
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
   /** Envelopes and sizes of messages, without those that are gone or damaged. */
   envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
+  /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
+  summaryFields(messageIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;

@@ -2,9 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
-import { type Hold, toWholeSecond } from './schedule/breaker.ts';
+import { type Hold, type LastAttempt, toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
-import type { Lane, LastAttempt, Waiting } from './schedule/lane.ts';
+import type { Lane, Waiting } from './schedule/lane.ts';
 
 // Views of the dispatcher's memory. All times are milliseconds since 1970.
 
@@ -33,7 +33,7 @@ export interface LaneView extends Endpoint {
   /** How many may be in flight now, and the limit that this never exceeds. */
   readonly places: number;
   readonly mostPlaces: number;
-  /** The last attempt that ended; null if none has since the start. */
+  /** The last attempt that ended; null if it is not known: of an endpoint that is up, none has since the start. */
   readonly last: LastAttempt | null;
 }
 

@@ -41,6 +41,8 @@ export interface SpoolDeps {
 
 /** The cache of bodies just accepted, in bytes: some seconds of mail not yet attempted. */
 const CACHE_BYTES = 16 * 1024 * 1024;
+/** Messages whose headers are read in one query: other queries wait for it. */
+const SUMMARIES = 50;
 /** How often due deliveries are read again when some rows are damaged. */
 const DUE_TRIES = 3;
 
@@ -163,6 +165,13 @@ function createSpool(parts: Parts, release: () => void): Spool {
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory) => file.write('keepTime', memory),
     envelopes: async (messageIds) => new Map(await reading.read('envelopes', messageIds)),
+    async summaryFields(messageIds) {
+      const found = new Map<string, string>();
+      for (let at = 0; at < messageIds.length; at += SUMMARIES)
+        for (const [id, fields] of await reading.read('summaryFields', messageIds.slice(at, at + SUMMARIES)))
+          found.set(id, fields);
+      return found;
+    },
     delivery: (id) => reading.read('delivery', id),
     async due(account, url, now, limit, except) {
       const read = () => reading.read('due', account, url, now, limit, except);

@@ -22,6 +22,8 @@ interface Asked extends Answer {
 interface Asking {
   /** Milliseconds until every scanner may be asked; 0: now. */
   delay(): number;
+  /** The names of scanners that do not answer. */
+  away(): readonly string[];
   /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
   ask(specimen: Specimen): Promise<readonly Asked[] | undefined>;
   /** Ends all questions, and closes connections that are kept open. */
@@ -40,6 +42,7 @@ export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps
       const now = clock.monotonic();
       return Math.max(0, ...asked.map(({ breaker }) => Math.ceil(breaker.nextAsk(now) - now)));
     },
+    away: () => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
     async ask(specimen) {
       const answers = await Promise.all(asked.map(({ ask }) => ask(specimen)));
       return stopping.signal.aborted ? undefined : answers;

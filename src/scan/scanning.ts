@@ -56,6 +56,8 @@ export interface Scanning {
    * still read the body afterwards.
    */
   of(specimen: Specimen, from: number): Promise<Scanned>;
+  /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
+  waitsFor(messageId: string): string | undefined;
   /** For a message that is not accepted yet. */
   atTheDoor(specimen: Specimen): Promise<AtTheDoor>;
   /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
@@ -153,6 +155,13 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
       } finally {
         cancel();
       }
+    },
+    waitsFor(messageId) {
+      const away = asking.away();
+      if (away.length > 0) return `${away.join(' and ')} ${away.length === 1 ? 'does' : 'do'} not answer`;
+      if (inFlight.has(messageId)) return 'it is being scanned';
+      if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
+      return places.full() ? 'all are busy' : undefined;
     },
     async now(specimen) {
       if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);

@@ -52,6 +52,7 @@ interface AdmissionParts {
 const NOT_LET_IN = {
   what: 'refused',
   session: null,
+  transaction: null,
   stage: 'CONNECT',
   helo: null,
   tls: null,

@@ -66,6 +66,7 @@ export function createSessionLog(
       what: 'refused',
       at: clock.now(),
       session: id,
+      transaction: state.transaction ? state.transactions : null,
       listener,
       stage,
       reply: reply.line.trimEnd(),
@@ -101,7 +102,7 @@ export function createSessionLog(
     },
     accepted(messageId, recipients, size) {
       recipientsTaken += recipients;
-      notes.note({ what: 'arrived', messageId, session: id });
+      notes.note({ what: 'arrived', messageId, session: id, transaction: state.transactions });
       log.info('message.accepted', { message: messageId, recipients, size, client: address });
     },
     end(reason, durationMs) {

@@ -38,6 +38,8 @@ export interface SessionState {
   /** Undefined until the client logs in, and on listeners without login. */
   readonly login: Login | undefined;
   readonly transaction: Transaction | undefined;
+  /** How many transactions have begun. */
+  readonly transactions: number;
   readonly badRecipients: number;
   readonly messages: number;
   /** Notes HELO or EHLO, which ends the transaction. */
@@ -66,6 +68,7 @@ export function createSessionState(): SessionState {
   let tls: string | null = null;
   let login: Login | undefined;
   let transaction: (MailCommand & { readonly recipients: Map<string, Recipient> }) | undefined;
+  let transactions = 0;
   let badRecipients = 0;
   let idleCommands = 0;
   let unknownCommands = 0;
@@ -86,6 +89,9 @@ export function createSessionState(): SessionState {
     },
     get transaction() {
       return transaction;
+    },
+    get transactions() {
+      return transactions;
     },
     get badRecipients() {
       return badRecipients;
@@ -110,6 +116,7 @@ export function createSessionState(): SessionState {
       login = next;
     },
     begin(command) {
+      transactions++;
       transaction = { ...command, recipients: new Map() };
     },
     addRecipient(key, recipient) {

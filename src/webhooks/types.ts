@@ -1,6 +1,6 @@
 import type { PostStyle } from '../inbound/formats.ts';
-import type { MailSummary } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
+import type { MailSummary } from '../mail/summary.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 

@@ -275,8 +275,8 @@ if (program !== undefined)
         await page.open(`/endpoint?url=${encodeURIComponent(url)}`);
         await page.shows('Paused by the operator of this service');
         expect((await page.running.ask('/endpoints/resume', { url })).body.name).to.equal('Endpoint_Held');
-        await page.press('Go on');
-        await page.shows('It goes on.');
+        await page.press('Resume');
+        await page.shows('Resumed.');
         expect(await api('/endpoints/info', { url })).to.include({ paused: false });
       });
     });
@@ -407,7 +407,7 @@ if (program !== undefined)
         expect((await story(second)).delivery.state).to.equal('dropped');
         relay.refuse(undefined);
         await page.open(`/sent/${first}`);
-        await page.press('Try now');
+        await page.press('Retry now');
         await until('it is sent', async () => (await story(first)).state === 'sent');
         expect(relay.mails.some(({ to }) => to.includes('enough@to.test'))).to.equal(false);
         await until('what was done', async () =>

@@ -90,7 +90,7 @@ if (program !== undefined) {
       await page.open('/given-up');
       await page.shows('Replay all 1,041');
       await page.shows(`${hook.url.replace('http://', '')}: HTTP 500`);
-      await page.shows('the oldest is forgotten in 29 days');
+      await page.shows('; deleted from ');
       await page.press(`${other.url.replace('http://', '')}: HTTP 503`);
       await page.shows('Replay all 1 that match');
       await page.shows('box-0@in.test');
@@ -126,12 +126,12 @@ if (program !== undefined) {
       const stored = JSON.stringify(JSON.stringify({ job, account }));
       await page.browser.evaluate(`sessionStorage.setItem('postern-job', ${stored})`);
       await page.browser.open(`${running.base}/console/refused`, ...DESK);
-      await page.shows('Go on');
+      await page.shows('Resume');
       expect(await page.faults()).to.deep.equal([]);
       other.answer({ status: 200 });
-      await page.press('Go on');
+      await page.press('Resume');
       await until('the mail to be delivered', async () => (await count('dead')) === 0);
-      await until('the bar to be gone', async () => !(await page.text()).includes('Go on'));
+      await until('the bar to be gone', async () => !(await page.text()).includes('Resume'));
     });
 
     for (const [scheme, size] of LOOKS)
@@ -174,6 +174,7 @@ if (program !== undefined) {
     it('shows the number, and nothing is dropped if more match when it was typed', async () => {
       await page.open('/given-up');
       await page.shows('Replay all 3');
+      await page.press('More actions');
       await page.press('Drop\u2026');
       await page.shows('3 mails end without being posted');
       expect(await locked()).to.equal(true);
@@ -184,7 +185,7 @@ if (program !== undefined) {
       await sendMail(running.smtp, { from: 'ann@sender.test', to: 'stop@in.test' }, message('Not wanted'));
       await until('the fourth to be given up', async () => (await count('dead')) === dead + 1);
       await page.press('Drop 3');
-      await page.shows('4 deliveries match by now, more than 3; nothing was dropped');
+      await page.shows('4 deliveries match now (limit 3); nothing was dropped');
       expect(await queued('dead')).to.equal(dead + 1);
       expect(await queued('dropped')).to.equal(0);
       await page.press('Cancel');
@@ -195,6 +196,7 @@ if (program !== undefined) {
         await page.browser.prefer(scheme);
         await page.open('/given-up', size);
         await page.shows('Replay all 4'); // the number moves the button that is pressed
+        await page.press('More actions');
         await page.press('Drop\u2026');
         await page.shows('Type 4 to drop them');
         expect(await page.faults()).to.deep.equal([]);
@@ -204,12 +206,13 @@ if (program !== undefined) {
     it('ends what was given up of a search, and no more', async () => {
       await page.open('/given-up?q=to%3Astop');
       await page.shows('Replay all 1 that match');
+      await page.press('More actions');
       await page.press('Drop\u2026');
       await page.fill('Type 1 to drop them', '1');
       await page.press('Drop 1');
       await page.shows('1 mail dropped.');
       await page.press('Close');
-      await page.shows('Nothing that was given up matches this search.');
+      await page.shows('No failed mail matches this search.');
       expect(await queued('dead')).to.equal(dead);
       const { actions } = await until('it is noted', async () => {
         const list = await running.api('/actions/list');
@@ -222,6 +225,7 @@ if (program !== undefined) {
       const [one] = await running.api('/inbound/deliveries', { state: 'dead', limit: 1 });
       await page.open(`/message/${one.id}`);
       await page.shows('Replay\u2026');
+      await page.press('More actions');
       await page.press('Drop\u2026');
       await page.shows('1 mail ends without being posted');
       await page.press('Drop 1');
@@ -251,6 +255,7 @@ if (program !== undefined) {
       await page.press('Release 1');
       await page.shows('1 mail put on the queue again.');
       await page.open(`/message/${second.id}`);
+      await page.press('More actions');
       await page.press('Drop\u2026');
       await page.press('Drop 1');
       await page.shows('1 mail dropped.');

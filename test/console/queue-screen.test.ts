@@ -50,8 +50,8 @@ if (program !== undefined)
       await page.shows('Paused, goes on in');
       await page.press('Change\u2026');
       await choose('host/resume');
-      await page.press('Let 1 go on');
-      await page.shows('Go on after a pause: done for 1 endpoint.');
+      await page.press('Resume 1');
+      await page.shows('Resume: done for 1 endpoint.');
     });
 
     it('drops only what was counted, when the number is typed', async () => {
@@ -60,7 +60,7 @@ if (program !== undefined)
       await choose('host/drop');
       await page.fill('Of what', '*');
       await page.press('Count');
-      await page.shows('3 deliveries. They end without being delivered');
+      await page.shows('3 deliveries (3 waiting). They end without being delivered');
       const locked = () =>
         page.browser.evaluate(`[...document.querySelectorAll('dialog button.danger')].some((one) => one.disabled)`);
       expect(await locked()).to.equal(true);
@@ -70,7 +70,7 @@ if (program !== undefined)
       await page.mail(message('came meanwhile'));
       await until('the fourth', async () => (await waiting()) === 4);
       await page.press('Drop 3');
-      await page.shows('4 deliveries match by now, more than 3; look again');
+      await page.shows('4 deliveries match now (limit 3); review and retry');
       expect(await waiting()).to.equal(4);
     });
 
@@ -83,8 +83,8 @@ if (program !== undefined)
       await page.fill('Of what', 'kind:inbound');
       page.hook.answer({ status: 200 });
       await page.press('Count');
-      await page.press('Try 4 now');
-      await page.shows('Try now: done for 4 deliveries.');
+      await page.press('Retry 4 now');
+      await page.shows('Retry now: done for 4 deliveries.');
       await until('the posts', async () => (await waiting()) === 0);
       await until('it among the actions', async () => {
         const { actions } = await page.running.api('/actions/list');

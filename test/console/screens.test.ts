@@ -173,9 +173,9 @@ if (program !== undefined)
       await page.shows('1 mail');
       await page.press('Pause');
       await page.shows('Paused. Mail is still taken, and waits.');
-      await page.press('Go on');
+      await page.press('Resume');
       page.hook.answer({ status: 200 });
-      await page.press('Try now');
+      await page.press('Retry now');
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
@@ -186,7 +186,7 @@ if (program !== undefined)
       await page.open('/');
       await page.shows('Needs you');
       page.hook.answer({ status: 200 });
-      await page.press('Try now');
+      await page.press('Retry now');
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
@@ -298,7 +298,7 @@ if (program !== undefined)
 
     it('shows the message beside the list where there is room', async () => {
       await page.open('/mail');
-      await page.shows('Choose a mail to see it here.');
+      await page.shows('Select a message to preview it (j/k).');
       await page.browser.press('j');
       await page.shows('What happened');
       expect(await place()).to.equal('/console/mail');

@@ -97,6 +97,14 @@ describe('a message that scanners look at after the 250', function () {
       waiting.map(() => ['waiting', 0]),
     );
     expect(eventsAt(world.hook)).to.deep.equal([]);
+    const found = await until('the history of one', async () => {
+      const { mails } = await world.running.api('/inbound/search', { query: 'state:waiting', limit: 1 });
+      return mails[0];
+    });
+    expect((await world.running.api('/inbound/info', { id: found.id })).waits).to.deep.equal({
+      kind: 'scanner',
+      text: 'Waiting for a scanner: clamd does not answer',
+    });
     await clamd.resume();
     const events = await posted(world, 20);
     for (let n = 1; n <= 20; n++)

@@ -228,6 +228,7 @@ export async function startApi(
           metrics: NO_METRICS,
         },
       ),
+      scanning: undefined,
       signingKeys: signing,
       ...(await createTestPulling({ spool, dispatcher, signingKeys: signing, clock, log })),
       lists,

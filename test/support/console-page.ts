@@ -86,7 +86,7 @@ export async function openConsolePage(program: string, running: TestDaemon, hook
     async press(label) {
       const all = `[...document.querySelectorAll('button, a, summary')].filter((one) => one.checkVisibility())`;
       const name = JSON.stringify(label);
-      const find = `(${all}.find((one) => one.innerText.trim() === ${name}) ?? ${all}.find((one) => one.innerText.includes(${name})))`;
+      const find = `(${all}.find((one) => one.innerText.trim() === ${name} || one.ariaLabel === ${name}) ?? ${all}.find((one) => one.innerText.includes(${name})))`;
       // What is pressed stands still and nothing lies over it: a page that still loads moves things.
       const still = `(async () => {
         const one = ${find};

@@ -8,6 +8,7 @@ export async function putHistory({ journal }: Pick<ApiWorld, 'journal'>): Promis
     what: 'refused',
     at: Date.UTC(2026, 0, 5, 11, 20),
     session: null,
+    transaction: null,
     listener: 'smtp',
     stage: 'RCPT',
     reply: '550 5.1.1 No such mailbox here',

@@ -81,6 +81,7 @@ export function refusal(fields: Partial<Extract<Note, { what: 'refused' }>> = {}
     what: 'refused',
     at: Date.UTC(2026, 0, 5, 12),
     session: null,
+    transaction: null,
     listener: 'smtp',
     stage: 'RCPT',
     reply: '550 5.1.1 No such user here',

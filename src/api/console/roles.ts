@@ -58,7 +58,7 @@ const LISTED: Readonly<Record<Kind, Readonly<Record<string, readonly string[]>>>
     endpoints: ['list', 'info'],
   },
   mail: {
-    inbound: ['search', 'causes', 'info', 'refusals', 'deliveries', 'replay'],
+    inbound: ['search', 'causes', 'info', 'refusals', 'deliveries', 'replay', 'retry'],
     messages: ['search', 'search-time-series', 'info', 'list-scheduled'],
     rejects: ['list'],
     whitelists: ['list'],

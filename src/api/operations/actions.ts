@@ -60,7 +60,7 @@ export const actions = [list];
 const jobInfo = operation({
   path: '/jobs/info',
   extension: true,
-  summary: 'Shows how far a job is that a call such as /inbound/replay or /inbound/drop started.',
+  summary: 'Shows how far a job is that a call such as /inbound/replay, /inbound/drop or /inbound/retry started.',
   notes: 'The host that started a job answers for it.',
   params: { id: text(255).meta({ description: 'id of the job' }) },
   returns: z.object({

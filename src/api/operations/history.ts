@@ -4,13 +4,13 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
   MAIL_FIELDS,
-  MAIL_STATES,
   parseMailQuery,
   parseRefusalQuery,
   REFUSAL_FIELDS,
 } from '../../journal/query-language.ts';
 import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
-import type { Mail, Refusal } from '../../journal/types.ts';
+import { MAIL_STATES, type Mail, type Refusal } from '../../journal/types.ts';
+import { WAIT_KINDS } from '../../queue/wait-reason.ts';
 import { operation } from '../operation.ts';
 import { deliveryRecord, EXAMPLE, toDeliveryRecord } from './deliveries.ts';
 import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';
@@ -25,9 +25,9 @@ const mailRecord = z
     message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
     at: time('when it was accepted'),
     sender: textOrNull('the envelope sender; empty for a bounce, null if it is not known'),
-    from: textOrNull('From of the header; null if it was not parsed, or is not kept'),
+    from: textOrNull('From of the header; null if there is none, or it is not kept (journal.subjects)'),
     to: str('the recipient'),
-    subject: textOrNull('Subject, at most 200 characters; null like `from`'),
+    subject: textOrNull('Subject, at most 200 characters; empty if there is none, null if it is not kept'),
     size: z.int().meta({ description: 'bytes' }),
     route: str('id of the route'),
     pattern: str('pattern of the route when the mail was accepted'),
@@ -103,9 +103,9 @@ const MAIL: z.input<typeof mailRecord> = {
   message_id: '01kcexamplemessage00000000',
   at: '2026-01-05 11:30:00',
   sender: 'sam@sender.example',
-  from: null,
+  from: 'Sam <sam@sender.example>',
   to: 'mailbox-123@inbound.example.com',
-  subject: null,
+  subject: 'Hello',
   size: 348,
   route: '1.1',
   pattern: 'mailbox-*',
@@ -230,7 +230,7 @@ const timelineEntry = z
     after_ms: z.int().meta({ description: 'milliseconds since it was accepted; negative before' }),
     kind: z.enum(TIMELINE_KINDS).meta({
       description:
-        'session: the SMTP session began; refused: something was refused in the session; making: it is being made ready now; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
+        'session: the SMTP session began; refused: something was refused in its transaction, or a number of other refusals of the session; making: it is being made ready now; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
     }),
     text: str('what happened, for people'),
     detail: textOrNull('more of it: the start of an answer, what to do about a refusal'),
@@ -252,9 +252,19 @@ const info = operation({
   path: '/inbound/info',
   extension: true,
   summary: 'Shows all that is known of one inbound delivery, from the SMTP session to the answer of the webhook.',
-  notes: `The session appears when it has ended, with what was refused in it, except for recipients of other accounts. ${ONE_HOST}`,
+  notes: `The session appears when it has ended. What was refused in the transaction of the mail is listed; other refusals of the session are one entry. Neither includes recipients of other accounts. ${ONE_HOST}`,
   params: { id: text(255).meta({ description: 'id of the delivery' }) },
   returns: mailRecord.extend({
+    waits: z
+      .object({
+        kind: z.enum(WAIT_KINDS).meta({
+          description:
+            'held: by its route; paused, gone, down: its endpoint; making: it is being prepared; scanner: a scanner; pulled: its consumer; parked, backoff: the next attempt after one that failed; scheduled: a time to come; due: its turn',
+        }),
+        text: str('the reason in a sentence, for people'),
+      })
+      .nullable()
+      .meta({ description: 'why it is not delivered yet; null if it has ended' }),
     timeline: z.array(timelineEntry).meta({ description: 'what happened, oldest first' }),
     deliveries: z
       .array(deliveryRecord)
@@ -265,6 +275,7 @@ const info = operation({
     params: { id: MAIL.id },
     answer: {
       ...MAIL,
+      waits: null,
       timeline: [
         {
           at: '2026-01-05 11:30:00',
@@ -303,6 +314,7 @@ const info = operation({
     const entries = toTimeline(story, queued, refusals.adviceOf);
     return {
       ...toMailRecord(story.mail, queued !== undefined),
+      waits: (queued && (await endpoints.waitReason(queued.delivery, queued.making))) ?? null,
       timeline: toTimelineRecords(entries, story.mail.at),
       deliveries: queued
         ? [toDeliveryRecord(queued.delivery, queued.attempts, await queue.scanOf(queued.delivery))]

@@ -26,6 +26,7 @@ import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
 import { replay } from './replay.ts';
 import { replyAddresses } from './reply-addresses.ts';
+import { retry } from './retry.ts';
 import { routeTools } from './route-tools.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccounts } from './subaccounts.ts';
@@ -75,6 +76,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...inboundPull,
   ...replay,
   ...drop,
+  ...retry,
   ...inboundHistory,
   ...jobs,
   ...actions,

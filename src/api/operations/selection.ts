@@ -54,7 +54,7 @@ export function toWish(given: Given, states: readonly DeliveryState[], call: Cal
   const asked = filter?.states && states.filter((one) => filter.states?.includes(one));
   if (asked?.length === 0) throw call.invalid('query', `state: takes ${states.join(', ')} here`);
   return {
-    states: asked ?? (state ? [state] : named ? states : ['dead']),
+    states: asked ?? (state ? [state] : named || !states.includes('dead') ? states : ['dead']),
     selection: {
       ids: named,
       routeIds: route === undefined ? undefined : [route],

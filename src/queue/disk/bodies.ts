@@ -243,3 +243,18 @@ function digestOf(file: number): string {
     hash.update(buffer.subarray(0, read));
   }
 }
+
+/** The first bytes of a blob; undefined if it cannot be read. */
+export function startOfBlob(path: string, bytes: number): Uint8Array | undefined {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const start = Buffer.alloc(bytes);
+      return start.subarray(0, readSync(file, start));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return undefined;
+  }
+}

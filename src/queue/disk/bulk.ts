@@ -5,6 +5,7 @@ import {
   DELIVERY_STATES,
   type DeliveryState,
   type EndpointName,
+  OPEN_STATES,
   type Progress,
   type QueuedDelivery,
   type Selection,
@@ -58,7 +59,7 @@ export function createBulk(
     replay: (selection: Selection, now: number, progress?: Progress) =>
       change(selection, (keys) => file.write('replay', keys, now), progress),
     redirect: (routeId: string, url: string) =>
-      change({ targetId: routeId, states: ['waiting', 'dead', 'held'] }, (keys) => file.write('redirect', keys, url)),
+      change({ targetId: routeId, states: OPEN_STATES }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
 }

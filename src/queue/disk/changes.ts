@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
-import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
+import { type Delivery, type Endpoint, OPEN_STATES, type Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import { createLeasing, type Leasing } from './leases.ts';
@@ -248,7 +248,9 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
     WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
-  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2, 4)');
+  const redirect = db.prepare(
+    `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_STATES.map(stateCode).join(', ')})`,
+  );
   const lost = db.prepare(
     'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
   );

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { tableOf } from '../../base/tables.ts';
+import { START_BYTES, summaryFields } from '../../mail/summary.ts';
 import {
   type AttemptRecord,
   type Body,
@@ -17,7 +18,7 @@ import {
 } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
-import { blobFault } from './bodies.ts';
+import { blobFault, startOfBlob } from './bodies.ts';
 import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
 import { createScanQueries, type ScanQueries, toScan } from './scans.ts';
 import {
@@ -28,7 +29,6 @@ import {
   number,
   numberOrNull,
   type SqlRow,
-  STATES,
   stateCode,
   sumOf,
   text,
@@ -140,7 +140,7 @@ function createFigures(db: DatabaseSync) {
       const began = performance.now();
       const counts = tableOf(ENDED_STATES, () => 0);
       for (const row of ended.all()) {
-        const state = STATES[number(row, 'state')];
+        const state = DELIVERY_STATES[number(row, 'state')];
         if (state && state !== 'waiting') counts[state] = number(row, 'n');
       }
       return { counts, ms: performance.now() - began };
@@ -213,7 +213,7 @@ function createScans(db: DatabaseSync) {
       for (const row of db
         .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
         .all(...values)) {
-        const state = STATES[number(row, 'state')];
+        const state = DELIVERY_STATES[number(row, 'state')];
         if (state) counts[state] += number(row, 'n');
       }
       return counts;
@@ -246,6 +246,8 @@ interface MessageQueries {
   message(id: string): Found | undefined;
   /** Returns the envelopes and sizes of those that are there and intact. */
   envelopes(ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][];
+  /** What `summaryFields` finds in those that are there. */
+  summaryFields(ids: readonly string[]): [id: string, fields: string][];
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
 
@@ -260,6 +262,9 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const envelopes = db.prepare(
     'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
   );
+  const starts = db.prepare(
+    `SELECT id, blob, substr(bytes, 1, ${START_BYTES}) AS start FROM messages WHERE id IN (SELECT value FROM json_each(?))`,
+  );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {
     message(id: string) {
@@ -271,6 +276,12 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
         .all(JSON.stringify(ids))
         .filter(isWhole)
         .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
+    summaryFields: (ids: readonly string[]) =>
+      starts.all(JSON.stringify(ids)).flatMap((row) => {
+        const name = textOrNull(row, 'blob');
+        const start = name === null ? row['start'] : startOfBlob(`${blobs}/${name}`, START_BYTES);
+        return start instanceof Uint8Array ? [[text(row, 'id'), summaryFields(start)]] : [];
+      }),
     blobNames: () =>
       db
         .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')

@@ -161,12 +161,9 @@ export const detailKey = (delivery: string, n: string): string =>
 export const detailKeys = (delivery: string): string =>
   `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
-/** The states by their code in the file. */
-export const STATES: readonly DeliveryState[] = DELIVERY_STATES;
-
 /** Returns the code of a state in the file. */
 export function stateCode(state: DeliveryState): number {
-  return STATES.indexOf(state);
+  return DELIVERY_STATES.indexOf(state);
 }
 
 /** Returns the code of a kind in the file. */
@@ -327,7 +324,7 @@ LEFT JOIN hooks h ON h.key = b.hook`;
 
 /** Converts a row of `DELIVERY`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
-  const state = STATES[number(row, 'state')] ?? 'dead';
+  const state = DELIVERY_STATES[number(row, 'state')] ?? 'dead';
   return {
     id: text(row, 'id'),
     kind: kindOfCode(number(row, 'kind')),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Delivery } from '../delivery.ts';
-import type { Lesson } from '../settle.ts';
+import type { AttemptSummary, Lesson } from '../settle.ts';
 import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
 
 const MINUTE = 60_000;
@@ -314,19 +314,39 @@ const memorySchema = z.object({
   probeAt: z.number(),
   // Without a holder it is from the time when only accounts could hold.
   hold: z.object({ by: z.enum(HOLDERS).default('account'), since: z.number(), until: z.number() }).nullish(),
+  last: z
+    .object({
+      at: z.number(),
+      result: z.discriminatedUnion('kind', [
+        z.object({ kind: z.literal('answered'), status: z.number(), durationMs: z.number() }),
+        z.object({ kind: z.literal('unanswered'), error: z.string(), durationMs: z.number() }),
+      ]),
+    })
+    .nullish()
+    .catch(null),
 });
+
+/** An attempt that ended, and when (milliseconds since 1970). */
+export interface LastAttempt {
+  readonly result: AttemptSummary;
+  readonly at: number;
+}
 
 /** The saved state of an endpoint, in wall time. */
 export type EndpointMemory = z.infer<typeof memorySchema>;
 
 /**
  * Returns the state that must survive a restart, as text for the spool, in wall time; null while the endpoint is
- * closed and not held. `shift` is wall time minus `now`.
+ * closed and not held. `shift` is wall time minus `now`; `last`: what people are told when they ask why mail waits.
  */
-export function toMemory({ phase, since, probeAt, hold }: EndpointState, shift: number): string | null {
+export function toMemory(
+  { phase, since, probeAt, hold }: EndpointState,
+  shift: number,
+  last: LastAttempt | null,
+): string | null {
   if (phase === 'closed' && !hold) return null;
   const wall = (time: number) => Math.round(time + shift);
-  const kept = { phase, since: wall(since), probeAt: wall(probeAt) };
+  const kept = { phase, since: wall(since), probeAt: wall(probeAt), ...(last && { last }) };
   if (!hold) return JSON.stringify(kept);
   return JSON.stringify({
     ...kept,

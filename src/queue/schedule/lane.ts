@@ -10,11 +10,13 @@ import {
   fromMemory,
   type Holder,
   isSuspect,
+  type LastAttempt,
   learn,
   mayProbe,
   type Occasion,
   probePlace,
   probeTime,
+  readMemory,
   toMemory,
 } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
@@ -70,6 +72,7 @@ export class Lane implements Endpoint, Sleeper {
     this.#bounds = bounds;
     this.#state = fromMemory(memory, wall - steady, steady, bounds);
     this.#kept = memory;
+    this.#last = readMemory(memory)?.last ?? null;
     this.#lookAt = steady;
     this.#usedAt = steady;
   }
@@ -84,7 +87,7 @@ export class Lane implements Endpoint, Sleeper {
     return this.#state;
   }
 
-  /** The last attempt that ended since the lane was created. */
+  /** The last attempt that ended; of an endpoint that is up, since the lane was created. */
   get last(): LastAttempt | null {
     return this.#last;
   }
@@ -292,7 +295,7 @@ export class Lane implements Endpoint, Sleeper {
    * Returns the state that the spool must save now; undefined if unchanged. `shift` is wall time minus monotonic time.
    */
   newMemory(shift: number): string | null | undefined {
-    const memory = toMemory(this.#state, shift);
+    const memory = toMemory(this.#state, shift, this.#last);
     if (memory === this.#kept) return undefined;
     this.#kept = memory;
     return memory;
@@ -356,12 +359,6 @@ export class Lane implements Endpoint, Sleeper {
     const { passedAt, since } = this.#state;
     return passedAt >= since && !failsOnly(this.#state);
   }
-}
-
-/** An attempt that ended, and when (milliseconds since 1970). */
-export interface LastAttempt {
-  readonly result: AttemptSummary;
-  readonly at: number;
 }
 
 /** A waiting delivery in the dispatcher. */

@@ -9,8 +9,8 @@ import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
-import { firstValue } from '../../mail/headers.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
+import { toSummary } from '../../mail/summary.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { linkTo } from '../linked-files.ts';
@@ -213,19 +213,8 @@ function toFindings(event: Inbound | undefined): Findings | undefined {
   if (!event) return undefined;
   const { verdicts, content } = event;
   if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
-  const { from, subject, fields } = content.parsed;
-  const summary = {
-    from: from ? short(from.name === null ? from.address : `${from.name} <${from.address}>`) : null,
-    subject: short(subject),
-    messageId: short(firstValue(fields, 'message-id') ?? null),
-  };
-  return { verdicts, parseError: null, summary };
+  return { verdicts, parseError: null, summary: toSummary(content.parsed) };
 }
-
-/** The history shows no more of a text. */
-const MAX_SUMMARY = 200;
-
-const short = <T extends string | null>(text: T): T | string => text?.slice(0, MAX_SUMMARY) ?? text;
 
 /** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */
 const COMPANY_WAITS = 1000;

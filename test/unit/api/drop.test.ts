@@ -103,7 +103,7 @@ describe('drops of what a search finds', function () {
       const { status, body } = await world.call('/inbound/drop', { ...params, at_most: 2 });
       expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
       expect(body.message).to.equal(
-        'Validation error: {"at_most":"3 deliveries match by now, more than 2; nothing was dropped"}',
+        'Validation error: {"at_most":"3 deliveries match now (limit 2); nothing was dropped"}',
       );
     }
     expect(await drop({ url: URL_B, at_most: 0 })).to.include({ matched: 0 });
@@ -136,7 +136,7 @@ describe('drops of what a search finds', function () {
       [{ url: URL_A, at_most: -1 }, 'at_most', ''],
       [{ url: URL_A, at_most: 1.5 }, 'at_most', ''],
       [{ url: URL_A, state: 'delivered', at_most: 1 }, 'state', ''],
-      [{ query: 'state:dropped', at_most: 1 }, 'query', 'state: takes waiting, held, dead here'],
+      [{ query: 'state:dropped', at_most: 1 }, 'query', 'state: takes waiting, dead, held here'],
       [{ query: 'form:x', at_most: 1 }, 'query', ''],
       [{ status: '9', at_most: 1 }, 'status', ''],
       [{ id, query: '*' }, 'id', 'either ids, or a query or a status'],

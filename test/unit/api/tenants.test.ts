@@ -176,6 +176,10 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
     { ids: [DEAD], route: '1.1' },
     { ids: ['none'], route: '9.9' },
   ],
+  '/inbound/retry': [
+    { ids: [WAITING], route: '1.1' },
+    { ids: ['none'], route: '9.9' },
+  ],
   '/inbound/search': [
     { query: `id:${DEAD}`, to: '2027-01-01' },
     { query: 'id:none', to: '2027-01-01' },

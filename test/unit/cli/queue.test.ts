@@ -48,6 +48,16 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await list('--limit', '1')).to.have.length(1);
   });
 
+  it('shows nothing of a header if journal.subjects is false', async () => {
+    const without = { ...env, POSTERN_JOURNAL__SUBJECTS: 'false' };
+    expect((await list()).map(({ subject, from }) => [subject, typeof from])).to.have.deep.members([
+      ['one', 'string'],
+      ['two', 'string'],
+    ]);
+    for (const one of (await postern(['queue', 'list', '--json'], without)).records())
+      expect(one).to.include({ subject: null, from: null, message_id: null });
+  });
+
   it('shows one delivery with its attempts, and its raw message', async () => {
     const [{ id }] = await list('--recipient', 'one@in.test');
     expect((await postern(['queue', 'show', id], env)).out)

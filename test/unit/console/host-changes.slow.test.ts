@@ -25,9 +25,13 @@ describe('what operators do to a host', () => {
 
   it('drops what a query names, and says the number first', async () => {
     const query = `account:${world.main} state:waiting`;
-    expect(await world.host('drop', { query, dry_run: true })).to.deep.equal({ matched: 3, changed: 0, job: null });
+    expect(await world.host('drop', { query, dry_run: true })).to.deep.equal({
+      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 0, job: null },
+    });
     expect(await statesOf(world.api)).to.deep.equal(['waiting', 'waiting', 'waiting']);
-    expect(await world.host('drop', { query, at_most: 3 })).to.deep.equal({ matched: 3, changed: 3, job: null });
+    expect(await world.host('drop', { query, at_most: 3 })).to.deep.equal({
+      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 3, job: null },
+    });
     expect(await statesOf(world.api)).to.deep.equal(['dropped', 'dropped', 'dropped']);
     expect(await statesOf(world.secondApi)).to.deep.equal(['waiting', 'waiting']);
     expect(await actions()).to.deep.equal([['operator', 'main', 'dropped', 3, query]]);
@@ -37,13 +41,13 @@ describe('what operators do to a host', () => {
   it('drops nothing if more match by now than the person saw', async () => {
     const { status, body } = await world.ask('drop', { query: '*', at_most: 4 });
     expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
-    expect(body.message).to.contain('5 deliveries match by now');
+    expect(body.message).to.contain('5 deliveries match now');
     expect((await world.host('queue')).waiting).to.equal(5);
   });
 
   it('changes everything only if it is asked to with a star, and says what is wrong with a query', async () => {
     for (const [query, words] of [
-      ['  ', 'Please enter what is meant'],
+      ['  ', 'Enter a filter'],
       ['bob', 'Word 1: use a field'],
       ['account:x frob:y', 'Word 2: there is no frob:'],
       ['kind:letters', 'takes inbound'],
@@ -129,7 +133,7 @@ describe('what operators do to a host', () => {
       const { status, body } = await world.ask(name, { query: '*', at_most: 1 });
       expect([status, body.message], name).to.deep.equal([
         422,
-        'Validation error: {"at_most":"2 endpoints match by now, more than 1; look again"}',
+        'Validation error: {"at_most":"2 endpoints match now (limit 1); review and retry"}',
       ]);
     }
     const { lanes } = await world.host('lanes');

@@ -160,21 +160,21 @@ describe('the memory of an endpoint', () => {
   const SHIFT = Date.UTC(2026, 0, 5);
 
   it('is nothing while it is closed', () => {
-    expect(toMemory(pupil().tell(fail, 9).state(), SHIFT)).to.equal(null);
+    expect(toMemory(pupil().tell(fail, 9).state(), SHIFT, null)).to.equal(null);
   });
 
   it('keeps breaker and pause over a restart', () => {
     const open = pupil().tell(miss, 5).state();
     const laterShift = SHIFT + 10_000; // ten seconds later the new process counts from 0
-    const restored = fromMemory(toMemory(open, SHIFT), laterShift, 0, BOUNDS);
+    const restored = fromMemory(toMemory(open, SHIFT, null), laterShift, 0, BOUNDS);
     expect(restored).to.include({ phase: 'open', since: -10_000, probeAt: 20_000 });
-    const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT), laterShift, 0, BOUNDS);
+    const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT, null), laterShift, 0, BOUNDS);
     expect(paused).to.include({ phase: 'paused', probeAt: DAY - 10_000 });
   });
 
   it('keeps what its account wants, also while it is closed, and not beyond its end', () => {
     const held = { ...newEndpoint(0, BOUNDS), hold: { by: 'operator' as const, since: -MINUTE, until: HOUR } };
-    const memory = toMemory(held, SHIFT);
+    const memory = toMemory(held, SHIFT, null);
     expect(readMemory(memory)).to.deep.include({
       phase: 'closed',
       hold: { by: 'operator', since: SHIFT - MINUTE, until: SHIFT + HOUR },
@@ -203,12 +203,12 @@ describe('the memory of an endpoint', () => {
   });
 
   it('lets a probe out at once when its time passed meanwhile', () => {
-    const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT), SHIFT + HOUR, 0, BOUNDS);
+    const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT, null), SHIFT + HOUR, 0, BOUNDS);
     expect(mayProbe(restored, 0, false)).to.equal(true);
   });
 
   it('is not put off for ever by a clock that was wrong', () => {
-    const memory = toMemory(pupil().tell(miss, 5).state(), SHIFT + 400 * DAY);
+    const memory = toMemory(pupil().tell(miss, 5).state(), SHIFT + 400 * DAY, null);
     expect(fromMemory(memory, SHIFT, 0, BOUNDS).probeAt).to.be.at.most(6 * HOUR);
   });
 

@@ -2,11 +2,13 @@ import { z } from 'zod';
 import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
 import {
+  DELIVERY_STATES,
   type DeliveryState,
-  DROPPABLE_STATES,
   type Endpoint,
   type EndpointName,
+  OPEN_STATES,
   type Selection,
+  sumOfStates,
 } from '../../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
 import { MOST_AT_ONCE } from '../../account-bulk.ts';
@@ -41,17 +43,26 @@ function changing(declared: Change) {
     path: declared.path,
     summary: declared.summary,
     params: { query, dry_run: dryRun, at_most: atMost },
-    returns: z.object({ matched: z.int(), changed: z.int(), job: z.string().nullable() }),
+    returns: z.object({
+      matched: z.int(),
+      by_state: z.array(z.object({ state: z.enum(DELIVERY_STATES), count: z.int() })),
+      changed: z.int(),
+      job: z.string().nullable(),
+    }),
     async handle({ query, dry_run: dry, at_most: most }, call) {
       const selection = toSelection(query, declared.states, call);
       const counts = await call.spool.count(selection);
-      const matched = declared.states.reduce((sum, state) => sum + counts[state], 0);
+      const byState = selection.states.flatMap((state) =>
+        counts[state] === 0 ? [] : [{ state, count: counts[state] }],
+      );
+      const found = { matched: sumOfStates(counts), by_state: byState };
+      const { matched } = found;
       mustBeAtMost(matched, most, 'deliveries', call);
-      if (dry || matched === 0) return { matched, changed: 0, job: null };
+      if (dry || matched === 0) return { ...found, changed: 0, job: null };
       const work = (progress: JobProgress) => changeAll(declared, selection, { query, progress }, call);
-      if (matched <= MOST_AT_ONCE) return { matched, changed: await work(AT_ONCE), job: null };
+      if (matched <= MOST_AT_ONCE) return { ...found, changed: await work(AT_ONCE), job: null };
       const job = call.jobs.start(HOST_JOBS, matched, async (_, progress) => void (await work(progress)));
-      return { matched, changed: 0, job: job.id };
+      return { ...found, changed: 0, job: job.id };
     },
   });
 }
@@ -59,7 +70,7 @@ function changing(declared: Change) {
 /** Nothing is changed if more match by now than the person was shown. */
 function mustBeAtMost(matched: number, most: number | undefined, what: string, call: HostCall): void {
   if (most !== undefined && matched > most)
-    throw call.invalid('at_most', `${matched} ${what} match by now, more than ${most}; look again`);
+    throw call.invalid('at_most', `${matched} ${what} match now (limit ${most}); review and retry`);
 }
 
 /** Whose jobs they are: no account has this id, so none finds them. */
@@ -106,7 +117,11 @@ async function changeAll(
 }
 
 /** The deliveries of a query, in the states that can be changed. */
-function toSelection(query: string, states: readonly DeliveryState[], call: HostCall): Selection {
+function toSelection(
+  query: string,
+  states: readonly DeliveryState[],
+  call: HostCall,
+): Selection & { readonly states: readonly DeliveryState[] } {
   const asked = parsed(query, call);
   const wanted = asked.states ?? states;
   const wrong = wanted.find((state) => !states.includes(state));
@@ -119,7 +134,7 @@ function parsed(query: string, call: HostCall): Selection {
   const read = parseQueueQuery(query, call.now());
   if ('fault' in read) throw call.invalid('query', faultText(read.fault));
   if (Object.keys(read.filter).length === 0 && query.trim() !== '*')
-    throw call.invalid('query', 'Please enter what is meant, such as account: or url:, or * for everything');
+    throw call.invalid('query', 'Enter a filter such as account: or url:, or * for all');
   return read.filter;
 }
 
@@ -134,9 +149,9 @@ const retry = changing({
 
 const drop = changing({
   path: '/host/drop',
-  summary: 'Ends waiting and dead deliveries without delivering them.',
+  summary: 'Ends waiting, dead and held deliveries without delivering them.',
   noted: 'dropped',
-  states: DROPPABLE_STATES,
+  states: OPEN_STATES,
   change: (selection, { spool, now }) => spool.drop(selection, now()),
 });
 

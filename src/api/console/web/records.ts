@@ -57,6 +57,8 @@ export interface TimelineEntry {
 
 /** /inbound/info. */
 export interface MailStory extends Mail {
+  /** Why it is not delivered yet; null if it has ended. */
+  readonly waits: { readonly kind: string; readonly text: string } | null;
   readonly timeline: readonly TimelineEntry[];
   /** What the queue has of it; empty if it has deleted it. */
   readonly deliveries: readonly {

@@ -49,7 +49,7 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
     if (error) return h(Fault, { error, since: failedAt, again });
     if (!data) return h(Bars, { rows: 2 });
     const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing of this can be dropped.');
+    if (matched === 0) return h('p', null, 'Nothing to drop.');
     return h(
       'div',
       null,

@@ -123,7 +123,7 @@ export function JobProgress(): ComponentChildren {
       isRunning(one) && ' This goes on wherever you go.',
     ),
     wrong !== null && wrong !== undefined && h('p', { class: 'wrong' }, wrong),
-    wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Go on', onPress: () => goOn(one) }),
+    wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Resume', onPress: () => goOn(one) }),
   );
 }
 

@@ -182,9 +182,9 @@ export function mark(id: string, on: boolean): void {
   marked.value = next;
 }
 
-export function subjectOf(mail: Pick<Mail, 'subject' | 'state' | 'from'>): string {
-  if (mail.subject) return plain(mail.subject);
-  return mail.subject === null && mail.from === null ? '(not parsed yet)' : '(no subject)';
+export function subjectOf({ subject }: Pick<Mail, 'subject'>): string {
+  // Null: `journal.subjects` is off, or the queue had lost the message before its history began.
+  return subject === null ? '(subject not kept)' : plain(subject) || '(no subject)';
 }
 
 export function senderOf(mail: Pick<Mail, 'from' | 'sender'>): string {

@@ -15,7 +15,7 @@ type Options = readonly (readonly [value: string, label: string])[];
 
 /** The last answer of a webhook. */
 export const ANSWERS: Options = [
-  ['', 'Any answer'],
+  ['', 'Any response'],
   ['2xx', '2xx'],
   ['3xx', '3xx'],
   ['4xx', '4xx'],
@@ -24,7 +24,7 @@ export const ANSWERS: Options = [
 ];
 
 const TIMES: Options = [
-  ['', 'At any time'],
+  ['', 'All time'],
   ['1h', 'Last hour'],
   ['1d', 'Last 24 hours'],
   ['7d', 'Last 7 days'],

@@ -174,8 +174,7 @@ function Question({
   const left =
     forgotten > 0 &&
     `${count(forgotten, 'other')} can no longer be replayed: the queue has deleted ${forgotten === 1 ? 'it' : 'them'}.`;
-  if (matched === 0)
-    return h('div', null, h('p', null, 'Nothing of this can be replayed. '), left && h('p', null, left));
+  if (matched === 0) return h('div', null, h('p', null, 'Nothing to replay. '), left && h('p', null, left));
   return h(
     'div',
     null,

@@ -22,7 +22,7 @@ export const SECTIONS: readonly Section[] = [
   { path: '/mail', label: 'Mail in', icon: 'inbox', one: '/message/', needs: 'inbound/search' },
   { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
   { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', one: '/endpoint', needs: 'endpoints/list' },
-  { path: '/given-up', label: 'Given up', icon: 'given', needs: 'inbound/search' },
+  { path: '/given-up', label: 'Failed', icon: 'given', needs: 'inbound/search' },
   { path: '/sent', label: 'Mail out', icon: 'outbox', one: '/sent/', needs: 'messages/search' },
   { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
   { path: '/domains', label: 'Domains', icon: 'domain', one: '/domain/', needs: 'inbound/domains' },

@@ -1,5 +1,5 @@
 import { type ComponentChildren, h } from 'preact';
-import type { Endpoint, Mail, MailState } from '../records.ts';
+import type { Endpoint, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
@@ -10,7 +10,7 @@ import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>> = {
   waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
   delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
-  dead: { icon: 'cross', word: 'Given up', tone: 'bad' },
+  dead: { icon: 'cross', word: 'Failed', tone: 'bad' },
   held: { icon: 'pause', word: 'Held', tone: 'wait' },
   dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
   unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
@@ -18,6 +18,16 @@ const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly wor
 
 export function stateWord(state: MailState): string {
   return STATES[state].word;
+}
+
+/** Whether the mail has reached nobody and still can: it waits, is held, or has failed. */
+export function isOpen(state: string | undefined): state is 'waiting' | 'held' | 'dead' {
+  return state === 'waiting' || state === 'held' || state === 'dead';
+}
+
+/** Whether nothing more happens to it by itself, so that it can be replayed. */
+export function hasEnded(state: string | undefined): state is 'dead' | 'delivered' | 'dropped' | 'held' {
+  return state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held';
 }
 
 export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
@@ -31,7 +41,7 @@ export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' |
 }
 
 /** What became of a message, in a sentence. */
-export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
+export function sentenceOf(mail: MailStory): string {
   const took = mail.ended_at === null ? undefined : toMs(mail.ended_at) - toMs(mail.at);
   // These times are in whole seconds.
   const after = took === undefined ? '' : took < 1_000 ? ', at once' : `, ${span(took)} after it came`;
@@ -41,23 +51,15 @@ export function sentenceOf(mail: Mail, nextAttemptAt: string | null): string {
     case 'delivered':
       return `Delivered at the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
     case 'dead':
-      return `Given up after ${tries}${after}${answer && `; the last answer was ${answer}`}`;
+      return `Failed after ${tries}${after}${answer && `; last answer: ${answer}`}`;
     case 'dropped':
       return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped after ${tries}`;
-    case 'held':
-      return `It is ${answer || 'held by its route'}, until it is released`;
     case 'unknown':
       return 'It is no longer on the queue, and how it ended is not known';
+    case 'held':
     case 'waiting':
-      if (mail.attempts === 0) return isPulled(mail.url) ? 'Waiting to be pulled' : 'Waiting for its first POST';
-      return `Waiting after ${tries}${answer && `, the last: ${answer}`}${nextOf(nextAttemptAt)}`;
+      return plain(mail.waits?.text ?? stateWord(mail.state));
   }
-}
-
-function nextOf(at: string | null): string {
-  if (at === null) return '';
-  const ms = toMs(at);
-  return ms <= now.value ? '; due now' : `; again ${relative(ms, now.value)}`;
 }
 
 export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {

@@ -89,7 +89,8 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     { class: 'buttons' },
     canTry(endpoint) &&
       h(Button, {
-        label: 'Try now',
+        label: 'Retry now',
+        kind: 'main',
         icon: 'replay',
         onPress: () => run('endpoints/retry', () => 'All that waits is due now.'),
       }),
@@ -103,23 +104,23 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     isOperators &&
       may('host/resume') &&
       h(Button, {
-        label: 'Go on',
+        label: 'Resume',
         kind: 'main',
         onPress: async () => {
           await call('host/resume', { query: `account:${account.value?.id} url:${url}`, at_most: 1 });
-          setSaid('It goes on.');
+          setSaid('Resumed.');
           again();
         },
       }),
     may('endpoints/resume') &&
       paused &&
       !isOperators &&
-      h(Button, { label: 'Go on', kind: 'main', onPress: () => run('endpoints/resume', () => 'It goes on.') }),
+      h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', () => 'Resumed.') }),
     may('inbound/replay') &&
       h(
         'span',
         { 'data-key': 'replay' },
-        h(Button, { label: 'Replay what was given up\u2026', onPress: () => setReplaying(true) }),
+        h(Button, { label: 'Replay failed mail\u2026', onPress: () => setReplaying(true) }),
       ),
     route !== undefined &&
       !isPulled(url) &&
@@ -127,7 +128,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
       h(PostSample, { route, label: 'Send a sample' }),
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
     said !== undefined && h('span', { role: 'status', class: 'faint' }, said),
-    isOperators && !may('host/resume') && h('span', { class: 'faint' }, 'Only the operator can let it go on.'),
+    isOperators && !may('host/resume') && h('span', { class: 'faint' }, 'Only the operator can resume it.'),
     replaying &&
       h(ReplayDialog, {
         wish: { query: ofUrl(url), state: 'dead' },
@@ -142,7 +143,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
   if (attempts === 0) return 'no POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
-  return `${count(attempts, 'POST')}, ${share} % answered with 2xx; half within ${p50 ?? 0} ms, 95 % within ${p95 ?? 0} ms`;
+  return `${count(attempts, 'POST')}, ${share} % successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
 }
 
 type StripPost = EndpointDetail['strip'][number];

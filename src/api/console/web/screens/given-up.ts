@@ -5,10 +5,11 @@ import { useLoad } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
+import { Menu, MenuItem } from '../parts/menu.ts';
 import { TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { answerOf } from '../parts/states.ts';
-import { count, now, number, relative, shortUrl, toMs } from '../parts/text.ts';
+import { count, now, number, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Cause, Causes } from '../records.ts';
 import { linkTo, place } from '../router.ts';
@@ -34,7 +35,7 @@ export function GivenUp(): ComponentChildren {
     { class: 'screen' },
     h(
       Title,
-      { text: 'Given up' },
+      { text: 'Failed' },
       some &&
         may('inbound/replay') &&
         h(
@@ -47,7 +48,9 @@ export function GivenUp(): ComponentChildren {
             onPress: () => setOpen('replay'),
           }),
         ),
-      some && may('inbound/drop') && h(Button, { label: 'Drop\u2026', kind: 'danger', onPress: () => setOpen('drop') }),
+      some &&
+        may('inbound/drop') &&
+        h(Menu, null, h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })),
     ),
     open === 'replay' && h(ReplayDialog, { wish, onClose: close }),
     open === 'drop' && h(DropDialog, { wish, onClose: close }),
@@ -106,20 +109,21 @@ function CauseList({
 }
 
 const DAY_MS = 86_400_000;
+const dateOf = (ms: number): string => new Date(ms).toLocaleDateString('en-GB', { day: 'numeric', month: 'long' });
 
-/** When the queue forgets the first of them. */
+/** When the queue deletes the first of them. */
 function forgottenText(firstEndedAt: string | null): string {
   const { given_up: days } = person.value?.keeps_days ?? {};
   if (firstEndedAt === null || days === undefined) return '';
   const ms = toMs(firstEndedAt) + days * DAY_MS;
-  return ms <= now.value ? '; the oldest is forgotten' : `; the oldest is forgotten ${relative(ms, now.value)}`;
+  return ms <= now.value ? '; the oldest are deleted' : `; deleted from ${dateOf(ms)}`;
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
     return h(
       Notice,
-      { title: 'Nothing that was given up matches this search.' },
+      { title: 'No failed mail matches this search.' },
       h('p', null, h('a', { href: linkTo('/given-up') }, 'Show all')),
     );
   return h(
@@ -127,7 +131,7 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
     {
       icon: 'check',
       tone: 'good',
-      title: `Nothing was given up in ${count(person.value?.keeps_days.history ?? 0, 'day')}.`,
+      title: `No failed mail in ${count(person.value?.keeps_days.history ?? 0, 'day')}.`,
     },
     h('p', null, 'Mail that an endpoint did not take in time appears here, and can be replayed.'),
   );

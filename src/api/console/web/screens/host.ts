@@ -86,7 +86,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
         ['Version', version],
         ['Started', h(Time, { at: startedAt })],
         ['Waiting', [number(waiting), oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]]],
-        ['Given up', number(dead)],
+        ['Failed', number(dead)],
       ],
     }),
   );

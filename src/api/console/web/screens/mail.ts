@@ -6,9 +6,11 @@ import { useLoad } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
+import { Menu, MenuItem } from '../parts/menu.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog, type Wish } from '../parts/replay.ts';
-import { stateWord } from '../parts/states.ts';
+import { RetryDialog } from '../parts/retry.ts';
+import { hasEnded, isOpen, stateWord } from '../parts/states.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Mail, MailState } from '../records.ts';
@@ -40,7 +42,7 @@ export function MailList(): ComponentChildren {
     h(
       'div',
       { class: 'pane' },
-      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(ReplayAll, { query }), h(DropAll, { query })),
+      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(AllThatMatch, { query })),
       h(StateFilter, { query }),
       h(Choices, { query }),
       h(FieldChips, { query }),
@@ -57,7 +59,7 @@ export function MailList(): ComponentChildren {
         'aside',
         { class: 'pane preview', 'aria-label': 'Preview' },
         preview === undefined
-          ? h(Notice, { title: 'Choose a mail to see it here.' }, h('p', null, 'Or press ', h('kbd', null, 'j'), '.'))
+          ? h(Notice, { title: 'Select a message to preview it (j/k).' })
           : h(MessageView, { id: preview, key: preview, beside: true }),
       ),
   );
@@ -211,33 +213,38 @@ function ReplayMarked(): ComponentChildren {
   );
 }
 
-/** Replays all that match, if the filter has one state that can be replayed. */
-function ReplayAll({ query }: { readonly query: string }): ComponentChildren {
-  const [wish, setWish] = useState<Wish>();
+/** What can be done with all that match, if the filter has one state: the next step first, dropping behind a menu. */
+function AllThatMatch({ query }: { readonly query: string }): ComponentChildren {
+  const [open, setOpen] = useState<'next' | 'drop'>();
   const state = fieldOf(query, 'state');
-  if (wish) return h(ReplayDialog, { wish, onClose: () => setWish(undefined) });
-  if (
-    !may('inbound/replay') ||
-    marked.value.size > 0 ||
-    !(state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held')
-  )
-    return null;
-  return h(Button, {
-    label: state === 'held' ? 'Release all that match\u2026' : 'Replay all that match\u2026',
-    icon: 'replay',
-    onPress: () => setWish({ query: withField(query, 'state', undefined), state }),
-  });
-}
-
-/** Drops all that match, if the filter has one state that can be dropped. */
-function DropAll({ query }: { readonly query: string }): ComponentChildren {
-  const [open, setOpen] = useState(false);
-  const state = fieldOf(query, 'state');
-  if (!may('inbound/drop') || marked.value.size > 0 || !(state === 'waiting' || state === 'held' || state === 'dead'))
-    return null;
-  const wish = { query: withField(query, 'state', undefined), state } as const;
-  if (open) return h(DropDialog, { wish, onClose: () => setOpen(false) });
-  return h(Button, { label: 'Drop all that match\u2026', kind: 'danger', onPress: () => setOpen(true) });
+  const rest = withField(query, 'state', undefined);
+  const close = () => setOpen(undefined);
+  if (marked.value.size > 0) return null;
+  const mayNext = hasEnded(state) ? may('inbound/replay') : state === 'waiting' && may('inbound/retry');
+  const next = state === 'waiting' ? 'Retry' : state === 'held' ? 'Release' : 'Replay';
+  return h(
+    'span',
+    { class: 'buttons', 'data-key': 'replay' },
+    mayNext &&
+      h(Button, {
+        label: `${next} all that match\u2026`,
+        icon: 'replay',
+        ...(isOpen(state) && { kind: 'main' as const }),
+        onPress: () => setOpen('next'),
+      }),
+    isOpen(state) &&
+      may('inbound/drop') &&
+      h(
+        Menu,
+        null,
+        h(MenuItem, { label: 'Drop all that match\u2026', destroys: true, onPress: () => setOpen('drop') }),
+      ),
+    open === 'next' &&
+      (hasEnded(state)
+        ? h(ReplayDialog, { wish: { query: rest, state }, onClose: close })
+        : h(RetryDialog, { query: rest, onClose: close })),
+    open === 'drop' && isOpen(state) && h(DropDialog, { wish: { query: rest, state }, onClose: close }),
+  );
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {

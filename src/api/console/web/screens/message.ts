@@ -7,10 +7,11 @@ import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
+import { Menu, MenuItem } from '../parts/menu.ts';
 import { Json } from '../parts/painter.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
-import { MailStateMark, sentenceOf } from '../parts/states.ts';
+import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
 import { type Trial, TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, Scan, TimelineEntry } from '../records.ts';
@@ -34,7 +35,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
           'div',
           null,
           h(Title, { text: 'Not known' }),
-          h(Notice, { title: 'There is no such mail, or it is forgotten already.' }, h('p', null, `The id is ${id}.`)),
+          h(Notice, { title: 'Not found or expired' }, h('p', null, `The id is ${id}.`)),
         )
       : error
         ? h(Fault, { error, since: failedAt, again })
@@ -51,14 +52,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
       : h(Title, { text: subjectOf(mail) }),
     error && h(Fault, { error, since: failedAt, again }),
     h('p', { class: 'who' }, h('bdi', null, senderOf(mail)), ' \u2192 ', h('bdi', null, plain(mail.to))),
-    h(
-      'p',
-      { class: 'sentence' },
-      h(MailStateMark, { state: mail.state }),
-      ' ',
-      sentenceOf(mail, mail.deliveries[0]?.next_attempt_at ?? null),
-      '.',
-    ),
+    h('p', { class: 'sentence' }, h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.'),
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
     h(beside ? 'h3' : 'h2', null, 'What happened'),
@@ -68,7 +62,8 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
   );
 }
 
-function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): ComponentChildren {
+/** The filled button is the next step; what destroys is behind the menu. */
+function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
   const [open, setOpen] = useState<'replay' | 'drop' | 'try'>();
   const [copied, setCopied] = useState(false);
   const link =
@@ -87,6 +82,7 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
   return h(
     'div',
     { class: 'buttons' },
+    mail.state === 'waiting' && h(Onward, { mail, changed }),
     may('inbound/replay') &&
       mail.kept &&
       mail.state !== 'waiting' &&
@@ -96,6 +92,7 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
         h(Button, {
           label: mail.state === 'held' ? 'Release\u2026' : 'Replay\u2026',
           icon: 'replay',
+          ...(isOpen(mail.state) && { kind: 'main' as const }),
           onPress: () => setOpen('replay'),
         }),
       ),
@@ -109,11 +106,35 @@ function Actions({ mail, changed }: { readonly mail: Mail; changed(): void }): C
       }),
     may('inbound/drop') &&
       mail.kept &&
-      (mail.state === 'waiting' || mail.state === 'held' || mail.state === 'dead') &&
-      h(Button, { label: 'Drop\u2026', kind: 'danger', onPress: () => setOpen('drop') }),
+      isOpen(mail.state) &&
+      h(Menu, null, h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })),
     open === 'replay' && h(ReplayDialog, { wish: { ids: [mail.id] }, isHeld: mail.state === 'held', onClose: close }),
     open === 'drop' && h(DropDialog, { wish: { ids: [mail.id] }, onClose: close }),
     open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
+  );
+}
+
+/** What makes a waiting mail go on: its endpoint, or another attempt. */
+function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
+  const { id, url, waits } = mail;
+  const run = async (operation: string, params: object) => {
+    await call(operation, params);
+    changed();
+  };
+  if (waits?.kind === 'paused')
+    return (
+      may('endpoints/resume') &&
+      h(Button, { label: 'Resume endpoint', kind: 'main', onPress: () => run('endpoints/resume', { url }) })
+    );
+  return (
+    may('inbound/retry') &&
+    waits?.kind !== 'pulled' &&
+    h(Button, {
+      label: 'Retry now',
+      kind: 'main',
+      icon: 'replay',
+      onPress: () => run('inbound/retry', { id }),
+    })
   );
 }
 
@@ -249,11 +270,10 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
   );
   const [own, setOwn] = useState<string>();
   if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
-  if (!mail.kept) return h(Notice, { title: 'The content is forgotten; what happened is kept.' });
+  if (!mail.kept) return h(Notice, { title: 'Content deleted, history kept' });
   const { data: content, error, failedAt, again } = loaded;
   if (!content) {
-    if (error?.kind === 'Unknown_Message')
-      return h(Notice, { title: 'The content is forgotten; what happened is kept.' });
+    if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted, history kept' });
     return error ? h(Fault, { error, since: failedAt, again }) : h(Bars, { rows: 5 });
   }
   const wanted =

@@ -149,7 +149,7 @@ function NeedsYou({
           h(
             'a',
             { href: linkTo('/given-up') },
-            h(State, { icon: 'cross', word: 'Given up', tone: 'bad' }),
+            h(State, { icon: 'cross', word: 'Failed', tone: 'bad' }),
             h(
               'span',
               { class: 'url' },
@@ -186,7 +186,7 @@ function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(
     h(EndpointLink, { endpoint }),
     canTry(endpoint) &&
       h(Button, {
-        label: 'Try now',
+        label: 'Retry now',
         icon: 'replay',
         title: `Try all that waits for ${shortUrl(url)} now`,
         onPress: () => call('endpoints/retry', { url }).then(again),

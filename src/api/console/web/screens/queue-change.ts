@@ -5,7 +5,9 @@ import { useLoad } from '../load.ts';
 import { Decision } from '../parts/drop.ts';
 import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
 import { followJob, JobProgress } from '../parts/job.ts';
+import { stateWord } from '../parts/states.ts';
 import { count, number } from '../parts/text.ts';
+import type { MailState } from '../records.ts';
 
 // Changes of many deliveries of the host: first the number, then the button with the number in it.
 
@@ -25,30 +27,30 @@ const ENDPOINTS = { one: 'endpoint', several: 'endpoints' } as const;
 const KINDS: readonly Kind[] = [
   {
     operation: 'host/retry',
-    label: 'Try now',
+    label: 'Retry now',
     ...DELIVERIES,
     help: 'They are due now, and endpoints that are down are probed.',
-    button: (matched) => `Try ${matched} now`,
+    button: (matched) => `Retry ${matched} now`,
   },
   {
     operation: 'host/pause',
     label: 'Pause',
     ...ENDPOINTS,
-    help: 'Nothing is sent to them for seven days, or until you let them go on; their accounts cannot. Mail is still taken, and waits.',
+    help: 'Nothing is sent to them for seven days, or until you resume them; their accounts cannot. Mail is still taken, and waits.',
     button: (matched) => `Pause ${matched}`,
   },
   {
     operation: 'host/resume',
-    label: 'Go on after a pause',
+    label: 'Resume',
     ...ENDPOINTS,
     help: 'What waits for them is sent again, also if their accounts paused them.',
-    button: (matched) => `Let ${matched} go on`,
+    button: (matched) => `Resume ${matched}`,
   },
   {
     operation: 'host/drop',
     label: 'Drop',
     ...DELIVERIES,
-    help: 'They end without being delivered, those that were given up too. Senders are told nothing.',
+    help: 'They end without being delivered. Senders are told nothing.',
     button: (matched) => `Drop ${matched}`,
   },
 ];
@@ -57,6 +59,8 @@ const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:,
 
 interface Answer {
   readonly matched: number;
+  /** Of deliveries. */
+  readonly by_state?: readonly { readonly state: MailState; readonly count: number }[];
   readonly changed: number;
   /** Deliveries that wait for the endpoints. */
   readonly waiting?: number;
@@ -116,7 +120,7 @@ function Question({
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 2 });
-  const { matched, waiting } = data;
+  const { matched, waiting, by_state: states = [] } = data;
   if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
   const isDrop = operation === 'host/drop';
   const start = async () => {
@@ -132,6 +136,7 @@ function Question({
       'p',
       null,
       `${count(matched, kind.one, kind.several)}`,
+      isDrop && ` (${states.map((one) => `${number(one.count)} ${stateWord(one.state).toLowerCase()}`).join(', ')})`,
       waiting !== undefined && `, for which ${count(waiting, 'delivery waits', 'deliveries wait')}`,
       `. ${kind.help} Nothing has been changed yet.`,
     ),

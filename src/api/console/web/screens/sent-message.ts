@@ -131,7 +131,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
     { class: 'buttons' },
     may('messages/retry') &&
       h(Button, {
-        label: 'Try now',
+        label: 'Retry now',
         onPress: async () => {
           await call('messages/retry', { id });
           again();

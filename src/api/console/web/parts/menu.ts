@@ -1,0 +1,49 @@
+import { type ComponentChildren, h } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { Icon } from './icons.ts';
+
+// What is rarely wanted, or destroys: behind a mark, so that nobody presses it instead of the next step.
+
+/** Shows its items when it is pressed. Escape, and a press elsewhere, close it. */
+export function Menu({ children }: { readonly children: ComponentChildren }): ComponentChildren {
+  const menu = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const leave = (event: Event) => {
+      if (menu.current && !menu.current.contains(event.target as Node)) menu.current.open = false;
+    };
+    document.addEventListener('pointerdown', leave);
+    document.addEventListener('focusin', leave);
+    return () => {
+      document.removeEventListener('pointerdown', leave);
+      document.removeEventListener('focusin', leave);
+    };
+  }, []);
+  const close = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape' || !menu.current?.open) return;
+    event.stopPropagation();
+    menu.current.open = false;
+    menu.current.querySelector('summary')?.focus();
+  };
+  return h(
+    'details',
+    { class: 'menu more-actions', ref: menu, onKeyDown: close },
+    h('summary', { class: 'button', 'aria-label': 'More actions', title: 'More actions' }, h(Icon, { name: 'more' })),
+    h('div', { class: 'sheet' }, children),
+  );
+}
+
+export function MenuItem({
+  label,
+  destroys = false,
+  onPress,
+}: {
+  readonly label: string;
+  readonly destroys?: boolean;
+  onPress(): void;
+}): ComponentChildren {
+  const press = (event: MouseEvent) => {
+    (event.currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
+    onPress();
+  };
+  return h('button', { type: 'button', class: `button quiet ${destroys ? 'destroys' : ''}`, onClick: press }, label);
+}

@@ -1,0 +1,113 @@
+import { type ComponentChildren, h } from 'preact';
+import { useState } from 'preact/hooks';
+import { call } from '../call.ts';
+import { useLoad } from '../load.ts';
+import type { Causes } from '../records.ts';
+import { account } from '../session.ts';
+import { Decision } from './drop.ts';
+import { Bars, Button, Dialog, Fault } from './elements.ts';
+import { followJob, JobProgress } from './job.ts';
+import { answerOf } from './states.ts';
+import { count, number, shortUrl } from './text.ts';
+
+// Another attempt for all that a search finds and that waits: first the number, and what it waits for.
+
+interface Answer {
+  readonly matched: number;
+  readonly retried: number;
+  /** The job that does it, if there are many. */
+  readonly job: string | null;
+}
+
+const MOST_CAUSES = 3;
+
+export function RetryDialog({
+  query,
+  onClose,
+}: {
+  /** Without its state. */
+  readonly query: string;
+  onClose(): void;
+}): ComponentChildren {
+  const [opened] = useState(() => Date.now()); // an old number is not shown
+  const [answer, setAnswer] = useState<Answer>();
+  const params = { query: query || '*', state: 'waiting' };
+  const { data, error, failedAt, again } = useLoad(`retry ${account.value?.id} ${query} ${opened}`, (stop) =>
+    call<Answer>('inbound/retry', { ...params, dry_run: true }, stop),
+  );
+  const retry = async (matched: number) => {
+    const asked = { ...params, at_most: matched };
+    const started = await call<Answer>('inbound/retry', asked);
+    if (started.job !== null)
+      followJob({
+        operation: 'jobs/info',
+        id: started.job,
+        what: 'Retry',
+        one: 'mail',
+        several: 'mails',
+        of: started.matched,
+        again: { operation: 'inbound/retry', params: asked },
+      });
+    setAnswer(started);
+  };
+  const question = () => {
+    if (error) return h(Fault, { error, since: failedAt, again });
+    if (!data) return h(Bars, { rows: 2 });
+    const { matched } = data;
+    if (matched === 0) return h('p', null, 'Nothing to retry.');
+    return h(
+      'div',
+      null,
+      h('p', null, `${count(matched, 'mail')} will be posted now. Nothing has been changed yet.`),
+      h(WaitsFor, { query, opened }),
+      h(
+        'p',
+        { class: 'faint' },
+        'An endpoint that is down gets one mail first, and the others if it accepts that. Paused endpoints stay paused.',
+      ),
+      h(Decision, {
+        matched,
+        label: `Retry ${number(matched)} now`,
+        kind: 'main',
+        isTyped: false,
+        decide: () => retry(matched),
+        onClose,
+      }),
+    );
+  };
+  return h(
+    Dialog,
+    { title: 'Retry now', onClose },
+    answer
+      ? h(
+          'div',
+          { role: answer.job === null ? 'status' : undefined },
+          answer.job === null
+            ? h('p', null, `${count(answer.retried, 'mail is', 'mails are')} due now.`)
+            : h(JobProgress, null),
+          h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
+        )
+      : question(),
+  );
+}
+
+/** The endpoints that it goes to, with their last answers, the most frequent first. */
+function WaitsFor({ query, opened }: { readonly query: string; readonly opened: number }): ComponentChildren {
+  const { data } = useLoad(`waiting ${account.value?.id} ${query} ${opened}`, (stop) =>
+    call<Causes>('inbound/causes', { query: `${query} state:waiting` }, stop),
+  );
+  if (!data) return null;
+  return h(
+    'ul',
+    null,
+    data.causes
+      .slice(0, MOST_CAUSES)
+      .map((cause) =>
+        h(
+          'li',
+          { key: `${cause.url} ${answerOf(cause)}` },
+          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last answer ${answerOf(cause)}` : 'not attempted yet'}`,
+        ),
+      ),
+  );
+}

@@ -1,0 +1,64 @@
+import { systemClock } from '../base/clock.ts';
+import { journalSettings, scannerSettings } from '../composition/slices.ts';
+import { type MailSummary, summaryOf, summaryOfOutgoing } from '../mail/summary.ts';
+import type { QueuedDelivery, Spool } from '../queue/delivery.ts';
+import { endpointOf, type WaitReason, waitReason } from '../queue/wait-reason.ts';
+import type { Settings } from '../settings.ts';
+
+// What people ask about deliveries besides their rows: what the message is, and why it is not delivered yet.
+
+export interface Beside {
+  readonly summary: MailSummary;
+  /** Undefined if it has ended. */
+  readonly waits: WaitReason | undefined;
+}
+
+/** A delivery that is due for so long is not just about to be taken up. */
+const LATE_MS = 5000;
+const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null };
+
+/** Looks up what belongs to some deliveries. Without `journal.subjects` nothing of the header is shown here either. */
+export async function lookBeside(
+  rows: readonly QueuedDelivery[],
+  spool: Spool,
+  settings: Settings,
+): Promise<(delivery: QueuedDelivery) => Beside> {
+  const now = systemClock.now();
+  const ids = rows.filter(({ batch }) => !batch).map(({ messageId }) => messageId);
+  const shown = journalSettings(settings).subjects ? ids : [];
+  const [envelopes, fields] = [await spool.envelopes(shown), await spool.summaryFields(shown)];
+  const memories = new Map((await spool.endpoints()).map((one) => [`${one.account}\n${one.url}`, one.memory]));
+  const unscanned = await findUnscanned(rows, spool, settings, now);
+
+  function summaryFor(messageId: string): MailSummary {
+    const own = fields.get(messageId);
+    const outgoing = summaryOfOutgoing(envelopes.get(messageId)?.envelope.outgoing);
+    return outgoing ?? (own === undefined ? NO_SUMMARY : summaryOf(own));
+  }
+
+  return (delivery) => ({
+    summary: summaryFor(delivery.messageId),
+    waits: waitReason(delivery, {
+      endpoint: endpointOf(memories.get(`${delivery.account}\n${delivery.url}`) ?? null, now),
+      making: undefined,
+      scanner: unscanned.has(delivery.id) ? 'it was not scanned yet' : undefined,
+      now,
+    }),
+  });
+}
+
+/** Deliveries that wait for scanners: only the daemon knows what is wrong with those. */
+async function findUnscanned(
+  rows: readonly QueuedDelivery[],
+  spool: Spool,
+  settings: Settings,
+  now: number,
+): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  const { rspamd, spamd, clamd, milters } = scannerSettings(settings);
+  if (rspamd === '' && !spamd && !clamd && milters.length === 0) return found;
+  for (const { id, messageId, kind, state, attempts, dueAt } of rows)
+    if (kind === 'inbound' && state === 'waiting' && attempts === 0 && now - dueAt > LATE_MS)
+      if (!(await spool.scanOf(messageId))) found.add(id);
+  return found;
+}

@@ -1,0 +1,123 @@
+import { authorOf } from './author.ts';
+import { isHeadless } from './header-section.ts';
+import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
+import { type Mailbox, subjectOf } from './message.ts';
+import type { Outgoing } from './outgoing.ts';
+
+// What people know a message by: who wrote it, about what, and its id. It is found in two steps: whoever accepts a
+// message only finds the fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
+
+/** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters. */
+export interface MailSummary {
+  /** Null without an author. */
+  readonly from: string | null;
+  /** Empty without one. */
+  readonly subject: string | null;
+  readonly messageId: string | null;
+}
+
+/** Characters of a text that the history keeps. */
+const MAX_TEXT = 200;
+
+/** A message whose header is parsed. */
+interface Parsed {
+  /** The author. */
+  readonly from: Mailbox | undefined;
+  readonly subject: string;
+  readonly fields: readonly HeaderField[];
+}
+
+export function toSummary({ from, subject, fields }: Parsed): MailSummary {
+  return {
+    from: short(from ? (from.name === null ? from.address : `${from.name} <${from.address}>`) : null),
+    subject: short(subject),
+    messageId: short(firstValue(fields, 'message-id') ?? null),
+  };
+}
+
+/** What an account said about a message that it sends; null if there is no such message. */
+export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary | null {
+  if (!outgoing) return null;
+  const { sender, fromName, subject } = outgoing;
+  return toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
+}
+
+const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
+
+/** Octets of a message in which the fields are looked for: longer headers are made to be expensive. */
+export const START_BYTES = 64 * 1024;
+/** Octets of one field that are kept, and encoded words that are decoded: enough for `MAX_TEXT` characters. */
+const FIELD_BYTES = 2048;
+const MAX_WORDS = 24;
+
+/**
+ * Finds the fields of the summary in the first octets of a message, as latin1: a string is cheap to give to a thread.
+ * Takes the same time for whatever a stranger wrote there.
+ */
+export function summaryFields(message: Uint8Array): string {
+  const head = message.subarray(0, START_BYTES);
+  if (isHeadless(head)) return '';
+  const from: number[] = [];
+  let [subject, messageId] = [NONE, NONE];
+  for (let at = 0; at < head.length && !isEmptyLine(head, at); at = endOfField(head, at)) {
+    // As everywhere: the first From with an author, the last Subject, the first Message-ID.
+    if (isNamed(head, at, 'subject')) subject = at;
+    else if (from.length < 2 && isNamed(head, at, 'from')) from.push(at);
+    else if (messageId === NONE && isNamed(head, at, 'message-id')) messageId = at;
+  }
+  return [...from, subject, messageId]
+    .filter((at) => at !== NONE)
+    .map((at) => `${toLatin1(head.subarray(at, Math.min(endOfField(head, at), at + FIELD_BYTES)))}\n`)
+    .join('');
+}
+
+const NONE = -1;
+
+/** The summary from the fields that `summaryFields` found. */
+export function summaryOf(fields: string): MailSummary {
+  const bounded = fields
+    .split(/\n(?![ \t])/)
+    .map(withFewWords)
+    .join('\n');
+  const parsed = parseHeaders(Buffer.from(bounded, 'latin1'));
+  return toSummary({ from: authorOf(parsed).mailbox, subject: subjectOf(parsed), fields: parsed });
+}
+
+/** Each encoded word may have a charset of its own, which takes long to look up. */
+function withFewWords(field: string): string {
+  let words = 0;
+  for (const { index } of field.matchAll(ENCODED_WORD)) if (++words > MAX_WORDS) return field.slice(0, index);
+  return field;
+}
+
+const ENCODED_WORD = /=\?[^?]{1,80}\?[QqBb]\?[^?]*\?=/g;
+
+const toLatin1 = ({ buffer, byteOffset, length }: Uint8Array): string =>
+  Buffer.from(buffer, byteOffset, length).toString('latin1');
+
+const [LF, CR, SPACE, TAB, COLON] = [0x0a, 0x0d, 0x20, 0x09, 0x3a];
+
+const isEmptyLine = (bytes: Uint8Array, at: number): boolean =>
+  bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] === LF);
+
+/** Where the next field begins. A loop, because to ask for each line feed takes long in a header of short lines. */
+function endOfField(bytes: Uint8Array, start: number): number {
+  for (let at = start; at < bytes.length; at++) {
+    if (bytes[at] !== LF) continue;
+    const next = bytes[at + 1];
+    if (next !== SPACE && next !== TAB) return at + 1;
+  }
+  return bytes.length;
+}
+
+/** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
+function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
+  let at = start;
+  for (let i = 0; i < name.length; i++)
+    if (((bytes[at++] ?? 0) | CASE_BIT) !== (name.charCodeAt(i) | CASE_BIT)) return false;
+  while (bytes[at] === SPACE || bytes[at] === TAB || bytes[at] === CR || bytes[at] === LF) at++;
+  return bytes[at] === COLON;
+}
+
+/** What tells capitals from small letters. */
+const CASE_BIT = 0x20;

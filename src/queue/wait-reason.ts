@@ -1,0 +1,138 @@
+import { toTimestamp } from '../base/clock.ts';
+import { KINDS, type QueuedDelivery } from './delivery.ts';
+import { BREAKER_WORDS, type LaneView, type Making } from './insight.ts';
+import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
+
+// Why a delivery is not delivered yet: the one answer of the API, the command line and the console.
+
+/**
+ * held: its route keeps it · paused, gone, down: its endpoint · making: it is being prepared · scanner: it waits for a scanner ·
+ * pulled: it waits for its consumer · parked, backoff: after a failed attempt · scheduled: for a time to come · due: for its turn.
+ */
+export const WAIT_KINDS = [
+  'held',
+  'paused',
+  'gone',
+  'down',
+  'making',
+  'scanner',
+  'pulled',
+  'parked',
+  'backoff',
+  'scheduled',
+  'due',
+] as const;
+
+export interface WaitReason {
+  readonly kind: (typeof WAIT_KINDS)[number];
+  /** One sentence without its full stop; times are in UTC. */
+  readonly text: string;
+}
+
+/** What is known besides the delivery itself. */
+export interface WaitFacts {
+  /** Undefined if nothing is known of it: it is up then. */
+  readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
+  /** Undefined if it is not being prepared now, or that is not known. */
+  readonly making: Making | undefined;
+  /** What is wrong if its message still waits to be scanned. */
+  readonly scanner: string | undefined;
+  readonly now: number;
+}
+
+/** Undefined if it has ended, except when it is held. */
+export function waitReason(delivery: QueuedDelivery, facts: WaitFacts): WaitReason | undefined {
+  const { state, lastError } = delivery;
+  if (state === 'held')
+    return { kind: 'held', text: `${capital(lastError ?? 'held by its route')} until it is released` };
+  if (state !== 'waiting') return undefined;
+  return ofEndpoint(delivery, facts) ?? ofPreparation(facts) ?? ofTime(delivery, facts);
+}
+
+function ofEndpoint(delivery: QueuedDelivery, { endpoint }: WaitFacts): WaitReason | undefined {
+  if (!endpoint) return undefined;
+  const { breaker, since, nextProbeAt, hold, last } = endpoint;
+  const name = isWebhook(delivery) ? 'Endpoint' : 'Mail server';
+  if (hold) {
+    const who = hold.by === 'operator' ? 'the operator of this service' : 'the account';
+    return { kind: 'paused', text: `${name} paused by ${who} since ${at(hold.since)}, until ${at(hold.until)}` };
+  }
+  if (breaker === 'up') return undefined;
+  const probe = nextProbeAt === null ? '' : `; next probe ${at(nextProbeAt)}`;
+  const from = since === null ? '' : ` since ${at(since)}`;
+  if (breaker === 'gone') return { kind: 'gone', text: `${name} gone${from}: it answered 410${probe}` };
+  const answer = answerOf(delivery, last?.result);
+  return { kind: 'down', text: `${name} down${from}${answer && `; last answer: ${answer}`}${probe}` };
+}
+
+/** What is done before an attempt. */
+export const PREPARATIONS: Readonly<Record<Making['waitsFor'], string>> = {
+  preparing: 'the message is read and the POST is written',
+  verdicts: 'SPF, DKIM and DMARC are checked',
+  parsing: 'the message is parsed',
+  place: 'as many attempts are on their way as the endpoint takes',
+};
+
+function ofPreparation({ making, scanner }: WaitFacts): WaitReason | undefined {
+  if (making) {
+    const { waitsFor, question } = making;
+    const dns = question === null ? '' : `; it waits for the DNS: ${question}`;
+    return { kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}${dns}` };
+  }
+  return scanner === undefined ? undefined : { kind: 'scanner', text: `Waiting for a scanner: ${scanner}` };
+}
+
+function ofTime(delivery: QueuedDelivery, { now }: WaitFacts): WaitReason {
+  const { attempts, dueAt, budgetFrom, createdAt, parked } = delivery;
+  const later = dueAt > now;
+  if (isPulled(delivery))
+    return {
+      kind: 'pulled',
+      text: later ? `With its consumer, or put off by it, until ${at(dueAt)}` : 'Waiting for its consumer to pull it',
+    };
+  if (attempts === 0) {
+    if (!later) return { kind: 'due', text: 'Due: it is sent next' };
+    return { kind: 'scheduled', text: `${budgetFrom > createdAt ? 'Scheduled for' : 'Due at'} ${at(dueAt)}` };
+  }
+  const tries = attempts === 1 ? '1 attempt' : `${attempts} attempts`;
+  const answer = `last answer: ${answerOf(delivery, undefined) || 'none'}`;
+  const next = later ? `next attempt ${at(dueAt)}` : 'the next attempt is due';
+  if (parked)
+    return { kind: 'parked', text: `Retried at long intervals, because other mail to it passes; ${answer}; ${next}` };
+  return { kind: 'backoff', text: `Retrying after ${tries}; ${answer}; ${next}` };
+}
+
+/** What the command line knows of an endpoint beside the daemon: what survives a restart. */
+export function endpointOf(memory: string | null, now: number): WaitFacts['endpoint'] {
+  const known: EndpointMemory | undefined = readMemory(memory);
+  if (!known) return undefined;
+  const { phase, since, probeAt, hold, last = null } = known;
+  const away = phase !== 'closed';
+  const held = hold && hold.until > now ? hold : null;
+  return {
+    breaker: BREAKER_WORDS[phase],
+    since: away ? since : null,
+    nextProbeAt: away && !held ? Math.max(probeAt, now) : null,
+    hold: held,
+    last,
+  };
+}
+
+const isWebhook = ({ kind }: QueuedDelivery): boolean => KINDS[kind].endpoint === 'webhook';
+
+/** The URL of a route that has no host is a name for its consumer. */
+const isPulled = ({ kind, url }: QueuedDelivery): boolean => kind === 'inbound' && !URL.parse(url)?.host;
+
+type Result = NonNullable<LaneView['last']>['result'];
+
+/** The last answer of the endpoint, or else that to the delivery. */
+function answerOf(delivery: QueuedDelivery, result: Result | undefined): string {
+  const status = result ? (result.kind === 'answered' ? result.status : null) : delivery.lastStatus;
+  const error = result ? (result.kind === 'unanswered' ? result.error : null) : delivery.lastError;
+  if (status !== null) return isWebhook(delivery) ? `HTTP ${status}` : String(status);
+  return error ?? '';
+}
+
+const at = (ms: number): string => `${toTimestamp(new Date(ms))} UTC`;
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,0 +1,109 @@
+import { expect } from 'chai';
+import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { START_BYTES, summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
+import { EIGHT_BIT } from '../../support/eight-bit.ts';
+import { medians } from '../../support/medians.ts';
+import { CORPUS } from '../../support/mime-corpus.ts';
+
+const bytes = (text: string) => Buffer.from(text, 'latin1');
+const found = (text: string) => summaryOf(summaryFields(bytes(text)));
+
+/** A header of at least so many octets, of one piece again and again. */
+const header = (start: string, piece: string, size = 2 * START_BYTES) =>
+  bytes(`${start}${piece.repeat(Math.ceil(size / piece.length))}\r\n\r\nbody\r\n`);
+
+/** Headers that are made to take long. */
+const EXPENSIVE: Readonly<Record<string, Buffer>> = {
+  'lines of two octets': header('', 's\n'),
+  'empty continuations': header('Subject: x\r\n', ' \r\n'),
+  'one subject after the other': header('', 'Subject: a\r\n'),
+  'one From after the other': header('', 'From: a@b.example\r\n'),
+  'one long line': header('Subject: ', 'x'),
+  'no header': header('', 'nothing of this is a header '),
+  'blanks before a colon that never comes': header('From', ' '),
+  'encoded words': header('Subject: ', '=?utf-8?B?YQ==?= '),
+  'unknown charsets': header('Subject: ', '=?xyz?Q?a?= =?zyx?Q?b?= '),
+  'charsets that keep a state': header('Subject: ', '=?utf-7?Q?+AGE-?= =?utf-16?B?AGE=?= =?iso-2022-jp?B?GyRC?= '),
+  'words that do not end': header('Subject: ', '=?a?Q?'),
+  'comments in comments': header('From: ', '('),
+  quotes: header('From: ', '"\\'),
+  angles: header('From: ', '<'),
+  groups: header('From: ', 'a:b,'),
+  addresses: header('From: ', 'a@xn--b.example, '),
+};
+
+describe('the summary of a message', () => {
+  it('is what parsing the whole message says', async () => {
+    const all = [
+      ...Object.entries(CORPUS).map(([name, sample]) => [name, sample.bytes] as const),
+      ...Object.entries(EIGHT_BIT),
+    ];
+    expect(all.length).to.be.above(40);
+    for (const [name, message] of all) {
+      const scanned = scanMessage(message);
+      if (!scanned.root) throw new Error(`${name} is not parsed`);
+      const parsed = toSummary(await parseMessage(message, scanned.root));
+      expect(summaryOf(summaryFields(message)), name).to.deep.equal(parsed);
+    }
+  });
+
+  it('finds fields in any case, folded, encoded, after others, and with the colon on the next line', () => {
+    expect(
+      found(
+        'Received: by x\r\n\tfrom: not.this@one\r\nSUBJECT : =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\n =?utf-8?Q?_aus_K=C3=B6ln?=\r\n' +
+          'from: =?iso-8859-1?Q?J=F6rg?= <j@shop.example>\r\nMessage-Id\r\n : <7@shop>\r\n\r\nSubject: body\r\n',
+      ),
+    ).to.deep.equal({ from: 'Jörg <j@shop.example>', subject: 'Grüße aus Köln', messageId: '<7@shop>' });
+  });
+
+  it('says that there is no subject, and no author', () => {
+    for (const text of [
+      '',
+      '\r\nFrom: a@b.example\r\n',
+      'just text\r\n',
+      ' From: a@b.example\r\n\r\n',
+      'To: x@y.example\r\n',
+    ])
+      expect(found(text), JSON.stringify(text)).to.deep.equal({ from: null, subject: '', messageId: null });
+  });
+
+  it('does not need the end of the header', () => {
+    expect(found('Subject: cut of').subject).to.equal('cut of');
+    expect(found(`Subject: first\r\nX-Long: ${'x'.repeat(START_BYTES)}\r\nFrom: too@late.example`)).to.include({
+      subject: 'first',
+      from: null,
+    });
+  });
+
+  it('has at most 200 characters of each', () => {
+    const { from, subject, messageId } = found(
+      `From: ${'n'.repeat(900)} <a@b.example>\r\nSubject: ${'s'.repeat(900)}\r\nMessage-ID: <${'m'.repeat(900)}>\r\n\r\n`,
+    );
+    expect([from, subject, messageId].map((text) => text?.length)).to.deep.equal([200, 200, 200]);
+    const chinese = `Subject: ${'=?utf-8?B?5Lit5paH5Lit5paH5Lit5paH5Lit5paH5Lit5paH5Lit5paH5Lit5paH5Lit5paH?=\r\n '.repeat(20)}\r\n\r\n`;
+    expect(found(chinese).subject).to.equal('中文'.repeat(100));
+  });
+
+  it('takes a bounded time for headers that are made to take long', async function () {
+    this.timeout(60_000);
+    const took: Record<string, number> = {};
+    for (const [name, message] of Object.entries(EXPENSIVE)) {
+      const { find, decode } = await medians(
+        {
+          find: () => () => summaryFields(message),
+          decode: () => {
+            const fields = summaryFields(message);
+            return () => summaryOf(fields);
+          },
+        },
+        15,
+      );
+      took[name] = find / 1e6;
+      expect(summaryFields(message).length, name).to.be.below(9000);
+      expect(find / 1e6, `${name}: found, ms`).to.be.below(20);
+      expect(decode / 1e6, `${name}: decoded, ms`).to.be.below(60);
+    }
+    const [name, ms] = Object.entries(took).toSorted(([, a], [, b]) => b - a)[0] ?? [];
+    console.log(`      slowest to find: ${name}, ${ms?.toFixed(2)} ms`);
+  });
+});
