@@ -38,6 +38,7 @@ const NOTES =
 
 const list = operation({
   path: '/urls/list',
+  access: 'numbers',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs.`,
   notes: NOTES,
   params: {},
@@ -52,6 +53,7 @@ const list = operation({
 
 const search = operation({
   path: '/urls/search',
+  access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
   notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
   params: { q: text(1000).meta({ description: 'what the URL must contain' }) },
@@ -68,6 +70,7 @@ const search = operation({
 
 const timeSeries = operation({
   path: '/urls/time-series',
+  access: 'numbers',
   summary: 'Shows the statistics of a URL by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
   params: { url: text(10_000).meta({ description: 'a URL as /urls/list shows it' }) },
@@ -154,6 +157,7 @@ const TESTED = {
 
 const trackingDomains = operation({
   path: '/urls/tracking-domains',
+  access: 'settings',
   summary: 'Lists the tracking domains of the account, by name.',
   params: {},
   returns: z.array(trackingDomainRecord),
@@ -166,6 +170,7 @@ const trackingDomains = operation({
 
 const addTrackingDomain = operation({
   path: '/urls/add-tracking-domain',
+  access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
     'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain ' +
@@ -190,6 +195,7 @@ async function findTrackingDomain(
 
 const checkTrackingDomain = operation({
   path: '/urls/check-tracking-domain',
+  access: 'settings',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
     'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
@@ -205,6 +211,7 @@ const checkTrackingDomain = operation({
 
 const deleteTrackingDomain = operation({
   path: '/urls/delete-tracking-domain',
+  access: 'settings',
   summary: 'Removes a tracking domain from the account.',
   notes:
     'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in use is removed only with `confirm`.',

@@ -89,6 +89,7 @@ const MESSAGE = {
 
 const send = operation({
   path: '/messages/send',
+  access: 'settings',
   summary: 'Sends a message.',
   notes: NOTES,
   large: true,
@@ -122,6 +123,7 @@ const contents = z.array(z.object({ name: z.string(), content: z.string() }));
 
 const sendTemplate = operation({
   path: '/messages/send-template',
+  access: 'settings',
   summary: 'Sends a message from a template.',
   notes:
     'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message take precedence over those of the template, except its HTML. ' +
