@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
@@ -180,6 +181,7 @@ const addTrackingDomain = operation({
   errors: [],
   example: { params: { domain: 'track.example.com' }, answer: { ...EXAMPLE_DOMAIN, ...TESTED } },
   async handle({ domain }, call) {
+    if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     return toDomainRecord(await call.trackingDomains.add(domain), call);
   },
 });
