@@ -33,8 +33,18 @@ interface Example {
 
 export type Path = `/${string}/${string}`;
 
+/**
+ * What an operation shows or does, by which the console decides who may call it: `numbers` and states · `mail`: searching,
+ * envelopes, refusals, replaying · `content` of mail · `settings`: everything else of an account, and URLs with their
+ * passwords and queries · `secrets`: keys of an account, made, shown or changed. A key may call all of them.
+ */
+export type Access = 'numbers' | 'mail' | 'content' | 'settings' | 'secrets';
+
 interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
   readonly path: Path;
+  readonly access: Access;
+  /** Fields of the record that tell of single mails: who may see numbers only gets them empty. */
+  readonly ofMail?: readonly string[];
   readonly summary: string;
   /** What a reader should know besides the summary. */
   readonly notes?: string;
@@ -77,6 +87,8 @@ export type Answer = { readonly record: unknown } | { readonly pages: Pages } | 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {
   readonly path: Path;
+  readonly access: Access;
+  readonly ofMail: readonly string[];
   readonly summary: string;
   readonly notes: string;
   readonly extension: boolean;
@@ -118,12 +130,23 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   declaration: Described<P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
 ): Operation {
-  const { path, summary, notes = '', extension = false, large = false, waits = false } = declaration;
+  const {
+    path,
+    access,
+    ofMail = [],
+    summary,
+    notes = '',
+    extension = false,
+    large = false,
+    waits = false,
+  } = declaration;
   const { params, returns, errors, example } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
     path,
+    access,
+    ofMail,
     summary,
     notes,
     extension,

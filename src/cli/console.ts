@@ -18,6 +18,7 @@ import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
 import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { reachConsole } from './console-reach.ts';
 import { withStore } from './open.ts';
 
 const parts = { clock: systemClock, ids: createIds(systemClock) };
@@ -25,8 +26,7 @@ const parts = { clock: systemClock, ids: createIds(systemClock) };
 export const consoleLink: Command = {
   name: 'console link',
   summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
-  notes:
-    'For people who come often: postern person add NAME. If the console is off, set console.enabled (config/default.yaml).',
+  notes: 'Without a link, it says which setting the console needs. For people who come often: postern person add NAME.',
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => printLink(settings, store, null, call, io));
@@ -47,12 +47,18 @@ function notePerson(
 async function printLink(
   settings: Settings,
   store: Store,
-  person: string | null,
+  person: Pick<PersonRow, 'id' | 'name'> | null,
   call: Invocation,
   io: Io,
 ): Promise<number> {
-  const url = enterUrl(settings, await createEnterLink(store, person, parts));
-  if (settings.console.enabled === false) io.err('The console is off: set console.enabled to true, then restart.\n');
+  const reach = await reachConsole(settings);
+  if (reach.kind === 'off') {
+    io.err(reach.text);
+    if (person) io.err(`Then make a link: postern person invite ${person.name}\n`);
+    return EXIT.failed;
+  }
+  const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, parts));
+  for (const note of reach.notes) io.err(note);
   const until = toTimestamp(new Date(systemClock.now() + LINK_MS));
   call.print([{ url, until }], () => `${url}\n`);
   return EXIT.ok;
@@ -85,7 +91,7 @@ export const personAdd: Command = {
       const added = await addPerson(store, { name, role, account }, parts);
       if (added === 'taken') throw new UsageError(`${name} exists already (postern person invite ${name})`);
       notePerson(io, settings, 'person added', added);
-      return printLink(settings, store, added.id, call, io);
+      return printLink(settings, store, added, call, io);
     });
   },
 };
@@ -99,7 +105,7 @@ export const personInvite: Command = {
     return withStore(settings, async (store) => {
       const person = await thePerson(store, call);
       notePerson(io, settings, 'person invited', person);
-      return printLink(settings, store, person.id, call, io);
+      return printLink(settings, store, person, call, io);
     });
   },
 };

@@ -82,12 +82,13 @@ export function ownDomainsSettings({ outbound }: Settings) {
 }
 
 /** The operator's own names. */
-export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
+export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, console: shown, senders }: Settings) {
   return {
     hostname,
     mxHosts: inbound.mx_hosts,
     returnDomain: outbound.return_domain,
     publicUrl,
+    consoleUrls: [shown.url, shown.mail_origin],
     spfInclude: senders.spf_include,
   };
 }

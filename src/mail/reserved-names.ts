@@ -13,6 +13,8 @@ export interface OwnNames {
   readonly returnDomain: string;
   /** Empty: none. */
   readonly publicUrl: string;
+  /** Where browsers see the console, and the mail that it shows. */
+  readonly consoleUrls: readonly string[];
   /** The name that sender domains include in their SPF records. */
   readonly spfInclude: string;
 }
@@ -35,14 +37,15 @@ export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
 
 /**
  * Everything below our host names is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there. The
- * return domain, the host of `public_url` and the SPF include may be anywhere, even at the top of a domain with other
+ * return domain, the hosts of URLs and the SPF include may be anywhere, even at the top of a domain with other
  * people's names below it, so only these names themselves are reserved.
  */
 export function createReservedNames(own: OwnNames): ReservedNames {
-  const { hostname, mxHosts, returnDomain, publicUrl, spfInclude } = own;
+  const { hostname, mxHosts, returnDomain, publicUrl, consoleUrls, spfInclude } = own;
   const ascii = (names: readonly string[]) => names.flatMap((name) => toAsciiDomain(name) ?? []);
   const hosts = ascii([hostname, ...mxHosts]);
-  const alone = new Set(ascii([returnDomain, spfInclude, URL.canParse(publicUrl) ? new URL(publicUrl).hostname : '']));
+  const ofUrls = [publicUrl, ...consoleUrls].map((url) => URL.parse(url)?.hostname ?? '');
+  const alone = new Set(ascii([returnDomain, spfInclude, ...ofUrls]));
   const all = [...hosts, ...alone];
   const isOurs = (domain: string) => alone.has(domain) || hosts.some((host) => isAtOrBelow(domain, host));
   return frozen({

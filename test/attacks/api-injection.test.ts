@@ -174,6 +174,7 @@ describe('nesting', () => {
 const PLANTED: Operation = {
   ...operation({
     path: '/planted/fault',
+    access: 'settings',
     summary: 'A fault.',
     params: { text: z.string() },
     returns: z.object({ text: z.unknown() }),

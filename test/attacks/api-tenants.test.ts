@@ -247,6 +247,7 @@ describe('a stranger, with every operation and every name', () => {
 function leaking({ store }: ApiWorld): Operation {
   return operation({
     path: '/planted/leak',
+    access: 'settings',
     summary: 'A leak.',
     params: { email: z.string() },
     returns: z.object({ detail: z.string().nullable() }),

@@ -155,6 +155,7 @@ export async function startApi(
     mxHosts: [],
     returnDomain: 'bounces.mx.postern.test',
     publicUrl: 'https://app.postern.test',
+    consoleUrls: [],
     spfInclude: 'spf.mx.postern.test',
     ...options.names,
   });

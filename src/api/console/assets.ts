@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, gzip } from 'node:zlib';
 import type { Context } from 'koa';
 import { frozen } from '../../base/frozen.ts';
+import { lighten } from './lighten.ts';
 
 // The page of the console and its files. There is no build step: a browser gets the modules of web/ one by one, without their
 // types. They are read once, so that one page never mixes the files of two versions.
@@ -134,16 +135,6 @@ function withImports(names: readonly string[], imports: ReadonlyMap<string, read
   const all = new Set(names);
   for (const name of all) for (const one of imports.get(name) ?? []) all.add(one);
   return [...all];
-}
-
-/**
- * A module without its indentation and the comments that have lines of their own, a quarter of what is sent. Lines keep their
- * numbers, and with them the places in error messages. No text in web/ goes over several lines.
- */
-function lighten(module: string): string {
-  return module
-    .replace(/^[ \t]*(?:\/\*\*[^]*?\*\/|\/\/.*)$/gm, (comment) => comment.replace(/[^\n]+/g, ''))
-    .replace(/^[ \t]+|[ \t]+$/gm, '');
 }
 
 const libraryFile = (name: string) => `lib/${name.replaceAll('@', '').replaceAll('/', '-')}.js`;

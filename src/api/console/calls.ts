@@ -12,6 +12,7 @@ import type { HostOperation } from './host/operation.ts';
 import type { HostParts } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
+import type { Veils } from './veil.ts';
 
 /** Runs work on the host for an operator and answers; it is counted and logged as an operation with that path. */
 export type RunHostCall = (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) => Promise<void>;
@@ -39,6 +40,7 @@ interface CallDeps {
   readonly runHost: RunHostCall;
   readonly store: Pick<Store, 'accounts'>;
   readonly notes: Notes;
+  readonly veils: Veils;
   readonly clock: Clock;
 }
 
@@ -50,15 +52,17 @@ const CALLS = { all: 40, each: 8 };
  * `Postern-Account`; those of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { operations, hostOperations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, clock } = deps;
+  const { operations, hostOperations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } =
+    deps;
   const shares = createShares(CALLS);
 
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
-    const { path } = operation;
+    const { path, access } = operation;
     const account = await accountFor(ctx.get('postern-account'), visitor, store);
-    await run(ctx, operation, account, visitor.name, (params) => {
+    const veil = await veils.for(visitor.role, account.id);
+    await run(ctx, veil?.over(operation) ?? operation, account, visitor.name, (params) => {
       // Before the answer: a look that is not noted must not happen.
-      if (visitor.role === 'operator' && permissions.isLook(path))
+      if (visitor.role === 'operator' && permissions.isLook(access))
         noteLook({ notes, clock }, visitor, account, `${path} ${String(params.get('id') ?? '')}`);
     });
   }
@@ -66,10 +70,10 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
   return async (ctx, visitor, path) => {
     const operation = operations.find((one) => one.path === path);
     const ofHost = hostOperations.find((one) => one.path === path);
-    if (!operation && !ofHost) throw refusal('Unknown_Operation', `There is no operation ${path}`);
-    if (!permissions.may(visitor.role, path))
-      throw new Denial('Not_Allowed', whyNot(visitor, permissions.isLook(path)));
-    if (permissions.needsProof(path)) mustBeFresh(visitor);
+    const access = operation?.access ?? ofHost?.access;
+    if (access === undefined) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    permissions.must(visitor.role, access);
+    if (permissions.needsProof(access)) mustBeFresh(visitor);
     if (shares.take(visitor.session.id, 1) !== 'taken') throw busy();
     try {
       const who = { by: visitor.name, session: visitor.session.id };
@@ -93,12 +97,6 @@ export function noteLook(
 ): void {
   const action = { at: clock.now(), by: name, account, what: 'looked', count: 1, detail: detail.slice(0, MAX_DETAIL) };
   notes.note({ what: 'action', action });
-}
-
-function whyNot({ role }: Visitor, isLook: boolean): string {
-  return role === 'operator' && isLook
-    ? 'Operators may not read mail here (console.operator_reads_mail in the settings).'
-    : `The role ${role} does not include this.`;
 }
 
 /** The account that a call is for. An operator must name one if there are several. */

@@ -21,10 +21,11 @@ import type { HostOperation } from './host/operation.ts';
 import type { HostParts } from './host/parts.ts';
 import { createLive, type LiveRecords } from './live.ts';
 import { createMailFrames, type MailParts } from './mail.ts';
-import { createPermissions } from './roles.ts';
+import { createPermissions, OPEN_PATHS, type OpenPath, SESSION_PATHS, type SessionPath } from './roles.ts';
 import { recoveryCodesLeft } from './second-factor.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
-import { isReceiver, sendTestMessage } from './test-message.ts';
+import { sendTestMessage } from './test-message.ts';
+import { createVeils } from './veil.ts';
 
 export interface ConsoleSettings extends SessionSettings {
   /** Its origin as browsers see it; empty: only loopback. */
@@ -41,6 +42,8 @@ export interface ConsoleSettings extends SessionSettings {
 export interface ConsoleDeps {
   readonly operations: readonly Operation[];
   readonly hostOperations: readonly HostOperation[];
+  /** Covers what not every role sees. */
+  readonly tokenSecret: { read(): Promise<string> };
   /** What the operations of the host work with. */
   readonly hostParts: HostParts;
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
@@ -109,7 +112,8 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
   const sessions = createSessions(settings, deps);
   const doors = createDoors({ ...deps, sessions, hostname: settings.hostname });
   const permissions = createPermissions(settings);
-  const call = createCalls({ ...deps, permissions, mustBeFresh: doors.mustBeFresh });
+  const veils = createVeils({ ...deps, permissions });
+  const call = createCalls({ ...deps, permissions, veils, mustBeFresh: doors.mustBeFresh });
   const mail = createMailFrames(settings, { ...deps, permissions, sessions });
   const live = createLive({ ...deps, lasts: sessions.lasts });
 
@@ -150,17 +154,15 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       hostname: settings.hostname,
       version: settings.version,
       smtp: deps.smtpAddresses().map(({ address, port }) => `${isIPv6(address) ? `[${address}]` : address}:${port}`),
-      reads_content: permissions.may(role, '/inbound/content'),
+      reads_content: permissions.may(role, 'content'),
       calls: [...deps.operations, ...deps.hostOperations]
-        .filter(({ path }) => permissions.may(role, path))
+        .filter(({ access }) => permissions.may(role, access))
         .map(({ path }) => path.slice(1)),
     };
   }
 
   async function test(ctx: Context, visitor: Visitor, origin: Origin) {
     await params(ctx, clientAddress(ctx.req));
-    if (!permissions.may(visitor.role, '/inbound/add-route'))
-      throw new Denial('Not_Allowed', `The role ${visitor.role} does not include this.`);
     if (!isLoopbackName(new URL(origin.url).hostname))
       throw new Denial('Not_Allowed', 'A test message can only be sent from this machine, or over SSH.');
     return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, {
@@ -169,72 +171,102 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
     });
   }
 
-  /** What visitors change about themselves. */
-  async function identity(ctx: Context, visitor: Visitor, path: string, given: Params): Promise<void> {
-    if (path === 'factor') return json(ctx, await doors.offerFactor(visitor));
-    if (path === 'factor/on') return json(ctx, { recovery_codes: await doors.turnFactorOn(visitor, given) });
-    const address = clientAddress(ctx.req);
-    if (path === 'password') await doors.changePassword(visitor, given, address);
-    else if (path === 'confirm') await doors.confirm(visitor, given, address);
-    else await doors.turnFactorOff(visitor);
-    ctx.status = 204;
-  }
-
-  /** What a request of the console's own page asks. */
-  async function ask(ctx: Context, origin: Origin, path: string): Promise<void> {
-    const address = clientAddress(ctx.req);
-    const isWrite = ctx.method !== 'GET';
-    mustBeOurPage(ctx.req, origin);
-    if (isWrite) mustBeWrite(ctx.req);
-    if (path === 'session' && ctx.method === 'POST') {
+  /** The ways in, and the page with its files. */
+  const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
+    async 'GET assets/**'({ ctx, path }) {
+      if (await assets.file(ctx, path.slice('assets/'.length))) return;
+      throw new Denial('Unknown_Path', 'There is no such file. Load the page again.');
+    },
+    'GET enter/**': async ({ ctx }) => doors.showLink(ctx),
+    async 'POST enter/**'({ ctx, origin, path, address }) {
+      mustBeOurPage(ctx.req, origin);
+      const token = path.split('/')[1] ?? '';
+      await doors.enterByLink(ctx, origin, token, await params(ctx, address), address);
+    },
+    async 'POST session'({ ctx, origin, address }) {
+      mustBeOurPage(ctx.req, origin);
+      mustBeWrite(ctx.req);
       const visitor = await doors.enterByPassword(ctx, origin, await params(ctx, address), address);
-      return json(ctx, await me(visitor));
-    }
-    const visitor = await visitorOf(ctx, origin);
-    if (path === 'me') return json(ctx, await me(visitor));
-    if (path === 'live') {
-      const wanted = String(ctx.query.account ?? '');
-      const all = visitor.account === null && wanted === '';
-      return live.open(ctx, visitor, all ? null : (await accountFor(wanted, visitor, store)).id);
-    }
-    if (path === 'session') {
+      json(ctx, await me(visitor));
+    },
+    'HEAD receiver/**': receive,
+    'POST receiver/**': receive,
+    'GET **': ({ ctx }) => assets.page(ctx),
+  };
+
+  /** What the page asks, by those who may (roles.ts). */
+  const inSession: Readonly<Record<SessionPath, (asked: AskedInSession) => Promise<unknown>>> = {
+    'GET me': async ({ ctx, visitor }) => json(ctx, await me(visitor)),
+    async 'DELETE session'({ ctx, origin, visitor }) {
       await sessions.end(ctx, origin, visitor);
       ctx.status = 204;
-      return;
-    }
-    if (path === 'password' || path === 'confirm' || path.startsWith('factor'))
-      return identity(ctx, visitor, path, await params(ctx, address));
-    if (path === 'test-message') return json(ctx, await test(ctx, visitor, origin));
-    if (path === 'mail') return json(ctx, await mail.open(ctx, visitor, origin, await params(ctx, address)));
-    if (path.startsWith('mail/')) return mail.answer(ctx, visitor, path.slice('mail/'.length));
-    await call(ctx, visitor, path.slice('call'.length));
+    },
+    async 'POST password'({ ctx, visitor, address }) {
+      await doors.changePassword(visitor, await params(ctx, address), address);
+      ctx.status = 204;
+    },
+    async 'POST confirm'({ ctx, visitor, address }) {
+      await doors.confirm(visitor, await params(ctx, address), address);
+      ctx.status = 204;
+    },
+    async 'POST factor'({ ctx, visitor, address }) {
+      await params(ctx, address);
+      json(ctx, await doors.offerFactor(visitor));
+    },
+    async 'POST factor/on'({ ctx, visitor, address }) {
+      json(ctx, { recovery_codes: await doors.turnFactorOn(visitor, await params(ctx, address)) });
+    },
+    async 'POST factor/off'({ ctx, visitor, address }) {
+      await params(ctx, address);
+      await doors.turnFactorOff(visitor);
+      ctx.status = 204;
+    },
+    async 'GET live'({ ctx, visitor }) {
+      const wanted = String(ctx.query.account ?? '');
+      const all = visitor.account === null && wanted === '';
+      const account = all ? null : (await accountFor(wanted, visitor, store)).id;
+      live.open(ctx, visitor, account, await veils.for(visitor.role, account ?? ''));
+    },
+    'POST test-message': async ({ ctx, visitor, origin }) => json(ctx, await test(ctx, visitor, origin)),
+    'POST mail': async ({ ctx, visitor, origin, address }) =>
+      json(ctx, await mail.open(ctx, visitor, origin, await params(ctx, address))),
+    'GET mail/*/html': showMail,
+    'GET mail/*/links': showMail,
+    'GET mail/*/raw': showMail,
+    'GET mail/*/part/*': showMail,
+    'POST call/*/*': ({ ctx, visitor, path }) => call(ctx, visitor, path.slice('call'.length)),
+  };
+
+  async function receive({ ctx, origin }: Asked): Promise<void> {
+    if (origin.secure) throw new Denial('Unknown_Path', 'Nothing is done at this path.');
+    ctx.req.resume();
+    ctx.body = 'Received by Postern itself.\n';
+  }
+
+  function showMail({ ctx, visitor, path }: AskedInSession): Promise<void> {
+    return mail.answer(ctx, visitor, path.slice('mail/'.length));
+  }
+
+  /** Answers what the console's own page asks, if the visitor may ask it. */
+  async function answerInSession({ name, kind }: (typeof SESSION_ROUTES)[number], asked: Asked): Promise<void> {
+    const { ctx, origin } = asked;
+    mustBeOurPage(ctx.req, origin);
+    if (ctx.method !== 'GET') mustBeWrite(ctx.req);
+    const visitor = await visitorOf(ctx, origin);
+    if (kind !== 'operation') permissions.must(visitor.role, kind);
+    await inSession[name]({ ...asked, visitor });
   }
 
   async function answer(ctx: Context): Promise<void> {
-    const path = ctx.path.slice('/console/'.length);
     const origin = originOf(ctx.req, settings.url);
-    const [first = '', token = ''] = path.split('/');
-    const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     if (ctx.path === '/console') return void ctx.redirect('/console/');
-    if (first === 'enter' && isRead) return doors.showLink(ctx);
-    if (first === 'enter' && ctx.method === 'POST') {
-      mustBeOurPage(ctx.req, origin);
-      const address = clientAddress(ctx.req);
-      return doors.enterByLink(ctx, origin, token, await params(ctx, address), address);
-    }
-    if (!origin.secure && isReceiver(ctx.path) && (ctx.method === 'HEAD' || ctx.method === 'POST')) {
-      ctx.req.resume();
-      ctx.body = 'Received by Postern itself.\n';
-      return;
-    }
-    if (first === 'assets' && isRead) {
-      if (await assets.file(ctx, path.slice('assets/'.length))) return;
-      throw new Denial('Unknown_Path', 'There is no such file. Load the page again.');
-    }
-    const method = METHODS.find((one) => one.path.test(path) && one.methods.includes(ctx.method));
-    if (method) return ask(ctx, origin, path);
-    if (isRead) return assets.page(ctx);
-    throw new Denial('Unknown_Path', 'Nothing is done at this path.');
+    const path = ctx.path.slice('/console/'.length);
+    const asked = { ctx, origin, path, address: clientAddress(ctx.req) };
+    const asking = findRoute(SESSION_ROUTES, ctx.method, path);
+    if (asking) return answerInSession(asking, asked);
+    const opening = findRoute(OPEN_ROUTES, ctx.method, path) ?? findRoute(OPEN_ROUTES, asGet(ctx.method), path);
+    if (!opening) throw new Denial('Unknown_Path', 'Nothing is done at this path.');
+    await open[opening.name](asked);
   }
 
   /** The host of mail has no cookie; it answers nothing but HTML of mail. */
@@ -271,15 +303,39 @@ const MAX_SHOWN = 1000;
 
 const HTML_OF_MAIL = /^\/console\/mail\/[\w-]+\.[\w-]+\/html$/;
 
-/** What only the console's own page asks; every other path is the page itself. */
-const METHODS: readonly { readonly path: RegExp; readonly methods: readonly string[] }[] = [
-  { path: /^(?:me|live)$/, methods: ['GET'] },
-  { path: /^session$/, methods: ['POST', 'DELETE'] },
-  { path: /^(?:password|confirm|factor|factor\/(?:on|off)|test-message)$/, methods: ['POST'] },
-  { path: /^mail$/, methods: ['POST'] },
-  { path: /^mail\/[\w-]+\.[\w-]+\/(?:html|links|raw|part\/\d{1,5})$/, methods: ['GET'] },
-  { path: /^call\/[\w-]+\/[\w-]+$/, methods: ['POST'] },
-];
+/** A request below /console/. */
+interface Asked {
+  readonly ctx: Context;
+  readonly origin: Origin;
+  /** Without /console/. */
+  readonly path: string;
+  /** That of the client. */
+  readonly address: string;
+}
+
+interface AskedInSession extends Asked {
+  readonly visitor: Visitor;
+}
+
+const OPEN_ROUTES = OPEN_PATHS.map((name) => toRoute(name));
+const SESSION_ROUTES = SESSION_PATHS.map(([name, kind]) => ({ ...toRoute(name), kind }));
+
+/** A name of a path as it stands in the tables of roles.ts, and which requests it means. */
+function toRoute<N extends string>(name: N) {
+  const [method = '', path = ''] = name.split(' ');
+  const pattern = path.replace(/\/\*\*|\*/g, (stars) => (stars === '*' ? '[\\w.-]+' : '(?:/.*)?'));
+  return { name, method, path: path === '**' ? /^/ : new RegExp(`^${pattern}$`) };
+}
+
+function findRoute<R extends { readonly method: string; readonly path: RegExp }>(
+  routes: readonly R[],
+  method: string,
+  path: string,
+): R | undefined {
+  return routes.find((one) => one.method === method && one.path.test(path));
+}
+
+const asGet = (method: string) => (method === 'HEAD' ? 'GET' : method);
 
 function json(ctx: Context, value: unknown): void {
   ctx.type = 'application/json; charset=utf-8';

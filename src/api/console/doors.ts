@@ -203,14 +203,15 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
       const { person } = visitor;
       if (!person) throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
       mustBeFresh(visitor);
+      const password = textOf(params, 'password');
       if (!maySetPassword(visitor)) {
+        const current = textOf(params, 'current');
         const keys = [`password ${networkOf(address)}`, `name ${person.name}`];
         await throttle.admit(keys);
-        const right = await passwords.matches(textOf(params, 'current'), person.password);
+        const right = await passwords.matches(current, person.password);
         if (!right) throw new Denial('Wrong_Login', 'The current password is wrong.');
         throttle.forgive(keys);
       }
-      const password = textOf(params, 'password');
       const fault = passwordFault(password, person.name);
       if (fault !== undefined) throw new Denial('ValidationError', fault);
       await store.people.change({ id: person.id }, { password: await passwords.hash(password) });

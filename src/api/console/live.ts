@@ -8,6 +8,7 @@ import type { Mail, Refusal } from '../../journal/types.ts';
 import { kindsOf } from '../../queue/delivery.ts';
 import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
+import type { Veil } from './veil.ts';
 
 // What happens now, as server-sent events: one direction is all that is needed, and unlike a WebSocket they are plain HTTP, with
 // the cookie and the origin of every other request.
@@ -17,7 +18,7 @@ interface LiveDeps {
   /** The same records that the operations answer. */
   readonly records: LiveRecords;
   readonly clock: Clock;
-  /** Whether the session has not ended yet. */
+  /** Whether the session has not ended yet, and still is of the same role and account. */
   readonly lasts: (visitor: Visitor) => Promise<boolean>;
 }
 
@@ -28,7 +29,7 @@ export interface LiveRecords {
 
 interface Live {
   /** Answers with the stream of `topics`; `account` null: of all accounts. */
-  open(ctx: Context, visitor: Visitor, account: string | null): void;
+  open(ctx: Context, visitor: Visitor, account: string | null, veil: Pick<Veil, 'hide'> | undefined): void;
   /** Ends all streams: a stop must not wait for them. */
   stop(): void;
 }
@@ -52,7 +53,7 @@ export function createLive(deps: LiveDeps): Live {
   const open = new Set<ServerResponse>();
 
   return frozen({
-    open(ctx, visitor, account) {
+    open(ctx, visitor, account, veil) {
       const topics = topicsOf(String(ctx.query.topics ?? ''));
       const who = visitor.session.id;
       if (streams.take(who, 1) !== 'taken') throw busy();
@@ -67,7 +68,7 @@ export function createLive(deps: LiveDeps): Live {
       res.flushHeaders();
       open.add(res);
       const last = ctx.get('last-event-id');
-      const end = follow(res, { topics, account, last: last === '' ? undefined : last }, visitor, deps);
+      const end = follow(res, { topics, account, veil, last: last === '' ? undefined : last }, visitor, deps);
       res.once('close', () => {
         end();
         open.delete(res);
@@ -83,6 +84,7 @@ export function createLive(deps: LiveDeps): Live {
 interface Wanted {
   readonly topics: ReadonlySet<Topic>;
   readonly account: string | null;
+  readonly veil: Pick<Veil, 'hide'> | undefined;
   /** The id of the last event that the browser had. */
   readonly last: string | undefined;
 }
@@ -111,8 +113,9 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
     if (++shown[topic] > MAX_PER_SECOND) return leaveOut(topic);
     cancelSecond ??= clock.after(SECOND_MS, startSecond);
     const { account } = row;
-    if (topic === 'mail') send('mail', { account, mail: records.mail(event.row) }, event.id);
-    else send('refused', { account, refusal: records.refusal(event.row) }, event.id);
+    const seen = (record: unknown) => (wanted.veil ? wanted.veil.hide(record) : record);
+    if (topic === 'mail') send('mail', { account, mail: seen(records.mail(event.row)) }, event.id);
+    else send('refused', { account, refusal: seen(records.refusal(event.row)) }, event.id);
   }
 
   function leaveOut(topic: Topic): void {

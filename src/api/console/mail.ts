@@ -73,8 +73,6 @@ interface Grant {
   readonly console: string;
 }
 
-const NEEDS = { in: '/inbound/content', out: '/messages/content' } as const;
-
 export function createMailFrames(
   { mailOrigin }: { readonly mailOrigin: string },
   { store, permissions, sessions, mailOf, notes, clock }: MailDeps,
@@ -102,7 +100,7 @@ export function createMailFrames(
   /** The visitor may have got another role since, or another account. */
   function mustStillRead({ role, account }: Visitor, grant: Grant): void {
     const ofOther = account !== null && account !== grant.account;
-    if (ofOther || !permissions.may(role, NEEDS[grant.way])) throw mayNotRead();
+    if (ofOther || !permissions.may(role, 'content')) throw mayNotRead();
   }
 
   /** Of one account one mail at a time is shown, as by its operations. */
@@ -156,7 +154,6 @@ export function createMailFrames(
     async open(ctx, visitor, origin, params) {
       const sent = params.get('sent');
       const way = sent === undefined ? 'in' : 'out';
-      if (!permissions.may(visitor.role, NEEDS[way])) throw mayNotRead();
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
       const id = sent ?? params.get('id');
       if (typeof id !== 'string' || !(await isKept(way, id, mailOf(account)))) throw forgotten();

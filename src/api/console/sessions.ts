@@ -45,7 +45,7 @@ export interface Sessions {
   visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined>;
   /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
   byId(id: string): Promise<Visitor | undefined>;
-  /** As `visitor`, for a stream that is open: looking at it does not keep the session alive. */
+  /** Whether it goes on, with the same role and account, for a stream that is open: looking at it does not keep it alive. */
   lasts(visitor: Visitor): Promise<boolean>;
   /** Notes that the visitor has just proved who they are. */
   prove(visitor: Visitor): Promise<void>;
@@ -93,7 +93,10 @@ export function createSessions(
       return visitor;
     },
     byId: find,
-    lasts: async (visitor) => (await find(visitor.session.id)) !== undefined,
+    async lasts({ session, role, account }) {
+      const now = await find(session.id);
+      return now !== undefined && now.role === role && now.account === account;
+    },
     async prove({ session: { id } }) {
       await store.consoleSessions.change({ id }, { provedAt: new Date(clock.now()) });
     },

@@ -47,11 +47,6 @@ export async function sendTestMessage(
   return { address, reply: await handOver(place, address) };
 }
 
-/** Whether the path is that of our receiver, which takes whatever it is sent. */
-export function isReceiver(path: string): boolean {
-  return path.startsWith(RECEIVER);
-}
-
 async function addRoute(account: AccountRow, domain: string, url: string, { operate }: TestMessageDeps): Promise<void> {
   await operate('/inbound/add-domain', account, { domain });
   const known = await operate('/inbound/routes', account, { domain });

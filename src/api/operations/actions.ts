@@ -25,6 +25,7 @@ const DETAIL = 'query state:dead, url https://app.example.com/hooks/mail';
 
 const list = operation({
   path: '/actions/list',
+  access: 'mail',
   extension: true,
   summary: 'Lists what was done for the account on this host, such as replays, newest first.',
   notes: 'Actions are remembered for a year. With several hosts, each remembers only its own.',
@@ -59,6 +60,7 @@ export const actions = [list];
 
 const jobInfo = operation({
   path: '/jobs/info',
+  access: 'mail',
   extension: true,
   summary: 'Shows how far a job is that a call such as /inbound/replay, /inbound/drop or /inbound/retry started.',
   notes: 'The host that started a job answers for it.',

@@ -211,6 +211,7 @@ export const EXAMPLE: z.input<typeof deliveryRecord> = {
 
 const list = operation({
   path: '/inbound/deliveries',
+  access: 'mail',
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:

@@ -51,6 +51,7 @@ const said = (n: 1 | 2, state: 'ok' | 'differs' | 'missing', says: readonly stri
 
 const domainServers = operation({
   path: '/inbound/domain-servers',
+  access: 'settings',
   extension: true,
   summary: 'Asks every name server of an inbound domain directly what its MX and TXT records are now.',
   notes:

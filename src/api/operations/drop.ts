@@ -8,6 +8,7 @@ import { areNamed, selecting, toWish } from './selection.ts';
 
 const dropInbound = operation({
   path: '/inbound/drop',
+  access: 'settings',
   extension: true,
   summary: 'Ends deliveries that wait, are held or were given up, without posting them.',
   notes:

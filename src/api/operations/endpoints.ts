@@ -219,6 +219,7 @@ const PAGE = 500;
 
 const list = listing({
   path: '/endpoints/list',
+  access: 'numbers',
   extension: true,
   summary: 'Lists the endpoints of the account, by URL, with their state and the deliveries that wait.',
   notes: `An endpoint is the URL of routes or webhooks. It is still listed without them while deliveries wait for it, or while it is paused. ${HOSTS}`,
@@ -283,6 +284,8 @@ function toDetail(
 
 const info = operation({
   path: '/endpoints/info',
+  access: 'numbers',
+  ofMail: ['answers', 'making'], // an answer may quote the mail
   extension: true,
   summary: 'Shows an endpoint: figures of the last hour and day, the last 100 POSTs, and its answers by cause.',
   notes: `Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), at most the newest 10,000. ${HOSTS}`,
@@ -329,6 +332,7 @@ function mustBeOurs({ paused_by: by, paused_until: until }: EndpointRecord, call
 
 const pause = operation({
   path: '/endpoints/pause',
+  access: 'settings',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
   notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them. While the operator of the service has paused it, the answer is Endpoint_Held.`,
@@ -360,6 +364,7 @@ const pause = operation({
 
 const resume = operation({
   path: '/endpoints/resume',
+  access: 'settings',
   extension: true,
   summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
   notes: `Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is Endpoint_Held. ${HOSTS}`,
@@ -377,6 +382,7 @@ const resume = operation({
 
 const retry = operation({
   path: '/endpoints/retry',
+  access: 'settings',
   extension: true,
   summary: 'Retries an endpoint now: all deliveries that wait for it become due.',
   notes: `If it is down, one delivery is posted as a probe, and the others follow if it is answered with 2xx. Does not end a pause. ${HOSTS}`,

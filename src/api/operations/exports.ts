@@ -145,6 +145,7 @@ const NOTES = `${UNTIL_THEN} ${GUARDED} ${LIMIT}`;
 
 const info = operation({
   path: '/exports/info',
+  access: 'settings',
   summary: 'Shows an export job.',
   params: { id: text(255).meta({ description: 'id of the job' }) },
   returns: exportRecord,
@@ -159,6 +160,7 @@ const info = operation({
 
 const listJobs = listing({
   path: '/exports/list',
+  access: 'settings',
   summary: 'Lists the export jobs of the account, newest first.',
   notes: 'Returns all of them; `after` continues after one. Jobs are deleted 90 days after they end.',
   params: {
@@ -183,6 +185,7 @@ const listJobs = listing({
 
 const rejects = operation({
   path: '/exports/rejects',
+  access: 'settings',
   summary: 'Starts an export of the rejection blacklist.',
   notes: `The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
   params: { notify_email: notifyEmail },
@@ -195,6 +198,7 @@ const rejects = operation({
 
 const whitelist = operation({
   path: '/exports/whitelist',
+  access: 'settings',
   summary: 'Starts an export of the rejection whitelist.',
   notes: `The archive contains whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
   params: { notify_email: notifyEmail },
@@ -207,6 +211,7 @@ const whitelist = operation({
 
 const allowlist = operation({
   path: '/exports/allowlist',
+  access: 'settings',
   summary: 'Starts an export of the rejection whitelist, under its newer name.',
   notes: 'The same as /exports/whitelist, including its answer.',
   extension: true,
@@ -220,6 +225,7 @@ const allowlist = operation({
 
 const activity = operation({
   path: '/exports/activity',
+  access: 'settings',
   summary: 'Starts an export of the activity of the account: messages sent and what happened to them.',
   notes:
     'The archive contains activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +

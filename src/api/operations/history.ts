@@ -126,6 +126,7 @@ const MAIL: z.input<typeof mailRecord> = {
 
 const search = operation({
   path: '/inbound/search',
+  access: 'mail',
   extension: true,
   summary: 'Finds inbound mail in the history, newest first, also when its message is no longer kept.',
   notes:
@@ -164,6 +165,7 @@ const MAX_CAUSES = 100;
 
 const causes = operation({
   path: '/inbound/causes',
+  access: 'mail',
   extension: true,
   summary: 'Counts the inbound mail that a search finds, by endpoint and last answer.',
   notes: `Takes the queries of /inbound/search. At most the ${MAX_CAUSES} most frequent causes are listed; \`count\` is of all. ${ONE_HOST}`,
@@ -250,6 +252,7 @@ export function toTimelineRecords(entries: readonly TimelineEntry[], acceptedAt:
 
 const info = operation({
   path: '/inbound/info',
+  access: 'mail',
   extension: true,
   summary: 'Shows all that is known of one inbound delivery, from the SMTP session to the answer of the webhook.',
   notes: `The session appears when it has ended. What was refused in the transaction of the mail is listed; other refusals of the session are one entry. Neither includes recipients of other accounts. ${ONE_HOST}`,
@@ -352,6 +355,7 @@ export function toRefusalRecord(refusal: Refusal, adviceOf: (reason: string) => 
 
 const listRefusals = operation({
   path: '/inbound/refusals',
+  access: 'mail',
   extension: true,
   summary: 'Lists mail that was refused by SMTP, with what it means and what to do, newest first.',
   notes:

@@ -94,6 +94,7 @@ function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof 
 
 const content = operation({
   path: '/inbound/content',
+  access: 'content',
   extension: true,
   summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
   notes:
@@ -143,6 +144,7 @@ const eventRecord = z
 
 const payload = passing({
   path: '/inbound/payload',
+  access: 'content',
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
@@ -249,6 +251,7 @@ const FORBIDDEN = 'forbidden address: ';
 
 const tryOut = operation({
   path: '/inbound/try',
+  access: 'content',
   extension: true,
   summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
   notes:
@@ -294,6 +297,7 @@ function toTrial(attempt: AttemptRecord, field: string, call: Call<never>) {
 
 const tryRoute = operation({
   path: '/inbound/try-route',
+  access: 'settings',
   extension: true,
   summary: 'Posts a sample event to the URL of a route, once, and shows the answer.',
   notes:

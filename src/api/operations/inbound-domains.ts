@@ -74,6 +74,7 @@ export async function findDomain(
 
 const domains = operation({
   path: '/inbound/domains',
+  access: 'numbers',
   summary: 'Lists the inbound domains of the account.',
   params: {},
   returns: z.array(inboundDomainRecord),
@@ -89,6 +90,7 @@ const domains = operation({
 
 const addDomain = operation({
   path: '/inbound/add-domain',
+  access: 'settings',
   summary: 'Adds an inbound domain to the account.',
   notes:
     'Mail to the domain arrives here once its MX record names this service; the record is looked up now, and again by check-domain. ' +
@@ -142,6 +144,7 @@ async function checkDns(
 
 const checkDomain = operation({
   path: '/inbound/check-domain',
+  access: 'settings',
   summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
     'While the DNS cannot be reached, the last result is kept. A proof takes effect immediately; without this call, within the hour.',
@@ -162,6 +165,7 @@ const checkDomain = operation({
 
 const deleteDomain = operation({
   path: '/inbound/delete-domain',
+  access: 'settings',
   summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
   notes: 'Mail that was already accepted is still delivered.',
   params: { domain: knownDomain },

@@ -120,6 +120,7 @@ const EXAMPLE: z.input<typeof pulledRecord> = {
 
 const pull = passing({
   path: '/inbound/pull',
+  access: 'content',
   extension: true,
   waits: true,
   summary: 'Fetches mail of routes whose URL is `pull:`, and leases it to the caller.',
@@ -176,6 +177,7 @@ async function endAll(
 
 const ack = operation({
   path: '/inbound/ack',
+  access: 'content',
   extension: true,
   summary: 'Acknowledges messages that were pulled: they are delivered.',
   notes:
@@ -189,6 +191,7 @@ const ack = operation({
 
 const nack = operation({
   path: '/inbound/nack',
+  access: 'content',
   extension: true,
   summary: 'Gives messages back that were pulled: they are due again.',
   notes: 'The attempt is kept with its reason, and shown by `/inbound/deliveries`.',
@@ -213,6 +216,7 @@ const nack = operation({
 
 const tap = passing({
   path: '/inbound/tap',
+  access: 'content',
   extension: true,
   waits: true,
   summary: 'Watches a live route: shows each new message as its POST is, and takes none of them away.',

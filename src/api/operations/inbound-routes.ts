@@ -136,6 +136,7 @@ const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'patt
 
 const routes = operation({
   path: '/inbound/routes',
+  access: 'settings',
   summary: 'Lists the routes of an inbound domain, oldest first.',
   params: { domain: knownDomain },
   returns: z.array(inboundRouteRecord),
@@ -149,6 +150,7 @@ const routes = operation({
 
 const addRoute = operation({
   path: '/inbound/add-route',
+  access: 'settings',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
     'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most literal characters, then the oldest. ' +
@@ -310,6 +312,7 @@ const wholeText = (format: FormatName): string =>
 
 const updateRoute = operation({
   path: '/inbound/update-route',
+  access: 'settings',
   summary: 'Changes a route; null fields remain unchanged.',
   notes:
     'A new format applies to mail that is still queued, too. With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
@@ -385,6 +388,7 @@ const urlsOf = ({ also = [] }: InboundRouteRow): string => also.map(({ url }) =>
 
 const deleteRoute = operation({
   path: '/inbound/delete-route',
+  access: 'settings',
   summary: 'Deletes a route.',
   notes: 'Mail that was already accepted is still delivered.',
   params: { id: routeId },

@@ -46,6 +46,7 @@ const recipients = z
 /** Submits a document to the inbound path, as if it had arrived over SMTP. */
 const sendRaw = operation({
   path: '/inbound/send-raw',
+  access: 'settings',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
     'Returns one struct for each recipient whose mail a route of the account takes, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',

@@ -143,6 +143,7 @@ async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promis
 
 const list = listing({
   path: '/ips/list',
+  access: 'settings',
   summary: 'Lists the dedicated IPs of the account.',
   notes: 'Returns all of them, sorted as text; `after` continues after one.',
   params: {
@@ -171,6 +172,7 @@ const list = listing({
 
 const info = operation({
   path: '/ips/info',
+  access: 'settings',
   summary: 'Shows a dedicated IP.',
   params: { ip: ipParam },
   returns: ipRecord,
@@ -183,6 +185,7 @@ const info = operation({
 
 const provision = operation({
   path: '/ips/provision',
+  access: 'settings',
   summary: 'Requests a dedicated IP.',
   notes:
     'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are available. Only one request may be pending. ' +
@@ -209,6 +212,7 @@ const provision = operation({
 
 const withdraw = operation({
   path: '/ips/cancel-provision',
+  access: 'settings',
   summary: 'Cancels the pending request for a dedicated IP.',
   notes:
     'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made immediately.',
@@ -243,6 +247,7 @@ async function allowProvisioning({
 
 const startWarmup = operation({
   path: '/ips/start-warmup',
+  access: 'settings',
   summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail is sent from it.`,
   notes: `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already warming up, nothing changes.`,
   params: { ip: ipParam },
@@ -262,6 +267,7 @@ const startWarmup = operation({
 
 const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
+  access: 'settings',
   summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it immediately.',
   params: { ip: ipParam },
   returns: ipRecord,
@@ -276,6 +282,7 @@ const cancelWarmup = operation({
 
 const remove = operation({
   path: '/ips/delete',
+  access: 'settings',
   summary: 'Returns a dedicated IP. This cannot be undone.',
   notes:
     'The address is held back for a while before another account gets it. An IP that the account does not have is not an error: `deleted` is false.',
@@ -297,6 +304,7 @@ export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, 
 
 const checkCustomDns = operation({
   path: '/ips/check-custom-dns',
+  access: 'settings',
   summary: 'Checks whether a domain can be the custom reverse DNS of a dedicated IP.',
   notes: 'It can if its A record (AAAA for an IPv6 address) points to the IP.',
   params: { ip: ipParam, domain: reverseDomain },
@@ -318,6 +326,7 @@ const checkCustomDns = operation({
 
 const setCustomDns = operation({
   path: '/ips/set-custom-dns',
+  access: 'settings',
   summary: 'Configures a custom domain for the reverse DNS of a dedicated IP.',
   notes:
     'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then ' +

@@ -54,6 +54,7 @@ const SECOND = {
 
 const list = operation({
   path: '/keys/list',
+  access: 'settings',
   extension: true,
   summary: 'Lists the API keys of the account, oldest first.',
   notes:
@@ -69,6 +70,7 @@ const list = operation({
 
 const add = operation({
   path: '/keys/add',
+  access: 'secrets',
   extension: true,
   summary: 'Makes another API key for the account, and shows it once.',
   notes: `Every key of an account may do everything that the account may do. An account may have ${MOST_KEYS} keys.`,
@@ -107,6 +109,7 @@ const add = operation({
 
 const revoke = operation({
   path: '/keys/revoke',
+  access: 'secrets',
   extension: true,
   summary: 'Revokes an API key.',
   notes:

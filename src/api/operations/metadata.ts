@@ -42,6 +42,7 @@ const EXAMPLE = {
 
 const list = operation({
   path: '/metadata/list',
+  access: 'settings',
   summary: 'Lists the metadata fields of the account, oldest first.',
   notes:
     'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
@@ -56,6 +57,7 @@ const list = operation({
 
 const add = operation({
   path: '/metadata/add',
+  access: 'settings',
   summary: 'Adds a metadata field: a column of the activity export.',
   notes: `An account has at most ${MOST_FIELDS}.`,
   params: { name, view_template: optional(viewTemplate) },
@@ -77,6 +79,7 @@ const add = operation({
 
 const update = operation({
   path: '/metadata/update',
+  access: 'settings',
   summary: 'Changes the view template of a metadata field.',
   notes: 'If omitted, the template is kept; an empty one removes it.',
   params: { name, view_template: optional(viewTemplate) },
@@ -96,6 +99,7 @@ const update = operation({
 
 const remove = operation({
   path: '/metadata/delete',
+  access: 'settings',
   summary: 'Deletes a metadata field. Messages keep their values.',
   params: { name },
   returns: fieldRecord,

@@ -48,6 +48,7 @@ async function showPool(row: PoolRow, parts: AccountParts) {
 
 const setPool = operation({
   path: '/ips/set-pool',
+  access: 'settings',
   summary: 'Moves a dedicated IP into a pool.',
   notes: `The last IP of \`${DEFAULT_POOL}\` stays in it.`,
   params: {
@@ -88,6 +89,7 @@ const setPool = operation({
 
 const listPools = operation({
   path: '/ips/list-pools',
+  access: 'settings',
   summary: 'Lists the IP pools of the account with their dedicated IPs.',
   notes: `Sorted by name, at most ${MAX_LIST} at a time; for more, set \`after\` to the last name of the previous page. Every account has the pool \`${DEFAULT_POOL}\`.`,
   params: {
@@ -124,6 +126,7 @@ const listPools = operation({
 
 const poolInfo = operation({
   path: '/ips/pool-info',
+  access: 'settings',
   summary: 'Shows an IP pool with its dedicated IPs.',
   params: { pool: knownPool },
   returns: poolRecord,
@@ -144,6 +147,7 @@ async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRo
 
 const createPool = operation({
   path: '/ips/create-pool',
+  access: 'settings',
   summary: 'Creates an IP pool; if it already exists, it is returned as it is.',
   params: { pool: newPool },
   returns: poolRecord,
@@ -160,6 +164,7 @@ const createPool = operation({
 
 const deletePool = operation({
   path: '/ips/delete-pool',
+  access: 'settings',
   summary: 'Deletes an empty IP pool.',
   params: { pool: knownPool },
   returns: z.object({

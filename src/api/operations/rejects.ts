@@ -185,6 +185,7 @@ async function sendersOf(
 
 const add = operation({
   path: '/rejects/add',
+  access: 'settings',
   summary: 'Adds an address to the rejection list by hand: no more mail is sent to it.',
   notes:
     'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one created by events.',
@@ -228,6 +229,7 @@ const add = operation({
 
 const list = operation({
   path: '/rejects/list',
+  access: 'mail',
   summary: 'Lists the rejection list, sorted by address.',
   notes: `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole account and one for each subaccount. ${EXPIRY_RULES}`,
   params: {
@@ -266,6 +268,7 @@ const list = operation({
 
 const remove = operation({
   path: '/rejects/delete',
+  access: 'settings',
   summary: 'Removes an address from the rejection list: mail to it is sent again.',
   notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
   params: { email: listAddress, subaccount: subaccountParam },

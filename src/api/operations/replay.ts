@@ -6,6 +6,7 @@ import { selecting, toWish } from './selection.ts';
 
 const replayInbound = operation({
   path: '/inbound/replay',
+  access: 'mail',
   extension: true,
   summary: 'Replays deliveries that have ended: by id, by time, by URL or status, or all that a search finds.',
   notes:

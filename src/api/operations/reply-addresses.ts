@@ -40,6 +40,7 @@ async function keyOf({ id, replyKey }: InboundDomainRow, call: Call<Errors>): Pr
 
 const replyAddress = operation({
   path: '/inbound/reply-address',
+  access: 'settings',
   extension: true,
   summary: 'Makes an address for replies: mail to it goes to the route of the mailbox, and its payload has the data.',
   notes:
@@ -107,6 +108,7 @@ const replyAddress = operation({
 
 const rotateReplyKey = operation({
   path: '/inbound/rotate-reply-key',
+  access: 'secrets',
   extension: true,
   summary: 'Changes the key that seals the reply addresses of a domain.',
   notes:

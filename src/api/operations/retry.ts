@@ -9,6 +9,7 @@ const STATES = ['waiting'] as const;
 
 const retryInbound = operation({
   path: '/inbound/retry',
+  access: 'mail',
   extension: true,
   summary: 'Retries waiting deliveries now: by id, by time, by URL or status, or all that a search finds.',
   notes:

@@ -18,6 +18,7 @@ import { fieldName } from './route-rules.ts';
 
 const routeKey = operation({
   path: '/inbound/route-key',
+  access: 'secrets',
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
@@ -104,6 +105,7 @@ function toFacts({
 
 const testRoute = operation({
   path: '/inbound/test-route',
+  access: 'settings',
   extension: true,
   summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
   notes:

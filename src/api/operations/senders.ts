@@ -54,6 +54,7 @@ const address = text(1000)
 export function listAt(path: '/senders/list' | '/users/senders') {
   return listing({
     path,
+    access: 'numbers',
     summary: 'Lists the addresses that the account has sent from, with their totals.',
     notes: SENDERS_NOTES,
     params: { after: afterAddress },
@@ -76,6 +77,7 @@ async function findSender(
 
 const info = operation({
   path: '/senders/info',
+  access: 'numbers',
   summary: 'Shows the statistics of a sender: totals, and five windows that end now.',
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { address },
@@ -113,6 +115,7 @@ const { unsubs: _, ...HOUR } = { time: '2026-01-05 09:00:00', ...SOME_STATS };
 
 const timeSeries = operation({
   path: '/senders/time-series',
+  access: 'numbers',
   summary: 'Shows the statistics of a sender by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
   params: { address },
@@ -199,6 +202,7 @@ const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...F
 
 const domains = listing({
   path: '/senders/domains',
+  access: 'numbers',
   summary: 'Lists the sender domains of the account, by name.',
   notes: 'Returns all of them; `after` continues after a name.',
   params: {
@@ -219,6 +223,7 @@ const domains = listing({
 
 const addDomain = operation({
   path: '/senders/add-domain',
+  access: 'settings',
   summary: 'Adds a sender domain to the account.',
   notes:
     'Sending mail from a domain adds it too. Adding it again returns the existing record. domain-key shows the DNS records it needs.',
@@ -236,6 +241,7 @@ const addDomain = operation({
 
 const checkDomain = operation({
   path: '/senders/check-domain',
+  access: 'settings',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
     'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid; those of a verified domain also when mail is sent, so that it is signed as soon as they are right.',
@@ -258,6 +264,7 @@ const checkDomain = operation({
 
 const verifyDomain = operation({
   path: '/senders/verify-domain',
+  access: 'settings',
   summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
     'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners follow links too. Once a domain is verified in one account, mail of other accounts is signed for it only if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
@@ -296,6 +303,7 @@ const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: pl
 
 const domainKey = operation({
   path: '/senders/domain-key',
+  access: 'secrets',
   summary: 'Shows the DNS records that a sender domain needs; adds the domain if it is not in the account yet.',
   notes:
     'Publish the TXT record, or a CNAME to `cname` if the operator of this service maintains that record for you; either is enough. The SPF record of the domain must contain `spf_include`.',
@@ -351,6 +359,7 @@ const domainKey = operation({
 
 const deleteDomain = operation({
   path: '/senders/delete-domain',
+  access: 'settings',
   summary: 'Removes a sender domain from the account.',
   notes:
     'Returns the deleted record. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',

@@ -206,6 +206,7 @@ async function found(id: string, call: Call<'Unknown_Subaccount'>): Promise<Suba
 
 const list = operation({
   path: '/subaccounts/list',
+  access: 'settings',
   summary: 'Lists the subaccounts by id.',
   notes: `Up to ${MAX_LIST}. ${REPUTATION_FORMULA}`,
   params: {
@@ -235,6 +236,7 @@ async function search({ subaccounts }: AccountStore, prefix: string): Promise<Su
 
 const add = operation({
   path: '/subaccounts/add',
+  access: 'settings',
   summary: 'Adds a subaccount.',
   notes: 'An existing id is a ValidationError.',
   params: { id: newId, ...details },
@@ -276,6 +278,7 @@ const add = operation({
 
 const info = operation({
   path: '/subaccounts/info',
+  access: 'settings',
   summary: 'Shows a subaccount with its notes, its quota and the statistics of the last 30 days.',
   notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA}`,
   params: { id: knownId },
@@ -292,6 +295,7 @@ const info = operation({
 
 const update = operation({
   path: '/subaccounts/update',
+  access: 'settings',
   summary: 'Changes the name, the notes or the quota of a subaccount; null fields remain unchanged.',
   params: { id: knownId, ...details, remove_custom_quota: removeQuota },
   returns: subaccountRecord,
@@ -310,6 +314,7 @@ const update = operation({
 
 const remove = operation({
   path: '/subaccounts/delete',
+  access: 'settings',
   summary: 'Deletes a subaccount with its statistics and its rejection list; later sending calls that name it fail.',
   notes: 'Returns the deleted record. Its mail is kept.',
   params: { id: knownId },
@@ -330,6 +335,7 @@ const remove = operation({
 
 const pause = operation({
   path: '/subaccounts/pause',
+  access: 'settings',
   summary: 'Pauses a subaccount: its mail is queued, for at most 3 days, until it is resumed.',
   notes: 'Pausing again changes nothing and does not restart the 3 days.',
   params: { id: knownId },
@@ -346,6 +352,7 @@ const pause = operation({
 
 const resume = operation({
   path: '/subaccounts/resume',
+  access: 'settings',
   summary: 'Resumes a paused subaccount: its queued mail is sent.',
   notes:
     'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active subaccount changes nothing else.',

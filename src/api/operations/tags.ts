@@ -51,6 +51,7 @@ async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>)
 
 const list = listing({
   path: '/tags/list',
+  access: 'numbers',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
   notes: `Returns all of them, sorted by name; \`after\` continues after one. ${REPUTATION_FORMULA}`,
   params: {
@@ -70,6 +71,7 @@ const list = listing({
 
 const remove = operation({
   path: '/tags/delete',
+  access: 'settings',
   summary:
     'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot be undone.',
   notes:
@@ -89,6 +91,7 @@ const remove = operation({
 
 const info = operation({
   path: '/tags/info',
+  access: 'numbers',
   summary: 'Shows the statistics of a tag: totals, and five windows that end now.',
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { tag },
@@ -114,6 +117,7 @@ const info = operation({
 
 const timeSeries = operation({
   path: '/tags/time-series',
+  access: 'numbers',
   summary: 'Shows the statistics of a tag by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
   params: { tag },
@@ -129,6 +133,7 @@ const timeSeries = operation({
 
 const allTimeSeries = listing({
   path: '/tags/all-time-series',
+  access: 'numbers',
   summary: 'Shows the statistics of all tags by hour, for the last 30 days.',
   notes:
     'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` continue after one.',

@@ -171,6 +171,7 @@ const publishParam = {
 
 const add = operation({
   path: '/templates/add',
+  access: 'settings',
   large: true,
   summary: 'Adds a template and, unless `publish` is false, publishes it.',
   notes:
@@ -229,6 +230,7 @@ async function takenName(slug: string, { store }: Call<never>): Promise<string |
 
 const info = operation({
   path: '/templates/info',
+  access: 'settings',
   summary: 'Shows a template.',
   params: { name: templateName },
   anyText: ['name'],
@@ -242,6 +244,7 @@ const info = operation({
 
 const update = operation({
   path: '/templates/update',
+  access: 'settings',
   large: true,
   summary:
     'Changes the draft of a template and, unless `publish` is false, publishes it; null fields remain unchanged.',
@@ -267,6 +270,7 @@ const update = operation({
 
 const publish = operation({
   path: '/templates/publish',
+  access: 'settings',
   summary: 'Publishes the draft of a template; messages sent from now on use it.',
   params: { name: templateName },
   anyText: ['name'],
@@ -285,6 +289,7 @@ const publish = operation({
 
 const remove = operation({
   path: '/templates/delete',
+  access: 'settings',
   summary: 'Deletes a template and returns it.',
   params: { name: templateName },
   anyText: ['name'],
@@ -304,6 +309,7 @@ const remove = operation({
 
 const list = listing({
   path: '/templates/list',
+  access: 'settings',
   summary: 'Lists the templates of the account, by name.',
   notes: 'Returns all of them; `after` continues after a name.',
   params: {
@@ -321,6 +327,7 @@ const list = listing({
 
 const timeSeries = operation({
   path: '/templates/time-series',
+  access: 'settings',
   summary: 'Shows the statistics of a template by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first. Deleting the template deletes its statistics.',
   params: { name: templateName },
@@ -347,6 +354,7 @@ const variable = z.object({
 
 const render = operation({
   path: '/templates/render',
+  access: 'settings',
   large: true,
   summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
   notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. So is content for an element that can have none, such as <img>: it stays as it is, with its attribute. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent mail. The result has at most ${MAX_RENDERED} characters.`,

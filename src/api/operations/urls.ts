@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
@@ -38,6 +39,7 @@ const NOTES =
 
 const list = operation({
   path: '/urls/list',
+  access: 'numbers',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs.`,
   notes: NOTES,
   params: {},
@@ -52,6 +54,7 @@ const list = operation({
 
 const search = operation({
   path: '/urls/search',
+  access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
   notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
   params: { q: text(1000).meta({ description: 'what the URL must contain' }) },
@@ -68,6 +71,7 @@ const search = operation({
 
 const timeSeries = operation({
   path: '/urls/time-series',
+  access: 'numbers',
   summary: 'Shows the statistics of a URL by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
   params: { url: text(10_000).meta({ description: 'a URL as /urls/list shows it' }) },
@@ -154,6 +158,7 @@ const TESTED = {
 
 const trackingDomains = operation({
   path: '/urls/tracking-domains',
+  access: 'settings',
   summary: 'Lists the tracking domains of the account, by name.',
   params: {},
   returns: z.array(trackingDomainRecord),
@@ -166,6 +171,7 @@ const trackingDomains = operation({
 
 const addTrackingDomain = operation({
   path: '/urls/add-tracking-domain',
+  access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
     'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain ' +
@@ -175,6 +181,7 @@ const addTrackingDomain = operation({
   errors: [],
   example: { params: { domain: 'track.example.com' }, answer: { ...EXAMPLE_DOMAIN, ...TESTED } },
   async handle({ domain }, call) {
+    if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     return toDomainRecord(await call.trackingDomains.add(domain), call);
   },
 });
@@ -190,6 +197,7 @@ async function findTrackingDomain(
 
 const checkTrackingDomain = operation({
   path: '/urls/check-tracking-domain',
+  access: 'settings',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
     'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
@@ -205,6 +213,7 @@ const checkTrackingDomain = operation({
 
 const deleteTrackingDomain = operation({
   path: '/urls/delete-tracking-domain',
+  access: 'settings',
   summary: 'Removes a tracking domain from the account.',
   notes:
     'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in use is removed only with `confirm`.',

@@ -21,6 +21,7 @@ import {
 
 const ping = operation({
   path: '/users/ping',
+  access: 'numbers',
   summary: 'Answers PONG! if the key is valid.',
   params: {},
   returns: z.literal('PONG!'),
@@ -31,6 +32,7 @@ const ping = operation({
 
 const ping2 = operation({
   path: '/users/ping2',
+  access: 'numbers',
   summary: 'Like ping, but answers with a struct.',
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
@@ -41,6 +43,7 @@ const ping2 = operation({
 
 const info = operation({
   path: '/users/info',
+  access: 'numbers',
   summary: 'Shows the account that the key belongs to.',
   notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA}`,
   params: {},

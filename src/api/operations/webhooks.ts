@@ -130,6 +130,7 @@ async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], cal
 
 const list = listing({
   path: '/webhooks/list',
+  access: 'secrets',
   summary: 'Lists the webhooks of the account, oldest first.',
   notes: 'Returns all of them; `after` continues after one.',
   params: {
@@ -167,6 +168,7 @@ async function toRecords(rows: readonly WebhookRow[], call: Call<'ServiceUnavail
 
 const add = operation({
   path: '/webhooks/add',
+  access: 'secrets',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
     'Without `events`, or with an empty list, it gets every event except deferral and delivered, which must be named. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
@@ -201,6 +203,7 @@ const add = operation({
 
 const info = operation({
   path: '/webhooks/info',
+  access: 'secrets',
   summary: 'Shows a webhook and what was sent to it.',
   notes: 'A batch counts once, when it is answered with 2xx, however often it was posted.',
   params: { id: webhookId },
@@ -214,6 +217,7 @@ const info = operation({
 
 const update = operation({
   path: '/webhooks/update',
+  access: 'secrets',
   summary: 'Changes a webhook; description and events remain unchanged if omitted.',
   notes:
     'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, events still queued for this webhook are posted there too, and the key ' +
@@ -243,6 +247,7 @@ const update = operation({
 
 const remove = operation({
   path: '/webhooks/delete',
+  access: 'settings',
   summary: 'Deletes a webhook; events queued for it are dropped.',
   params: { id: webhookId },
   returns: webhookRecord,
@@ -267,6 +272,7 @@ const URL = 'https://app.example.com/hooks/events';
 
 const test = operation({
   path: '/webhooks/test',
+  access: 'settings',
   extension: true,
   summary: 'Posts an example of every event that the webhook receives, as a regular batch.',
   notes:
@@ -289,6 +295,7 @@ const test = operation({
 
 const key = operation({
   path: '/webhooks/key',
+  access: 'secrets',
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
@@ -320,6 +327,7 @@ const key = operation({
 
 const deliveries = operation({
   path: '/webhooks/deliveries',
+  access: 'settings',
   extension: true,
   summary: 'Lists the batches of a webhook with every attempt, newest first.',
   notes:

@@ -30,6 +30,7 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('add'),
+      access: 'settings',
       summary: 'Adds an address to the whitelist and removes it from the rejection list.',
       notes: extension
         ? known.notes
@@ -56,6 +57,7 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('list'),
+      access: 'mail',
       summary: 'Lists the whitelist, sorted by address.',
       notes: extension ? known.notes : `Up to ${MAX_LIST} entries; an export contains all of them.`,
       params: { email: addressPrefix },
@@ -75,6 +77,7 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('delete'),
+      access: 'settings',
       summary: 'Removes an address from the whitelist.',
       params: { email: listAddress },
       returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),

@@ -188,6 +188,8 @@ describe('the Inbound group', () => {
     ['xn--zurck-mva.POSTERN.test', OURS],
     ['app.postern.test', OURS],
     ['include.example.org', OURS],
+    ['console.example.org', OURS],
+    ['Mail-View.example.net', OURS],
     ['<b>mx.postern.test</b>', OURS],
     ['co.uk', SUFFIX],
     ['CO.UK.', SUFFIX],
@@ -207,6 +209,7 @@ describe('the Inbound group', () => {
       const names = {
         mxHosts: ['mx2.postern.test'],
         returnDomain: 'zurück.postern.test',
+        consoleUrls: ['https://console.example.org', 'https://mail-view.example.net:8443'],
         spfInclude: 'include.example.org',
       };
       world = await startApi({ names });

@@ -11,6 +11,7 @@ const params = (value: object) => paramsOf(JSON.parse(JSON.stringify(value)));
 
 const example = operation({
   path: '/test/example',
+  access: 'settings',
   summary: 'An example.',
   params: {
     name: text(10),

@@ -41,6 +41,19 @@ describe('a tracking domain', () => {
     expect((await record('/urls/check-tracking-domain')).cname.valid).to.equal(true);
   });
 
+  it('is no name of the operator: not its hosts, and not those of the console and of the mail that it shows', async () => {
+    await world.stop();
+    const consoleUrls = ['https://console.example.com', 'https://view.example.net'];
+    world = await startApi({ names: { consoleUrls } });
+    for (const domain of ['console.example.com', 'View.example.net', 'mx.postern.test', 'app.postern.test']) {
+      const { status, body } = await world.call('/urls/add-tracking-domain', { domain });
+      expect([status, body.name], domain).to.deep.equal([422, 'ValidationError']);
+      expect(body.message).to.contain('belongs to the operator');
+    }
+    const below = await world.call('/urls/add-tracking-domain', { domain: 'track.example.com' });
+    expect(below.status).to.equal(200);
+  });
+
   it('may be used when its record is old enough for every cache and the account owns it', async () => {
     zone = { ...HOST, [DOMAIN]: { CNAME: 'postern.test' } };
     expect(await record('/urls/add-tracking-domain')).to.deep.include({

@@ -4,6 +4,9 @@ import { createBrowser } from '../../support/console.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { until } from '../../support/until.ts';
 
+/** An address at which nobody answers. */
+const NOT_RUNNING = { POSTERN_HTTP__LISTEN: '127.0.0.1:1' };
+
 describe('postern console, postern person', () => {
   let daemon: TestDaemon;
   let env: Record<string, string>;
@@ -103,18 +106,53 @@ describe('postern console, postern person', () => {
     expect([(await one.read('/console/me')).status, (await two.read('/console/me')).status]).to.deep.equal([401, 401]);
   });
 
-  it('links to the URL of the console, and says if it is off', async () => {
-    const url = (more: Record<string, string>) => postern(['console', 'link'], { ...env, ...more });
-    expect((await url({ POSTERN_CONSOLE__URL: 'https://console.example.com' })).out).to.match(
-      /^https:\/\/console\.example\.com\/console\/enter\//,
-    );
-    expect((await url({ POSTERN_PUBLIC_URL: 'https://mx.example.com/' })).out).to.match(
+  it('links to the URL of the console where it is on', async () => {
+    const link = (more: Record<string, string>) => postern(['console', 'link'], { ...env, ...NOT_RUNNING, ...more });
+    const on = { POSTERN_CONSOLE__ENABLED: 'true' };
+    const far = await link({ ...on, POSTERN_CONSOLE__URL: 'https://console.example.com' });
+    expect(far.out).to.match(/^https:\/\/console\.example\.com\/console\/enter\/[\w-]{44}\n$/);
+    expect((await link({ ...on, POSTERN_PUBLIC_URL: 'https://mx.example.com/' })).out).to.match(
       /^https:\/\/mx\.example\.com\/console\/enter\//,
     );
-    expect(
-      (await url({ POSTERN_PUBLIC_URL: 'http://mx.example.com', POSTERN_HTTP__LISTEN: '0.0.0.0:8080' })).out,
-    ).to.match(/^http:\/\/127\.0\.0\.1:8080\/console\/enter\//);
-    expect((await url({ POSTERN_CONSOLE__ENABLED: 'false' })).err).to.contain('console.enabled');
+    const here = await link({ ...on, POSTERN_PUBLIC_URL: 'http://mx.example.com', POSTERN_SMTP__LISTEN: '0.0.0.0:25' });
+    expect(here.out).to.match(/^http:\/\/127\.0\.0\.1:1\/console\/enter\//);
+    expect(here.err).to.contain('ssh -L 1:127.0.0.1:1 ').and.to.contain('set console.url');
+    expect(here.err).to.contain('Postern does not answer');
+  });
+
+  it('prints no link that nothing answers, but the setting that is missing', async () => {
+    const off: Record<string, Record<string, string>> = {
+      'turned off': { POSTERN_CONSOLE__ENABLED: 'false' },
+      'in production, where the console is not on by itself': { ...NOT_RUNNING, POSTERN_SMTP__LISTEN: '0.0.0.0:25' },
+      'the same, with a URL': {
+        ...NOT_RUNNING,
+        POSTERN_SMTP__LISTEN: '[::]:25',
+        POSTERN_PUBLIC_URL: 'https://x.example',
+      },
+    };
+    for (const [when, more] of Object.entries(off)) {
+      const { code, out, err } = await postern(['console', 'link'], { ...env, ...more });
+      expect([code, out], when).to.deep.equal([1, '']);
+      expect(err, when).to.contain('console.enabled: true');
+    }
+    const unreachable = { ...NOT_RUNNING, POSTERN_HTTP__LISTEN: '192.0.2.1:8080', POSTERN_CONSOLE__ENABLED: 'true' };
+    const { code, err } = await postern(['console', 'link'], { ...env, ...unreachable });
+    expect([code, /Set console\.url/.test(err)]).to.deep.equal([1, true]);
+    const added = await postern(['person', 'add', 'off'], { ...env, POSTERN_CONSOLE__ENABLED: 'false' });
+    expect([added.code, added.out]).to.deep.equal([1, '']);
+    expect(added.err).to.contain('console.enabled: true').and.to.contain('postern person invite off');
+  });
+
+  it('asks the daemon as it runs: settings that it has not read yet do not count', async () => {
+    const running = await startDaemon({ POSTERN_CONSOLE__ENABLED: 'false' });
+    const { host } = new URL(running.base);
+    const more = { POSTERN_DATA_DIR: running.dir, POSTERN_HTTP__LISTEN: host, POSTERN_CONSOLE__ENABLED: 'true' };
+    const link = await postern(['console', 'link'], more);
+    expect([link.code, link.out]).to.deep.equal([1, '']);
+    expect(link.err).to.contain('restart');
+    await running.stop();
+    const changed = await postern(['console', 'link'], { ...env, POSTERN_CONSOLE__URL: 'https://new.example' });
+    expect(changed.err).to.contain('does not know https://new.example').and.to.contain('Restart');
   });
 
   it('takes no URL for the console that a session would not be safe at', async () => {

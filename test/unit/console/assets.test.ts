@@ -1,11 +1,14 @@
-import { globSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { globSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
+import { stripTypeScriptTypes } from 'node:module';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { expect } from 'chai';
 import Koa from 'koa';
 import { createAssets } from '../../../src/api/console/assets.ts';
+import { RECEIVERS, type ReceiverSample } from '../../../src/api/console/web/receivers.ts';
 import { send, startConsole } from '../../support/console.ts';
 import { tempDir } from '../../support/temp.ts';
 
@@ -21,11 +24,73 @@ async function makeWeb(): Promise<string> {
   await writeFile(join(dir, 'parts', 'c.ts'), 'export const c = 1;\n');
   await writeFile(join(dir, 'screens', 'now.ts'), "import {\n  c,\n} from '../parts/c.ts';\nexport const now = c;\n");
   await writeFile(join(dir, 'screens', 'late.ts'), 'export const late = 1;\n');
+  await writeFile(join(dir, 'parts', 'hard.ts'), HARD);
   await writeFile(join(dir, 'page.css'), 'body { color: red }\n');
   await writeFile(join(dir, 'tsconfig.json'), '{}');
   await writeFile(join(dir, 'types.d.ts'), 'declare const secret: 1;');
   await writeFile(join(dir, '..', 'secret.ts'), 'export const secret = 1;');
   return dir;
+}
+
+/** Checks the syntax of each receiver that the console shows, and runs nothing. */
+const CHECKS: Readonly<
+  Record<ReceiverSample['id'], { readonly file: string; readonly check: readonly [string, ...string[]] }>
+> = {
+  node: { file: 'receiver.mjs', check: [process.execPath, '--check'] },
+  rails: { file: 'mail_controller.rb', check: ['/usr/bin/ruby', '-c', '-W0'] },
+  django: { file: 'mail.py', check: ['python3', '-m', 'py_compile'] },
+  php: { file: 'receiver.php', check: ['php', '-l'] },
+};
+
+/** A module in which blanks, quotes and slashes stand where a careless eye takes them for something else. */
+const HARD = `// gone
+const quick = 1;
+    const inner = quick / 2; /* stays: it has no line of its own */
+  /* gone
+     gone */
+const python = \`
+def mail():
+    return "it's"   
+  // not a comment
+	tab
+\`;
+const nested = \`a
+    \${[1, 2].map((n) => \`
+      \${n === 1 ? '}' : "\`"}  
+    /* not a comment */ \${/[\`}]/.test('x') /* here } too */}
+    \`).join(\`
+  ,\`)}
+    z\`;
+const escaped = \`\\\`
+    still inside \\\${
+    and here\`;
+const slashes = [quick / inner, /[/'"\`]/.source, \`\${quick}\` / 2, 'http://x', "// not a comment"];
+  // gone: it's a \` and a "
+const after = \`
+    last\`;
+export const all = [python, nested, escaped, slashes, after];
+`;
+
+const TSC = resolve('node_modules/typescript/lib/tsc.js');
+
+/** Modules as the compiler writes them, without comments and with indentation of its own. */
+function rewritten(dir: string): readonly string[] {
+  const options = '--allowJs --noCheck --noResolve --removeComments --target esnext --module esnext --outDir out'.split(
+    ' ',
+  );
+  const { status, stdout } = spawnSync(process.execPath, [TSC, ...options, ...readdirSync(dir)], {
+    cwd: dir,
+    encoding: 'utf8',
+  });
+  expect(status, stdout).to.equal(0);
+  return readdirSync(join(dir, 'out')).map((name) => readFileSync(join(dir, 'out', name), 'utf8'));
+}
+
+/** A file of the page, as the console serves it. */
+async function servedBy(world: Awaited<ReturnType<typeof startConsole>>, file: string) {
+  const { text } = await world.browser().ask('GET', '/console/');
+  const [, own = ''] = /(\/console\/assets\/[\w-]+\/)/.exec(text) ?? [];
+  return world.browser().ask('GET', own + file);
 }
 
 describe('the page of the console', () => {
@@ -169,15 +234,46 @@ describe('the page of the console', () => {
     await world.stop();
   });
 
-  it('serves every file of src/api/console/web', async () => {
+  it('serves every file of src/api/console/web, each module as it is written', async function () {
+    this.timeout(60_000);
     const files = globSync('src/api/console/web/**/*.{ts,css,svg}').filter((file) => !file.endsWith('.d.ts'));
+    const [light, heavy] = [await tempDir(), await tempDir()];
     const world = await startConsole();
-    const { text } = await world.browser().ask('GET', '/console/');
-    const [, own = ''] = /(\/console\/assets\/[\w-]+\/)/.exec(text) ?? [];
-    for (const file of files) {
-      const { status } = await world.browser().ask('GET', own + file.slice('src/api/console/web/'.length));
+    for (const [n, file] of files.entries()) {
+      const { status, text } = await servedBy(world, file.slice('src/api/console/web/'.length));
       expect(status, file).to.equal(200);
+      if (!file.endsWith('.ts')) continue;
+      const written = stripTypeScriptTypes(readFileSync(file, 'utf8'));
+      expect(text.split('\n').length, file).to.equal(written.split('\n').length);
+      await writeFile(join(light, `${n}.js`), text);
+      await writeFile(join(heavy, `${n}.js`), written);
     }
     await world.stop();
+    expect(rewritten(light)).to.deep.equal(rewritten(heavy));
+  });
+
+  it('keeps what stands in a literal: the blanks of a template, and what only looks like a comment', async () => {
+    const { text: served } = await get('parts/hard.ts');
+    const run = (code: string) => import(`data:text/javascript,${encodeURIComponent(code)}`);
+    const [light, heavy] = [await run(served), await run(stripTypeScriptTypes(HARD))];
+    expect(light.all).to.deep.equal(heavy.all);
+    expect(served).to.not.match(/^ +const (?:quick|inner)|gone/m);
+  });
+
+  it('serves receivers that are whole programs in their languages', async function () {
+    this.timeout(60_000);
+    const world = await startConsole();
+    const { text } = await servedBy(world, 'receivers.ts');
+    await world.stop();
+    const { RECEIVERS: served } = await import(`data:text/javascript,${encodeURIComponent(text)}`);
+    expect(served).to.deep.equal(RECEIVERS);
+    const dir = await tempDir();
+    for (const { id, code } of RECEIVERS) {
+      const { file, check } = CHECKS[id];
+      await writeFile(join(dir, file), code);
+      const { error, status, stderr } = spawnSync(check[0], [...check.slice(1), file], { cwd: dir, encoding: 'utf8' });
+      if (error) console.log(`        ${id} is not checked: ${check[0]} is missing`);
+      else expect([status, stderr], id).to.deep.equal([0, '']);
+    }
   });
 });

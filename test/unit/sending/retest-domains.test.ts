@@ -135,6 +135,7 @@ for (const driver of drivers) {
         mxHosts: [],
         returnDomain: 'bounces.mx.postern.test',
         publicUrl: '',
+        consoleUrls: [],
         spfInclude: 'spf.mx.postern.test',
       });
       const changed: string[] = [];

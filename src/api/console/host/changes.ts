@@ -41,6 +41,7 @@ interface Change {
 function changing(declared: Change) {
   return hostOperation({
     path: declared.path,
+    access: 'host',
     summary: declared.summary,
     params: { query, dry_run: dryRun, at_most: atMost },
     returns: z.object({
@@ -159,6 +160,7 @@ const held = z.object({ matched: z.int(), changed: z.int(), waiting: z.int() });
 
 const pause = hostOperation({
   path: '/host/pause',
+  access: 'host',
   summary:
     'Sends nothing to the endpoints of a query until a time; their mail waits, and may be given up. Accounts cannot end it.',
   params: { query, until: optionalTime, dry_run: dryRun, at_most: atMost },
@@ -177,6 +179,7 @@ const pause = hostOperation({
 
 const resume = hostOperation({
   path: '/host/resume',
+  access: 'host',
   summary: 'Ends the pauses of the endpoints of a query, those of their accounts too.',
   params: { query, dry_run: dryRun, at_most: atMost },
   returns: held,
@@ -236,6 +239,7 @@ async function hold(
 
 const job = hostOperation({
   path: '/host/job',
+  access: 'host',
   summary: 'Shows how far a job is that a change of the queue started.',
   params: { id: text(255) },
   returns: z.object({

@@ -13,6 +13,7 @@ const MOST_TEXT = 1000;
 
 const examine = hostOperation({
   path: '/host/examine',
+  access: 'host',
   summary:
     'Examines the host as postern doctor does: starts, or joins the examination that runs, or shows one by its id.',
   params: { id: optional(text(100)) },
@@ -46,6 +47,7 @@ const examine = hostOperation({
 
 const listeners = hostOperation({
   path: '/host/listeners',
+  access: 'host',
   summary: 'Lists where the host listens, with open sessions and the certificate in use.',
   params: {},
   returns: z.object({

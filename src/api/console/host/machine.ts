@@ -9,6 +9,7 @@ import { noteAction } from './parts.ts';
 
 const tasks = hostOperation({
   path: '/host/tasks',
+  access: 'host',
   summary: 'Lists the tasks of this host with their last run in this process and their next one.',
   params: {},
   returns: z.object({
@@ -43,6 +44,7 @@ const tasks = hostOperation({
 
 const settings = hostOperation({
   path: '/host/settings',
+  access: 'host',
   summary: 'Lists every setting in force with its origin. Secrets are shown as (set).',
   params: {},
   returns: z.object({
@@ -55,6 +57,7 @@ const settings = hostOperation({
 
 const poke = hostOperation({
   path: '/host/poke',
+  access: 'host',
   summary: 'Runs a task now, unless another host is running it.',
   params: { task: text(100) },
   returns: z.object({ task: z.string() }),
@@ -74,6 +77,7 @@ const event = z.enum(EVENTS);
 
 const log = hostOperation({
   path: '/host/log',
+  access: 'host',
   summary: 'Shows the last warnings and errors of the log, newest first, and how often each event was logged.',
   params: {
     level: optional(level),

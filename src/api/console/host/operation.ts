@@ -17,9 +17,13 @@ export interface HostCall extends HostParts {
   invalid(field: string, text: string): Refusal;
 }
 
+/** What it shows or does: what concerns all accounts, or who may come in. */
+export type HostAccess = 'host' | 'people';
+
 /** An operation of the group `host`: only an operator's session can call it. */
 export interface HostOperation {
   readonly path: Path;
+  readonly access: HostAccess;
   readonly summary: string;
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
@@ -29,6 +33,7 @@ export interface HostOperation {
 
 interface Declaration<P extends z.ZodRawShape, R extends z.ZodType> {
   readonly path: `/host/${string}`;
+  readonly access: HostAccess;
   readonly summary: string;
   readonly params: P;
   readonly returns: R;
@@ -39,11 +44,12 @@ interface Declaration<P extends z.ZodRawShape, R extends z.ZodType> {
 export function hostOperation<P extends z.ZodRawShape, R extends z.ZodType>(
   declaration: Declaration<P, R>,
 ): HostOperation {
-  const { path, summary, params, returns } = declaration;
+  const { path, access, summary, params, returns } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape);
   return frozen({
     path,
+    access,
     summary,
     params: shape,
     returns,

@@ -25,6 +25,7 @@ const MOST_NEEDS = 50;
 
 const overview = hostOperation({
   path: '/host/overview',
+  access: 'host',
   summary: 'Says in a sentence whether all is well, and what needs the operator.',
   params: {},
   returns: z.object({

@@ -35,6 +35,7 @@ async function openSessions({ store, settings, now }: HostParts): Promise<readon
 
 const people = hostOperation({
   path: '/host/people',
+  access: 'host',
   summary: 'Lists the people who may use the console.',
   params: {},
   returns: z.object({
@@ -76,6 +77,7 @@ const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
 
 const add = hostOperation({
   path: '/host/add-person',
+  access: 'people',
   summary: 'Adds a person, and answers a link for them: it opens the console once, within an hour.',
   params: { name: text(255), role, account: optional(text(255)) },
   returns: link,
@@ -109,6 +111,7 @@ async function linkFor({ id, name }: PersonRow, call: HostCall): Promise<z.input
 
 const invite = hostOperation({
   path: '/host/invite-person',
+  access: 'people',
   summary: 'Answers a new link for a person, who can choose another password with it.',
   params: { name: text(255) },
   returns: link,
@@ -121,6 +124,7 @@ const invite = hostOperation({
 
 const remove = hostOperation({
   path: '/host/remove-person',
+  access: 'people',
   summary: 'Removes a person, and ends their sessions and links at once.',
   params: { name: text(255) },
   returns: z.object({ name: z.string() }),
@@ -136,6 +140,7 @@ const remove = hostOperation({
 
 const reset = hostOperation({
   path: '/host/reset-factor',
+  access: 'people',
   summary: 'Takes the second factor from a person whose authenticator app is lost.',
   params: { name: text(255) },
   returns: z.object({ name: z.string() }),
@@ -161,6 +166,7 @@ const OPERATOR = { name: 'operator', role: 'operator', account: null } as const;
 
 const sessions = hostOperation({
   path: '/host/sessions',
+  access: 'host',
   summary: 'Lists who is at the console, since when and from where, the latest first.',
   params: {},
   returns: z.object({
@@ -212,6 +218,7 @@ const shownId = z.string().regex(new RegExp(`^[0-9a-f]{${SHOWN_ID}}$`), 'Please 
 
 const end = hostOperation({
   path: '/host/end-session',
+  access: 'people',
   summary: 'Ends a session of the console. Its next click leads to the page to sign in.',
   params: { id: shownId },
   returns: z.object({ id: z.string(), name: z.string() }),

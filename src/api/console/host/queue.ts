@@ -37,6 +37,7 @@ const WORST = { gone: 0, down: 1, up: 2 } as const;
 
 const lanes = hostOperation({
   path: '/host/lanes',
+  access: 'host',
   summary: 'Lists the endpoints with current or recent work, those that are down first.',
   params: { limit },
   returns: z.object({ total: z.int(), lanes: z.array(lane) }),
@@ -85,6 +86,7 @@ function countMaking(all: readonly Making[]): z.input<typeof makingBy>[] {
 
 const making = hostOperation({
   path: '/host/making',
+  access: 'host',
   summary: 'Lists the deliveries that are being made ready, with what each waits for, oldest first.',
   params: { limit },
   returns: z.object({
@@ -141,6 +143,7 @@ const queueRow = z.object({
 
 const queue = hostOperation({
   path: '/host/queue',
+  access: 'host',
   summary:
     'Shows what waits by age: for each endpoint of an account, each destination over all accounts, or each account.',
   params: { by: optional(z.enum(BY)), limit },

@@ -17,6 +17,7 @@ const CHOSEN_STEPS = 360;
 
 const series = hostOperation({
   path: '/host/series',
+  access: 'host',
   summary: 'Shows figures over time, of the last hour unless another time is given.',
   params: {
     names: z.array(z.enum(SERIES_NAMES)).min(1).max(SERIES_NAMES.length),

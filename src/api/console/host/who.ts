@@ -14,6 +14,7 @@ const limit = limitOf(MAX_LISTED, DEFAULT_LISTED);
 
 const accounts = hostOperation({
   path: '/host/accounts',
+  access: 'host',
   summary: 'Lists the accounts with their mail of the last 24 hours, by number.',
   params: { limit, after: optional(z.int().min(0)) },
   returns: z.object({
@@ -59,6 +60,7 @@ const accounts = hostOperation({
 
 const actions = hostOperation({
   path: '/host/actions',
+  access: 'host',
   summary: 'Lists what was done on this host, for all accounts or one, newest first.',
   params: { account: optional(text(255)), limit, before: optionalCursor },
   returns: z.object({

@@ -36,6 +36,7 @@ const contentRecord = z
 
 const content = operation({
   path: '/messages/content',
+  access: 'content',
   summary: 'Shows the content of a message.',
   notes:
     'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +

@@ -224,6 +224,7 @@ export async function findMessage(id: string, { store, refuse }: Call<'Unknown_M
 
 const info = operation({
   path: '/messages/info',
+  access: 'mail',
   summary: 'Shows a sent message and what happened to it.',
   params: { id: messageId },
   returns: infoRecord,

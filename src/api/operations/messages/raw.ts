@@ -209,6 +209,7 @@ function toOutgoing(
 
 const sendRaw = operation({
   path: '/messages/send-raw',
+  access: 'settings',
   summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
     'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
@@ -285,6 +286,7 @@ const sendRaw = operation({
 
 const parse = operation({
   path: '/messages/parse',
+  access: 'settings',
   summary: 'Parses a raw MIME document into its parts.',
   notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
   large: true,

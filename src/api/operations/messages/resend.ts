@@ -11,6 +11,7 @@ const SENT = '5c1e0d0000000000000000000000000a';
 
 const resend = operation({
   path: '/messages/resend',
+  access: 'settings',
   extension: true,
   summary: 'Sends a message again to its recipient, as a new message with the same content and options.',
   notes:

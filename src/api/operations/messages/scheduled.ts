@@ -58,6 +58,7 @@ async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Messag
 
 const list = listing({
   path: '/messages/list-scheduled',
+  access: 'mail',
   summary: 'Lists scheduled messages, the next ones first.',
   notes: 'Returns all of them.',
   params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
@@ -79,6 +80,7 @@ const list = listing({
 
 const cancel = operation({
   path: '/messages/cancel-scheduled',
+  access: 'settings',
   summary: 'Cancels a scheduled message and returns it.',
   notes:
     'It is not sent, whichever host has it and even if that host is down. If it is already being sent, the answer is Unknown_Message with a text that says so.',
@@ -95,6 +97,7 @@ const cancel = operation({
 
 const reschedule = operation({
   path: '/messages/reschedule',
+  access: 'settings',
   summary: 'Reschedules a message.',
   notes:
     'With a time in the past it is sent immediately, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',

@@ -132,6 +132,7 @@ const FOUND = {
 
 const search = operation({
   path: '/messages/search',
+  access: 'mail',
   summary: 'Finds sent messages, newest first.',
   notes: `A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: {
@@ -164,6 +165,7 @@ const search = operation({
 
 const searchTimeSeries = operation({
   path: '/messages/search-time-series',
+  access: 'mail',
   summary: 'Shows the statistics of the messages that a search finds, by the hour in which they were submitted.',
   notes: `Only hours with messages, oldest first. A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: filterParams,

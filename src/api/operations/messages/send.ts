@@ -104,6 +104,7 @@ const MESSAGE = {
 
 const send = operation({
   path: '/messages/send',
+  access: 'settings',
   summary: 'Sends a message.',
   notes: NOTES,
   large: true,
@@ -139,6 +140,7 @@ const send = operation({
 
 const sendTemplate = operation({
   path: '/messages/send-template',
+  access: 'settings',
   summary: 'Sends a message from a template.',
   notes:
     'The published content of the template is used. template_content goes into the elements marked by mc:edit; content for an element that can have none, such as <img>, is ignored; fields of the message take precedence over those of the template, except its HTML. ' +

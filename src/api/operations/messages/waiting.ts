@@ -19,6 +19,7 @@ interface Change {
 function changing({ path, summary, notes, noted, change }: Change) {
   return operation({
     path,
+    access: 'settings',
     extension: true,
     summary,
     notes: `${notes} A message that does not wait on this host is Unknown_Message.`,

@@ -1,0 +1,170 @@
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
+import { frozen } from '../../base/frozen.ts';
+import type { Role } from '../../store/rows/people.ts';
+import { Refusal } from '../errors.ts';
+import type { Answer, Operation } from '../operation.ts';
+import { type Params, paramsOf } from '../parameters.ts';
+import { mapPages } from '../whole-lists.ts';
+import { Denial } from './denial.ts';
+import type { Permissions } from './roles.ts';
+
+// What roles that may not see settings see of an answer. User and query of a URL are often passwords, and URLs stand
+// everywhere: in records, in texts of errors, in what was done. So what is answered is gone through, whatever the operation.
+
+/** Covers answers for one role and account. */
+export interface Veil {
+  /** The value with `?hidden=…` in place of user, query and fragment of each URL. */
+  hide(value: unknown): unknown;
+  /** The operation, with what it is asked uncovered and what it answers covered. */
+  over(operation: Operation): Operation;
+}
+
+export interface Veils {
+  /** Undefined: the role sees everything. */
+  for(role: Role, account: string): Promise<Veil | undefined>;
+}
+
+export function createVeils(deps: {
+  readonly permissions: Pick<Permissions, 'may'>;
+  readonly tokenSecret: { read(): Promise<string> };
+}): Veils {
+  const { permissions, tokenSecret } = deps;
+  return frozen({
+    async for(role, account) {
+      if (permissions.may(role, 'settings')) return undefined;
+      return createVeil(createSeal(await tokenSecret.read(), account), permissions.may(role, 'mail'));
+    },
+  });
+}
+
+function createVeil(seal: Seal, seesMail: boolean): Veil {
+  const hide = (value: unknown) => eachText(value, (text) => hideUrls(text, seal));
+  const reveal = (value: unknown) => eachText(value, (text) => revealUrls(text, seal));
+
+  function ofNumbers(record: unknown, { ofMail }: Operation): unknown {
+    if (seesMail || ofMail.length === 0 || !isObject(record)) return record;
+    const left = ofMail.map((name) => [name, Array.isArray(record[name]) ? [] : null] as const);
+    return { ...record, ...Object.fromEntries(left) };
+  }
+
+  function cover(answer: Answer, operation: Operation): Answer {
+    // Only what shows content is answered as text.
+    if ('text' in answer) throw new Denial('Not_Allowed', 'Your role does not include this.');
+    const covered = (record: unknown) => hide(ofNumbers(record, operation));
+    if ('record' in answer) return { record: covered(answer.record) };
+    return { pages: mapPages(answer.pages, (page) => page.map(covered)) };
+  }
+
+  return frozen({
+    hide,
+    over: (operation) =>
+      frozen({
+        ...operation,
+        async run(params, parts) {
+          try {
+            return cover(await operation.run(uncovered(params, reveal), parts), operation);
+          } catch (error) {
+            throw error instanceof Refusal ? coveredRefusal(error, hide) : error;
+          }
+        },
+      }),
+  });
+}
+
+function uncovered({ get, of, textOnly }: Params, reveal: (value: unknown) => unknown): Params {
+  return {
+    get: (name) => reveal(get(name)),
+    of: (names) => paramsOf(Object(reveal(of(names)))).of(names),
+    textOnly,
+  };
+}
+
+const FAULTS = /^(Validation error: )(\{.*\})$/s;
+
+/** The faults of parameters are JSON in a text. */
+function coveredRefusal(refused: Refusal, hide: (value: unknown) => unknown): Refusal {
+  const { name, message, code, status, retryAfterS } = refused;
+  const [, words = '', faults] = FAULTS.exec(message) ?? [];
+  const text = faults === undefined ? hide(message) : words + JSON.stringify(hide(JSON.parse(faults)));
+  return new Refusal(name, String(text), code, status, retryAfterS);
+}
+
+/** Whether it is a struct of JSON. */
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype;
+}
+
+/** The value with each of its texts changed; names of fields stay. */
+function eachText(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === 'string') return change(value);
+  if (Array.isArray(value)) return value.map((one) => eachText(one, change));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, eachText(one, change)]));
+}
+
+/** A URL up to the next blank, without what a sentence puts after it. */
+const IN_TEXT = /[a-z][a-z0-9+.-]{0,30}:\/\/[^\s]*[^\s.,;:!)\]}>'"]/gi;
+/** Scheme, user, host with path, and what follows it. */
+const PARTS = /^([^:]+:\/\/)(?:([^/?#\\]*)@)?([^?#]*)(.*)$/s;
+const HIDDEN = /([a-z][a-z0-9+.-]{0,30}:\/\/)([^\s?#@]+)\?hidden=([\w-]+)/gi;
+
+function hideUrls(text: string, seal: Seal): string {
+  if (!text.includes('://')) return text;
+  return text.replace(IN_TEXT, (url) => {
+    const [, scheme = '', user, place = '', rest = ''] = PARTS.exec(url) ?? [];
+    if (user === undefined && rest === '') return url;
+    const hidden = JSON.stringify([user ?? null, rest]);
+    return `${scheme}${place}?hidden=${seal.close(hidden, scheme + place)}`;
+  });
+}
+
+function revealUrls(text: string, seal: Seal): string {
+  if (!text.includes('?hidden=')) return text;
+  return text.replace(HIDDEN, (url, scheme: string, place: string, closed: string) => {
+    const hidden = seal.open(closed, scheme + place);
+    if (hidden === undefined) return url;
+    const [user, rest] = JSON.parse(hidden);
+    return `${scheme}${user === null ? '' : `${user}@`}${place}${rest}`;
+  });
+}
+
+/** Makes texts unreadable, each always in the same way: a covered URL still tells its endpoint from others. */
+interface Seal {
+  close(text: string, place: string): string;
+  /** Undefined if it was not closed for this account and this place. */
+  open(closed: string, place: string): string | undefined;
+}
+
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** AES-GCM with a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and nothing else shows. */
+function createSeal(secret: string, account: string): Seal {
+  const derive = (purpose: string) => createHmac('sha256', secret).update(`console URL ${purpose}`).digest();
+  const [key, nonceKey] = [derive('key'), derive('nonce')];
+  const about = (place: string) => Buffer.from(JSON.stringify([account, place]));
+  return {
+    close(text, place) {
+      const mac = createHmac('sha256', nonceKey).update(about(place)).update(text).digest();
+      const nonce = mac.subarray(0, NONCE_BYTES);
+      const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(about(place));
+      const closed = [cipher.update(text, 'utf8'), cipher.final()];
+      return Buffer.concat([nonce, ...closed, cipher.getAuthTag()]).toString('base64url');
+    },
+    open(closed, place) {
+      const bytes = Buffer.from(closed, 'base64url');
+      if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
+      const nonce = bytes.subarray(0, NONCE_BYTES);
+      const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
+      decipher.setAAD(about(place)).setAuthTag(bytes.subarray(-TAG_BYTES));
+      try {
+        const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
+        return Buffer.concat([text, decipher.final()]).toString();
+      } catch {
+        return undefined; // somebody made it up
+      }
+    },
+  };
+}

@@ -1,0 +1,96 @@
+import { request } from 'node:http';
+import { isLoopback, isLoopbackName } from '../base/networks.ts';
+import { onLoopbackOnly } from '../composition/slices.ts';
+import { consoleOrigin } from '../config.ts';
+import type { Settings } from '../settings.ts';
+
+// Whether a link to the console will open it: asked of the daemon as it runs, and of the proxy in front of it.
+
+/** How a link reaches the console. */
+export type Reach =
+  /** No link would open it; `text` says which setting is missing. */
+  | { readonly kind: 'off'; readonly text: string }
+  /** `notes` say what else somebody who opens the link has to know. */
+  | { readonly kind: 'on'; readonly notes: readonly string[] };
+
+const ASK_MS = 3_000;
+/** What the console answers at a host name that it does not know (RFC 9110 section 15.5.20). */
+const WRONG_HOST = 421;
+
+const OFF = 'The console is off. Set console.enabled: true in the settings, then restart Postern.\n';
+
+export async function reachConsole(settings: Settings): Promise<Reach> {
+  const { enabled } = settings.console;
+  if (enabled === false) return { kind: 'off', text: OFF };
+  const here = await askDaemon(settings);
+  const isOn = here === undefined ? (enabled ?? onLoopbackOnly(settings, {})) : here !== 404;
+  if (!isOn) return { kind: 'off', text: OFF };
+  const origin = consoleOrigin(settings);
+  const isPublic = origin !== undefined && !isLoopbackName(new URL(origin).hostname);
+  if (!isPublic && !isHere(settings)) return { kind: 'off', text: noWay(settings) };
+  const notes = [
+    ...(here === undefined ? ['Postern does not answer. Start it before you open the link.\n'] : []),
+    ...(here === WRONG_HOST && isPublic ? [restart(origin)] : []),
+    ...(isPublic ? await noteProxy(origin, settings) : noteHere(settings)),
+  ];
+  return { kind: 'on', notes };
+}
+
+/** Whether a browser on this host, or over SSH, reaches `http.listen` by a loopback address. */
+function isHere({ http }: Settings): boolean {
+  return isLoopback(http.listen.host) || isAny(http.listen.host);
+}
+
+const isAny = (host: string) => host === '0.0.0.0' || host === '::';
+
+/** How the daemon answers the page of links at the console's own host name; undefined: nobody answers. */
+function askDaemon(settings: Settings): Promise<number | undefined> {
+  const { host, port } = settings.http.listen;
+  const origin = consoleOrigin(settings);
+  const name = origin === undefined ? `127.0.0.1:${port}` : new URL(origin).host;
+  const at = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return new Promise((resolve) => {
+    const options = { host: at, port, path: '/console/', headers: { Host: name }, timeout: ASK_MS, agent: false };
+    const asked = request(options, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    asked.on('timeout', () => asked.destroy());
+    asked.on('error', () => resolve(undefined));
+    asked.end();
+  });
+}
+
+/** A link of a host with listeners beyond loopback opens only on it. */
+function noteHere(settings: Settings): readonly string[] {
+  if (onLoopbackOnly(settings, {})) return [];
+  const { port } = settings.http.listen;
+  return [
+    `It opens on this host only, or over SSH: ssh -L ${port}:127.0.0.1:${port} ${settings.hostname}\n` +
+      'For browsers elsewhere set console.url (or public_url) to the https:// URL of the proxy, and restart.\n',
+  ];
+}
+
+const restart = (origin: string) =>
+  `Postern does not know ${origin} as the console's URL yet. Restart it, so that it reads console.url and public_url.\n`;
+
+const noWay = ({ http }: Settings) =>
+  `No browser reaches the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not set. ` +
+  'Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
+
+/** What the proxy does with the link. One that does not answer from here may answer others. */
+async function noteProxy(origin: string, settings: Settings): Promise<readonly string[]> {
+  const answer = await fetch(`${origin}/console/`, { redirect: 'manual', signal: AbortSignal.timeout(ASK_MS) }).catch(
+    () => undefined,
+  );
+  await answer?.body?.cancel();
+  if (!answer || answer.status === 200) return [];
+  const way = isHere(settings)
+    ? `Until then, over SSH: ssh -L ${settings.http.listen.port}:127.0.0.1:${settings.http.listen.port} ${settings.hostname}, and the same path at http://127.0.0.1:${settings.http.listen.port}\n`
+    : '';
+  const why =
+    answer.status === WRONG_HOST
+      ? `The proxy at ${origin} does not pass the Host header on (nginx: proxy_set_header Host $host).`
+      : `${origin}/console/ answers ${answer.status} instead of the console.`;
+  return [`${why} See "TLS" in docs/operations.md.\n${way}`];
+}
