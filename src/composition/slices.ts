@@ -105,13 +105,21 @@ export function journalSettings(settings: Settings) {
   };
 }
 
-/** The minimum free space, common to spool and embedded store, so that neither uses up the space of the other. */
+/** The minimum free space for mail. */
 export function roomSettings({ spool, smtp }: Settings) {
   return {
     minFreePercent: spool.min_free_percent,
     minFreeBytes: spool.min_free_bytes,
     maxMessageBytes: smtp.max_message_bytes,
   };
+}
+
+/** What accounts store ends earlier, so that mail is still taken. */
+const GROWTH_TIMES = 1.5;
+
+/** The minimum free space for rows of the embedded store, exports and linked attachments. */
+export function growthSettings(settings: Settings) {
+  return { ...roomSettings(settings), times: GROWTH_TIMES };
 }
 
 export function dnsSettings({ dns }: Settings) {

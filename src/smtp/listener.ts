@@ -89,7 +89,7 @@ export interface ListenerDeps {
   readonly returnAddresses: ReturnAddresses | undefined;
   readonly postmaster: Postmaster;
   readonly acceptance: Acceptance;
-  readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
+  readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'backlog'>;
   readonly threads: SessionThreads;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;

@@ -100,7 +100,7 @@ export function createBelow() {
         lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain),
         ownerOf: (domain: string) => (domain === 'ours.test' ? 'account' : undefined),
       },
-      spool: { hasRoom: () => below.room, backlog: () => below.backlog },
+      spool: { hasRoom: () => below.room, isWithinShare: () => true, backlog: () => below.backlog },
     },
   });
 }
