@@ -29,6 +29,8 @@ export interface Room {
   left(): number;
   /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
   reserve(bytes: number): (() => void) | undefined;
+  /** Looks at the disk now: there may be more room than at the last look. */
+  look(): Promise<void>;
   /** Counts bytes that were written without a reservation. */
   wrote(bytes: number): void;
   /** The result of the last look. */
@@ -102,14 +104,16 @@ export function createRoom(
     looking = undefined;
   }
 
+  const lookAgain = () => (looking ??= lookNow());
+
   async function watch(): Promise<void> {
-    await (looking ??= lookNow());
+    await lookAgain();
     if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
   }
 
   function wrote(bytes: number): void {
     written += bytes;
-    if (!stopped && seen && written > above * EARLY_SHARE) looking ??= lookNow();
+    if (!stopped && seen && written > above * EARLY_SHARE) void lookAgain();
   }
 
   return frozen({
@@ -126,6 +130,7 @@ export function createRoom(
         wrote(bytes);
       };
     },
+    look: lookAgain,
     wrote,
     disk: () => seen,
     start: watch,

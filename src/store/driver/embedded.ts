@@ -100,10 +100,11 @@ async function makeFile(file: string): Promise<void> {
   await (await open(file, 'a', 0o600)).close();
 }
 
-function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'reserve'>): Collection<R> {
+function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'reserve' | 'look'>): Collection<R> {
   /** Writes that grow the file reserve what they need, and are refused if the disk is nearly full. */
   const grow = async (statement: Statement) => {
-    const done = room.reserve(COPIES * sizeOf(statement) + INDEX_BYTES);
+    const bytes = COPIES * sizeOf(statement) + INDEX_BYTES;
+    const done = room.reserve(bytes) ?? (await room.look().then(() => room.reserve(bytes)));
     if (!done) throw new StoreFull();
     try {
       return await link.write(statement, true);
