@@ -275,6 +275,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     limits: accountLimits(settings),
     maxBodyBytes: http.max_body_bytes,
     minBodyRate: http.min_body_rate,
+    maxConnections: http.max_connections,
     maxConnectionsPerAddress: http.max_connections_per_address,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,
