@@ -96,6 +96,7 @@ async function measure(dir: string): Promise<void> {
     ids: createIds(systemClock),
     log,
     hasRoom: () => true,
+    left: () => Infinity,
     notices: { enqueue: async () => 'queued' },
   });
   const delay = monitorEventLoopDelay({ resolution: 5 });

@@ -157,6 +157,7 @@ export const schema = z.strictObject({
     trusted_proxies: list(network),
     max_body_bytes: count(1024, 1024 ** 3),
     min_body_rate: count(0),
+    max_connections: count(1, 1_000_000),
     max_connections_per_address: count(1, 1_000_000),
     max_bad_keys_per_minute: count(1),
   }),

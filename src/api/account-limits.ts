@@ -21,7 +21,10 @@ export interface AccountLimits {
   call(account: string): void;
   /** Counts a trial post. Returns the function that ends it. Throws RequestLimitExceeded if there are too many. */
   trial(account: string): () => void;
-  /** Checks the storage limit and, if `kind` is given, the limit on rows of that kind. Throws ValidationError. */
+  /**
+   * Checks the storage limit, the account's share of the disk and, if `kind` is given, the limit on rows of that kind.
+   * Throws ValidationError.
+   */
   check(account: string, kind?: LimitedKind): Promise<void>;
   /** Wraps the store of an account so that it enforces the limits on inserts and large patches. */
   limited(store: AccountStore): AccountStore;
@@ -50,7 +53,7 @@ const WORDS: Readonly<Record<LimitedKind, string>> = {
 
 export function createAccountLimits(
   settings: AccountLimitSettings,
-  { meter, clock }: { readonly meter: Pick<UsageMeter, 'of'>; readonly clock: Clock },
+  { meter, clock }: { readonly meter: Pick<UsageMeter, 'of' | 'left'>; readonly clock: Clock },
 ): AccountLimits {
   const rate = createRate(settings.callsPerSecond, clock);
   const trial = createTrialLimit(clock);
@@ -60,6 +63,12 @@ export function createAccountLimits(
     if (usage.bytes >= settings.bytes)
       throw invalid({
         account: `The account has reached its storage limit of ${settings.bytes} bytes; delete something first`,
+      });
+    const left = meter.left();
+    // No account takes more than it leaves for all. With nothing left the store refuses by itself.
+    if (left > 0 && usage.bytes > left)
+      throw invalid({
+        account: `The account uses ${usage.bytes} bytes, and the disk has only ${left} left for all accounts; delete something first, or ask the operator for more disk space`,
       });
     if (kind === undefined || usage[kind] < settings.rows[kind]) return;
     throw invalid({ account: `The account has ${settings.rows[kind]} ${WORDS[kind]}, which is its limit` });

@@ -25,6 +25,7 @@ import type { ScheduledRow } from '../store/rows/messages.ts';
 import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
+import { invalid } from './errors.ts';
 
 interface QueueDeps {
   readonly spool: Spool;
@@ -80,7 +81,7 @@ async function accept(
   routed: readonly RoutedRecipient[],
   bytes: Uint8Array,
 ): Promise<AcceptResult> {
-  if (!spool.hasRoom()) return { outcome: 'full' };
+  if (!spool.hasRoom() || !routed.every(({ match }) => spool.isWithinShare(match.account))) return { outcome: 'full' };
   const { messageId, body } = acceptance.begin();
   try {
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await body.write(bytes.subarray(at, at + CHUNK_BYTES));
@@ -148,7 +149,7 @@ export interface MessageDeps {
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
   readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'delivery' | 'list' | 'message' | 'attempts' | 'retry' | 'drop'>;
+  readonly spool: Pick<Spool, 'isWithinShare' | 'delivery' | 'list' | 'message' | 'attempts' | 'retry' | 'drop'>;
   readonly dispatcher: EndpointDeps['dispatcher'];
   readonly clock: Clock;
 }
@@ -167,6 +168,11 @@ export function bindMessages(deps: MessageDeps, account: string) {
   return {
     async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
+      if (!spool.isWithinShare(account))
+        throw invalid({
+          account:
+            'The waiting mail of the account takes its whole share of the disk; wait until some of it has left, or delete some',
+        });
       return submitting.submit({ ...submission, account });
     },
     /**

@@ -70,7 +70,8 @@ const CHECK_MS = 2_000;
 const REQUEST_MS = 180_000;
 const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
 const MAX_HEADER_BYTES = 16_384;
-const MAX_CONNECTIONS = 2_000;
+/** Connections beyond the limit of the door, which answers or closes them. */
+const MORE_CONNECTIONS = 200;
 /** How long calls in progress may take to finish after `stop`. */
 const STOP_MS = 10_000;
 const SWEEP_MS = 20;
@@ -130,7 +131,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     req.url = originForm(req.url ?? '/');
     if (door.admits(req, res)) void koa(req, res);
   };
-  const server = createBoundedServer(handler);
+  const server = createBoundedServer(settings.maxConnections + MORE_CONNECTIONS, handler);
   server.on('connection', door.knock);
   // The body reader answers `Expect: 100-continue`.
   server.on('checkContinue', handler);
@@ -146,6 +147,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     },
     async stop() {
       stopConsole();
+      door.close();
       // First, so that jobs end while calls do; and again for one that such a call has started.
       void jobs.stop();
       deps.tapping.stop();
@@ -170,7 +172,7 @@ function toLiveRecords({ adviceOf }: ApiDeps['refusals']): ConsoleDeps['records'
   };
 }
 
-function createBoundedServer(handler: RequestListener): Server {
+function createBoundedServer(maxConnections: number, handler: RequestListener): Server {
   const server = createServer(
     {
       headersTimeout: HEADERS_MS,
@@ -181,7 +183,7 @@ function createBoundedServer(handler: RequestListener): Server {
     },
     handler,
   );
-  server.maxConnections = MAX_CONNECTIONS;
+  server.maxConnections = maxConnections;
   return server;
 }
 

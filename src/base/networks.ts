@@ -33,6 +33,19 @@ export function networkOf(address: string): string {
   return `${parts.map((part) => part.toString(16)).join(':')}::/64`;
 }
 
+/**
+ * The key for counters of a whole site: an IPv4 address itself, or the /48 of an IPv6 address, which a provider gives to
+ * one site with all its networks (RFC 6177).
+ */
+export function siteOf(address: string): string {
+  if (!isIPv6(address)) return address;
+  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 3);
+  return `${parts.map((part) => part.toString(16)).join(':')}::/48`;
+}
+
+/** How much more a site may have than one of its networks. */
+export const SITE_TIMES = 4;
+
 /** Creates a test for membership in a list of addresses and networks (`10.0.0.0/8`, `::1`); false for other text. */
 export function createAddressList(entries: readonly string[]): (address: string) => boolean {
   const list = new BlockList();

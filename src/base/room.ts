@@ -9,25 +9,40 @@ interface Disk {
   readonly free: number;
 }
 
-/** The minimum free space: the largest of the three. */
+/** The minimum free space: the largest of the three, `times` as much. */
 export interface RoomSettings {
   readonly minFreePercent: number;
   readonly minFreeBytes: number;
   /** Room for three messages of this size is always kept. */
   readonly maxMessageBytes: number;
+  /** 1 if not given. */
+  readonly times?: number;
 }
 
-/** Whether a disk has room for new data. */
+/**
+ * Room for new data above the minimum free space of a disk. Between two looks at the disk it counts what is written, so
+ * that writers that are faster than the looks do not take more than there is.
+ */
 export interface Room {
   has(): boolean;
-  /** The result of the last check. */
+  /** Bytes that may still be written, without those that are reserved. */
+  left(): number;
+  /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
+  reserve(bytes: number): (() => void) | undefined;
+  /** Looks at the disk now: there may be more room than at the last look. */
+  look(): Promise<void>;
+  /** Counts bytes that were written without a reservation. */
+  wrote(bytes: number): void;
+  /** The result of the last look. */
   disk(): Disk | undefined;
-  /** Checks now, and once a second from then on. */
+  /** Looks now, and once a second from then on. */
   start(): Promise<void>;
   stop(): void;
 }
 
 const LOOK_MS = 1000;
+/** The disk is looked at earlier when this share of the room was written since. */
+const EARLY_SHARE = 1 / 8;
 
 /** Reads size and available space of the disk that holds a folder. */
 export async function lookAtDisk(folder: string): Promise<Disk> {
@@ -36,8 +51,11 @@ export async function lookAtDisk(folder: string): Promise<Disk> {
 }
 
 /** Returns the minimum free space of a disk of this size. */
-export function floorOf({ minFreePercent, minFreeBytes, maxMessageBytes }: RoomSettings, total: number): number {
-  return Math.max((total * minFreePercent) / 100, minFreeBytes, 3 * maxMessageBytes);
+export function floorOf(
+  { minFreePercent, minFreeBytes, maxMessageBytes, times = 1 }: RoomSettings,
+  total: number,
+): number {
+  return Math.max((total * minFreePercent) / 100, minFreeBytes, 3 * maxMessageBytes) * times;
 }
 
 /** Watches the free disk space of the spool or the store. Each change is logged once, as an event of `name`. */
@@ -49,32 +67,71 @@ export function createRoom(
   const { clock, log, look } = deps;
   let room = true;
   let seen: Disk | undefined;
+  /** What the last look found above the floor; negative below it. */
+  let above = 0;
+  let reserved = 0;
+  /** Bytes written since the last look began. */
+  let written = 0;
+  let looking: Promise<void> | undefined;
   let stopped = false;
   let cancel = () => {};
+
+  const spare = () => above - reserved - written;
 
   const judge = (disk: Disk) => {
     seen = disk;
     const { total, free } = disk;
     const floor = floorOf(settings, total);
-    if (free >= floor === room) return;
-    room = free >= floor;
+    above = free - floor;
+    if (above >= 0 === room) return;
+    room = above >= 0;
     if (room) log.info(`${name}.room`, { free, floor });
     else log.warn(`${name}.full`, { free, floor });
   };
 
-  async function watch(): Promise<void> {
+  async function lookNow(): Promise<void> {
+    const before = written;
     try {
-      judge(await look());
+      const disk = await look();
+      // What is written while it looks may have been seen or not.
+      written -= before;
+      judge(disk);
     } catch (error) {
       if (room) log.error(`${name}.fault`, { reason: 'cannot read the free disk space', error });
       room = false;
       seen = undefined;
     }
+    looking = undefined;
+  }
+
+  const lookAgain = () => (looking ??= lookNow());
+
+  async function watch(): Promise<void> {
+    await lookAgain();
     if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
   }
 
+  function wrote(bytes: number): void {
+    written += bytes;
+    if (!stopped && seen && written > above * EARLY_SHARE) void lookAgain();
+  }
+
   return frozen({
-    has: () => room,
+    has: () => room && (!seen || spare() >= 0),
+    left: () => (seen ? Math.max(0, spare()) : 0),
+    reserve(bytes) {
+      if (!room || spare() < bytes) return undefined;
+      reserved += bytes;
+      let done = false;
+      return () => {
+        if (done) return;
+        done = true;
+        reserved -= bytes;
+        wrote(bytes);
+      };
+    },
+    look: lookAgain,
+    wrote,
     disk: () => seen,
     start: watch,
     stop() {

@@ -106,13 +106,21 @@ export function journalSettings(settings: Settings) {
   };
 }
 
-/** The minimum free space, common to spool and embedded store, so that neither uses up the space of the other. */
+/** The minimum free space for mail. */
 export function roomSettings({ spool, smtp }: Settings) {
   return {
     minFreePercent: spool.min_free_percent,
     minFreeBytes: spool.min_free_bytes,
     maxMessageBytes: smtp.max_message_bytes,
   };
+}
+
+/** What accounts store ends earlier, so that mail is still taken. */
+const GROWTH_TIMES = 1.5;
+
+/** The minimum free space for rows of the embedded store, exports and linked attachments. */
+export function growthSettings(settings: Settings) {
+  return { ...roomSettings(settings), times: GROWTH_TIMES };
 }
 
 export function dnsSettings({ dns }: Settings) {
@@ -278,6 +286,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     limits: accountLimits(settings),
     maxBodyBytes: http.max_body_bytes,
     minBodyRate: http.min_body_rate,
+    maxConnections: http.max_connections,
     maxConnectionsPerAddress: http.max_connections_per_address,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,

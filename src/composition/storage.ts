@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Clock, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
@@ -14,7 +15,7 @@ import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
-import { type DaemonDeps, roomSettings, spoolDir } from './slices.ts';
+import { type DaemonDeps, growthSettings, roomSettings, spoolDir } from './slices.ts';
 
 /** The queue, the store, its usage per account, the running time, the secret for tokens, and the uses of API keys. */
 export interface Storage {
@@ -24,6 +25,8 @@ export interface Storage {
   readonly time: RunningTime;
   readonly tokenSecret: TokenSecret;
   readonly keyUses: KeyUses;
+  /** Room for what accounts store, besides mail. It ends before the room for mail. */
+  readonly growth: Room;
 }
 
 /** Opens the queue and the store. */
@@ -41,12 +44,26 @@ export async function openStorage(
     { clock, log, metrics, role },
   );
   const time = await openTime(spool, { clock, log });
-  const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), {
-    clock,
+  const growth = createRoom('store', growthSettings(settings), {
+    clock: systemClock,
     log,
+    look: () => lookAtDisk(resolve(settings.data_dir)),
   });
-  const store = await openStore(database);
+  await growth.start();
+  const opened = await openDatabase(settings, log, growth).catch((error: unknown) => {
+    growth.stop();
+    throw error;
+  });
+  const { database, meter } = await meteredDatabase(measured(opened, { clock, metrics }), { clock, log });
+  const store = await openStore({
+    ...database,
+    async close() {
+      growth.stop();
+      await database.close();
+    },
+  });
   return {
+    growth,
     spool,
     store,
     meter,
@@ -78,9 +95,9 @@ async function openTime(
 
 /**
  * Opens the store's database: MongoDB if a URL is set, else a file under data_dir. Timeouts use the system clock, even
- * if the rest uses another one.
+ * if the rest uses another one. `room` is the watched room of its disk, if there is one.
  */
-export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
+export async function openDatabase(settings: Settings, log: Log, room?: Room): Promise<Database> {
   const { timeout_ms: timeoutMs } = settings.store;
   const address = readStoreUrl(settings.store);
   if (address !== '') {
@@ -89,7 +106,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
     return openMongo({ url: address, timeoutMs }, { log, clock: systemClock });
   }
   return openEmbedded(
-    { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) },
-    { log, clock: systemClock },
+    { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: growthSettings(settings) },
+    { log, clock: systemClock, ...(room && { room }) },
   );
 }

@@ -344,6 +344,11 @@ export interface Spool {
    */
   hasRoom(): boolean;
   /**
+   * Whether the account's mail takes no more than its share of the disk, so that there is room for that of others. From
+   * memory.
+   */
+  isWithinShare(account: string): boolean;
+  /**
    * Number of waiting deliveries of the account; `in`: without outgoing mail, since a pause may hold back any number of
    * it. From memory.
    */

@@ -27,6 +27,7 @@ import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
+import { createHoldings, type Holdings } from './holdings.ts';
 
 export interface SpoolDeps {
   readonly clock: Clock;
@@ -46,6 +47,9 @@ const SUMMARIES = 50;
 /** How often due deliveries are read again when some rows are damaged. */
 const DUE_TRIES = 3;
 
+/** What a delivery takes on the disk, with its indexes and its first attempt. */
+const ROW_BYTES = 2048;
+
 /** The due time of an endpoint with nothing waiting. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
@@ -56,6 +60,7 @@ interface Parts {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly room: Room;
+  readonly holdings: Holdings;
   readonly blobs: Blobs;
   readonly cache: Cache;
   readonly listeners: Listeners;
@@ -76,6 +81,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
     const parts = await openParts(settings, folder, { clock, log, role, metrics });
     if (lock) await recover({ ...parts, path: folder.blobs }, swept);
     await parts.room.start();
+    if (lock) void parts.holdings.count();
     const spool = createSpool(parts, () => lock?.release());
     const { file, reading, room } = parts;
     showQueue(
@@ -128,18 +134,20 @@ async function openParts(
     file,
     reading,
     room,
+    holdings: createHoldings({ reading, room, clock, log }),
     listeners,
-    blobs: createBlobs(folder),
+    blobs: createBlobs(folder, room.wrote),
     cache: createCache(CACHE_BYTES),
   };
 }
 
 function createSpool(parts: Parts, release: () => void): Spool {
-  const { file, reading, room, blobs, cache, listeners } = parts;
+  const { file, reading, room, holdings, blobs, cache, listeners } = parts;
   const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
   let closing: Promise<void> | undefined;
   const close = async () => {
     room.stop();
+    holdings.stop();
     await file.close();
     await reading.close();
     release();
@@ -148,6 +156,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     body: blobs.writer,
     accept: (message, deliveries) => accept(parts, message, deliveries),
     hasRoom: () => file.sound() && room.has(),
+    isWithinShare: holdings.isWithinShare,
     backlog: file.tally.ofAccount,
     message: (messageId, deliveryId) => findMessage(parts, messageId, deliveryId),
     async settle(settlement, fresh) {
@@ -207,15 +216,17 @@ function createSpool(parts: Parts, release: () => void): Spool {
 }
 
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-  const { file, blobs, cache, listeners } = parts;
+  const { file, room, holdings, blobs, cache, listeners } = parts;
   const given = toTight(message.body);
+  const row = toRow(message, given);
   const { outcome, bytes } =
-    deliveries.length === 0
-      ? ({ outcome: 'accepted', bytes: null } as const)
-      : await file.accept(toRow(message, given), deliveries);
+    deliveries.length === 0 ? ({ outcome: 'accepted', bytes: null } as const) : await file.accept(row, deliveries);
   const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
+    // Once in the log, and once in the file.
+    room.wrote(2 * (row.envelope.length + (body.kind === 'inline' ? row.size : 0)) + deliveries.length * ROW_BYTES);
+    holdings.add(row.envelope.length + row.size, deliveries);
     const { id, receivedAt, envelope, trace, verdicts = null, scan } = message;
     const fresh = deliveries.filter(({ fate }) => !fate);
     if (fresh.length > 0) {

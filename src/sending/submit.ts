@@ -29,7 +29,7 @@ interface SubmitSettings {
 
 interface SubmitDeps {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
-  readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
+  readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
   readonly recorder: Recorder;
   readonly leaving: Pick<Leaving, 'heldBecause'>;
@@ -226,7 +226,7 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
     receivedAt,
     deliveries,
   } = sorted;
-  if (!spool.hasRoom()) return 'full';
+  if (!spool.hasRoom() || !spool.isWithinShare(account)) return 'full';
   const envelope: Envelope = {
     mailFrom: '',
     client: client ?? { address: null, helo: null, tls: null },

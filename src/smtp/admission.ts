@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { networkOf } from '../base/networks.ts';
+import { networkOf, SITE_TIMES, siteOf } from '../base/networks.ts';
 import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply, reasonOf } from './replies.ts';
@@ -13,15 +13,26 @@ export interface Admission {
   close(): void;
   /** Takes a place in the total and, unless a proxy has yet to name the client, in the count of its address. */
   enter(client: string, behindProxy: boolean): Entry | Promise<Entry>;
+  /** Whether most places are taken: sessions that send no mail have short timeouts then. */
+  crowded(): boolean;
 }
 
 /** A place, or a refusal. */
 export type Entry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: Place };
 
+/**
+ * What a session does, which decides whose place a newcomer gets. slow: in DATA, but hardly anything arrives · mail: a
+ * message was accepted, and it waits for the next · login: it belongs to an account.
+ */
+export type Doing = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
+
 /** The place of one session. */
 export interface Place {
   /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
+  doing(what: Doing): void;
+  /** `end` is called when a newcomer has got the place. */
+  whenTaken(end: () => void): void;
   /** Releases the place; may be called again. */
   leave(): void;
 }
@@ -69,7 +80,7 @@ export function createAdmission(
   { listener, clock, log, notes, meters }: AdmissionParts,
 ): Counting {
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
-  const caps = createCaps(settings);
+  const places = createPlaces(settings, clock);
   let loggedAt = -Infinity;
 
   function refuse(refused: Reply, client: string): { readonly refused: Reply } {
@@ -83,24 +94,18 @@ export function createAdmission(
     return { refused };
   }
 
-  function takePlace(): CountedPlace {
-    let key: string | undefined;
-    let left = false;
-    const leave = () => {
-      if (left) return;
-      left = true;
-      caps.leave();
-      if (key !== undefined) caps.leaveFrom(key);
-    };
+  function placeOf(held: Held): CountedPlace {
     return frozen({
       nameClient(client) {
-        const network = networkOf(client);
-        const refused = caps.enterFrom(network);
-        if (!refused) key = network;
-        else leave();
+        const refused = places.nameClient(held, client);
+        if (refused) places.leave(held);
         return refused && refuse(refused, client).refused;
       },
-      leave,
+      doing: (what) => places.doing(held, what),
+      whenTaken(end) {
+        held.end = end;
+      },
+      leave: () => places.leave(held),
     });
   }
 
@@ -108,50 +113,124 @@ export function createAdmission(
     open: lag.start,
     close: lag.stop,
     refuse,
+    crowded: places.crowded,
     enter(client, behindProxy): CountedEntry {
-      const refused = lag.lagging() ? REFUSALS.busy : caps.enter();
-      if (refused) return refuse(refused, client);
-      const place = takePlace();
-      const over = behindProxy ? undefined : place.nameClient(client);
-      return over ? { refused: over } : { place };
+      const entered = lag.lagging() ? REFUSALS.busy : places.enter(behindProxy ? undefined : client);
+      return 'code' in entered ? refuse(entered, client) : { place: placeOf(entered) };
     },
   });
 }
 
-/** Counts sessions, in total and by address. */
-interface Caps {
-  /** Takes a place, or returns a refusal. */
-  enter(): Reply | undefined;
-  leave(): void;
-  /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
-  enterFrom(key: string): Reply | undefined;
-  leaveFrom(key: string): void;
+/** A place that is taken. */
+interface Held {
+  /** The client's keys; undefined until a proxy has named it. */
+  client: { readonly network: string; readonly site: string } | undefined;
+  doing: 'waiting' | 'data' | 'slow';
+  loggedIn: boolean;
+  /** When the session began, or last sent a message. */
+  since: number;
+  /** Undefined: it has no session yet. */
+  end: (() => void) | undefined;
 }
 
-function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>): Caps {
-  let all = 0;
-  const byKey = new Map<string, number>();
+/** The part of all places from which on there is a crowd. */
+const CROWD = 0.8;
+
+/**
+ * Counts sessions: in total, and by address and site. A client that finds every place taken gets that of the session
+ * that has waited longest without mail, counted as many times as its site has sessions: so a few addresses that hold
+ * everything lose to any other. No site takes the place of another that has fewer. A session in DATA ends only if its
+ * bytes hardly arrive, and after those that wait.
+ */
+function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>, clock: Clock) {
+  const { maxSessions, maxSessionsPerAddress } = settings;
+  const all = new Set<Held>();
+  const networks = createTally();
+  const sites = createTally();
+
+  function leave(held: Held): void {
+    if (!all.delete(held) || !held.client) return;
+    networks.remove(held.client.network);
+    sites.remove(held.client.site);
+  }
+
+  function nameClient(held: Held, address: string): Reply | undefined {
+    const client = { network: networkOf(address), site: siteOf(address) };
+    const isOver =
+      networks.of(client.network) >= maxSessionsPerAddress ||
+      sites.of(client.site) >= maxSessionsPerAddress * SITE_TIMES;
+    if (isOver) return all.size > maxSessions ? REFUSALS.tooManySessions : REFUSALS.tooManyFromAddress;
+    networks.add(client.network);
+    sites.add(client.site);
+    held.client = client;
+    return all.size <= maxSessions || takeOneFor(client.site) ? undefined : REFUSALS.tooManySessions;
+  }
+
+  /** Ends the session that has the least claim to its place; false if none may be ended. */
+  function takeOneFor(site: string): boolean {
+    const now = clock.monotonic();
+    let least: Held | undefined;
+    let leastClass = Infinity;
+    let most = -1;
+    for (const held of all) {
+      if (!held.end || !held.client || held.client.site === site || held.doing === 'data') continue;
+      const siblings = sites.of(held.client.site);
+      if (siblings < sites.of(site)) continue;
+      const inClass = (held.doing === 'slow' ? 1 : 0) + (held.loggedIn ? 2 : 0);
+      const waited = (now - held.since) * siblings;
+      if (inClass > leastClass || (inClass === leastClass && waited <= most)) continue;
+      [least, leastClass, most] = [held, inClass, waited];
+    }
+    if (!least) return false;
+    leave(least);
+    least.end?.();
+    return true;
+  }
+
   return frozen({
-    enter() {
-      if (all >= settings.maxSessions) return REFUSALS.tooManySessions;
-      all++;
-      return undefined;
+    crowded: () => all.size >= maxSessions * CROWD,
+    /** Takes a place, or returns a refusal. */
+    enter(address: string | undefined): Held | Reply {
+      const held: Held = {
+        client: undefined,
+        doing: 'waiting',
+        loggedIn: false,
+        since: clock.monotonic(),
+        end: undefined,
+      };
+      // Behind a proxy the client, and so whose place it may get, is not known yet.
+      if (all.size >= maxSessions + maxSessionsPerAddress) return REFUSALS.tooManySessions;
+      all.add(held);
+      const refused = address === undefined ? undefined : nameClient(held, address);
+      if (!refused) return held;
+      leave(held);
+      return refused;
     },
-    leave() {
-      all--;
+    nameClient,
+    doing(held: Held, what: Doing): void {
+      if (what === 'login') held.loggedIn = true;
+      else if (what === 'mail') {
+        held.doing = 'waiting';
+        held.since = clock.monotonic();
+      } else held.doing = what;
     },
-    enterFrom(key) {
-      const there = byKey.get(key) ?? 0;
-      if (there >= settings.maxSessionsPerAddress) return REFUSALS.tooManyFromAddress;
-      byKey.set(key, there + 1);
-      return undefined;
-    },
-    leaveFrom(key) {
-      const left = (byKey.get(key) ?? 1) - 1;
-      if (left > 0) byKey.set(key, left);
-      else byKey.delete(key);
-    },
+    leave,
   });
+}
+
+function createTally() {
+  const counts = new Map<string, number>();
+  return {
+    of: (key: string) => counts.get(key) ?? 0,
+    add(key: string): void {
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    },
+    remove(key: string): void {
+      const left = (counts.get(key) ?? 1) - 1;
+      if (left > 0) counts.set(key, left);
+      else counts.delete(key);
+    },
+  };
 }
 
 const PROBE_MS = 100;

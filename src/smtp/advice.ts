@@ -11,6 +11,7 @@ const LOAD = `${RETRY} If this happens often, raise the limit, or share the work
 const ADVICE: Readonly<Record<Reason, string>> = {
   // Sessions that were ended
   tooManySessions: `This host had as many sessions as it may have (smtp.max_sessions). ${LOAD}`,
+  crowded: `This host had as many sessions as it may have (smtp.max_sessions), and this one had sent no mail for longest, so another client got its place. ${LOAD}`,
   busy: `This host was too slow to let more clients in at that moment. ${LOAD}`,
   tooManyFromAddress: `The client had too many connections at a time (smtp.max_sessions_per_address). ${RETRY}`,
   tooManyRefused:
@@ -34,7 +35,7 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   fault: `Something failed on this host, such as the disk or the store; the log says what. ${RETRY}`,
   unscanned: `A scanner was away, and scan.when is before; the log says which one. Get it to run again. ${RETRY}`,
   full: `The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ${RETRY}`,
-  backlog: `Too much mail of the account is waiting for its webhook. Get the webhook to answer again. ${RETRY}`,
+  backlog: `Too much mail of the account is waiting for its webhook, or takes its share of the disk. Get the webhook to answer again. ${RETRY}`,
   tooManyRecipients: `The message has more recipients than one may have (smtp.max_recipients). The sending server sends the others in another message.`,
   oneRecipient: `The routes of this recipient, or of the one before it, may refuse the message for what it says, so each gets a message of its own. ${RETRY}`,
 

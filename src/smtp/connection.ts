@@ -125,6 +125,9 @@ const NO_TIMEOUT_MS = 2 ** 31 - 1;
 /** Bytes of a command line. RFC 5321 section 4.5.3.1.4 requires 512; SMTPUTF8 and parameters need some more. */
 const MAX_LINE = 2048;
 
+/** How long a client may take to read that another one has got its place. */
+const MAKE_WAY_MS = 2000;
+
 /** One listening socket. */
 class Server extends SMTPServer {
   readonly #shared: Shared;
@@ -241,6 +244,14 @@ export class Connection extends SMTPConnection {
     this.#socket.destroySoon();
   }
 
+  /** Ends the session for that of another client; its socket does not linger. */
+  makeWay(): void {
+    if (this.#closing) return this.cut();
+    this.finish(REFUSALS.crowded);
+    const cancel = this.#shared.clock.after(MAKE_WAY_MS, () => this.cut());
+    this.#socket.once('close', cancel);
+  }
+
   /** Closes the socket at once, and discards unsent replies. */
   cut(): void {
     this.#socket.destroy();
@@ -248,7 +259,7 @@ export class Connection extends SMTPConnection {
 
   /** Ends the session when one of its deadlines has passed. */
   keepDeadlines(now: number): void {
-    const late = this.#closing ? undefined : this.#own.deadlines.overdue(now);
+    const late = this.#closing ? undefined : this.#own.overdue(now);
     if (late) this.finish(late);
   }
 

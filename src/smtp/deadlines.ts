@@ -5,6 +5,12 @@ import { REFUSALS, type Reply } from './replies.ts';
 /** The window over which the minimum DATA rate is measured, in seconds. */
 const RATE_WINDOW_S = 30;
 
+/** The timeouts while most places are taken, in milliseconds: for a command, and for mail since the last. */
+const CROWD = { commandMs: 10_000, mailMs: 60_000 };
+/** While most places are taken, a message that arrives more slowly than this many times the minimum rate is slow. */
+const CROWD_RATE = 8;
+const CROWD_WINDOW_S = 10;
+
 interface DeadlineSettings {
   readonly sessionTimeoutMs: number;
   readonly commandTimeoutMs: number;
@@ -27,10 +33,16 @@ export interface Deadlines {
   beginData(): void;
   /** Notes bytes received in DATA. */
   receivedData(bytes: number): void;
-  endData(): void;
+  /** `accepted`: a message was accepted. */
+  endData(accepted: boolean, now: number): void;
   inData(): boolean;
-  /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
-  overdue(now: number): Reply | undefined;
+  /** Whether the bytes of a message hardly arrive, by what `overdue` saw. */
+  isSlow(): boolean;
+  /**
+   * To be called once a second. Returns the reply that ends the session if a deadline has passed. `crowded`: most places
+   * are taken, and others need them.
+   */
+  overdue(now: number, crowded: boolean): Reply | undefined;
 }
 
 export function createDeadlines(settings: DeadlineSettings, startedAt: number): Deadlines {
@@ -40,6 +52,8 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
   /** When the first byte of an unfinished command line arrived, or a TLS handshake started. */
   let lineSince: number | undefined;
   let paused = false;
+  /** When the session began, or its last message was accepted. */
+  let mailSince = startedAt;
   /** Bytes of the current DATA, and the totals at each of the last seconds, newest last; undefined outside DATA. */
   let data: { bytes: number; readonly seconds: number[] } | undefined;
 
@@ -72,11 +86,16 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
     receivedData(bytes) {
       if (data) data.bytes += bytes;
     },
-    endData() {
+    endData(accepted, now) {
       data = undefined;
+      if (accepted) mailSince = now;
     },
     inData: () => data !== undefined,
-    overdue(now) {
+    isSlow() {
+      if (!data || data.seconds.length < CROWD_WINDOW_S) return false;
+      return data.bytes - (data.seconds.at(-CROWD_WINDOW_S) ?? 0) < CROWD_RATE * settings.minDataRate * CROWD_WINDOW_S;
+    },
+    overdue(now, crowded) {
       if (paused) {
         // The client cannot send while Postern writes to disk: these seconds must not count against its rate.
         data?.seconds.splice(0);
@@ -85,8 +104,11 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
       }
       if (now - startedAt > settings.sessionTimeoutMs) return REFUSALS.sessionTooLong;
       if (data && isTooSlow(data.seconds, data.bytes, floor)) return REFUSALS.dataTooSlow;
-      if (lineSince !== undefined && now - lineSince > settings.commandTimeoutMs) return REFUSALS.commandTooSlow;
-      return now - quietSince > settings.idleTimeoutMs ? REFUSALS.idle : undefined;
+      const most = crowded && !data ? CROWD.commandMs : Infinity;
+      if (lineSince !== undefined && now - lineSince > Math.min(settings.commandTimeoutMs, most))
+        return REFUSALS.commandTooSlow;
+      if (crowded && !data && now - mailSince > CROWD.mailMs) return REFUSALS.idle;
+      return now - quietSince > Math.min(settings.idleTimeoutMs, most) ? REFUSALS.idle : undefined;
     },
   });
 }

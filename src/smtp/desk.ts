@@ -64,7 +64,8 @@ export function createDesk(
       const routed = returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain, sender);
       const found = postmaster.lookup(mailbox, domain, routed);
       if (found.kind !== 'matched') return refuse(WHY[found.kind]);
-      return spool.backlog(found.match.account, 'in') > maxWaiting(found.match.account)
+      const { account } = found.match;
+      return spool.backlog(account, 'in') > maxWaiting(account) || !spool.isWithinShare(account)
         ? refuse(REFUSALS.backlog)
         : { value: found.match };
     },

@@ -10,20 +10,22 @@ import type { Reply } from './replies.ts';
 
 /** Timeout for the PROXY header, which a proxy sends at once. */
 const PROXY_HEADER_MS = 10_000;
-/** How long a rejected client may take to read the reply. */
+/** How long a rejected client may take to read the reply, and how many may do so at one time. */
 const FAREWELL_MS = 5_000;
+const MOST_LEAVING = 500;
 
 /** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
 interface Door {
   /**
-   * `welcome` is called for an admitted client, with its address and a function to call when its connection is closed.
+   * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
+   * closed.
    */
   knock(socket: Socket, welcome: Welcome): void;
   /** Destroys sockets that wait for a PROXY header or were rejected. */
   close(): void;
 }
 
-type Welcome = (address: string, leave: () => void) => void;
+type Welcome = (address: string, place: Place) => void;
 
 export function createDoor(
   settings: Pick<ListenerSettings, 'proxyProtocol' | 'commandTimeoutMs'>,
@@ -32,6 +34,8 @@ export function createDoor(
   const isProxy = createAddressList(settings.proxyProtocol);
   const waiting = new Set<Socket>();
   let closed = false;
+  /** Rejected clients that may still read their reply. */
+  let leaving = 0;
 
   function hold(socket: Socket) {
     waiting.add(socket);
@@ -46,9 +50,14 @@ export function createDoor(
   /** Rejects a client with a reply; a silent drop would look like a broken network. */
   function turnAway(socket: Socket, reply: Reply) {
     hold(socket);
+    if (leaving >= MOST_LEAVING) return void socket.destroy();
+    leaving++;
     socket.resume().end(reply.line);
     const cancel = clock.after(FAREWELL_MS, () => socket.destroy());
-    socket.once('close', cancel);
+    socket.once('close', () => {
+      leaving--;
+      cancel();
+    });
   }
 
   /** Waits for the answer of `Admission`; the client may disconnect in the meantime. */
@@ -69,7 +78,7 @@ export function createDoor(
 
   function enter(socket: Socket, address: string, place: Place, welcome: Welcome) {
     if (socket.destroyed) place.leave();
-    else welcome(address, place.leave);
+    else welcome(address, place);
   }
 
   async function behindProxy(socket: Socket, proxy: string, place: Place, welcome: Welcome) {

@@ -41,14 +41,15 @@ export function createInboundSide(
 
 /** Writes a message to the spool, for delivery to its routes. */
 function openSpoolSink(
-  { acceptance }: { readonly acceptance: Acceptance },
+  { acceptance, hasRoom }: { readonly acceptance: Acceptance; hasRoom(): boolean },
   arrival: Arrival,
   routed: readonly RoutedRecipient[],
 ): MessageSink {
   const { messageId, body } = acceptance.begin();
   return {
     messageId,
-    write: (bytes) => body.write(bytes)?.then(() => undefined),
+    // Only a large message waits for the disk, and only that can take what was left at MAIL.
+    write: (bytes) => body.write(bytes)?.then(() => (hasRoom() ? undefined : REFUSALS.full)),
     abort: () => body.abort(),
     async finish() {
       const accepted = await acceptance.accept(messageId, arrival, routed, await body.finish());

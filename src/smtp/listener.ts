@@ -89,7 +89,7 @@ export interface ListenerDeps {
   readonly returnAddresses: ReturnAddresses | undefined;
   readonly postmaster: Postmaster;
   readonly acceptance: Acceptance;
-  readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
+  readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'backlog'>;
   readonly threads: SessionThreads;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
@@ -178,18 +178,20 @@ export function createSessions(
   const door = createDoor(settings, { admission, clock, log });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
     if (stopping) return turnAway(socket);
-    door.knock(socket, (address, leave) => {
+    door.knock(socket, (address, place) => {
       if (stopping) {
-        leave();
+        place.leave();
         return turnAway(socket);
       }
-      const session = createSession(settings, { side, clock, ids, log, notes, meters }, { address, offersTls: tls });
+      const parts = { side, crowded: admission.crowded, clock, ids, log, notes, meters };
+      const session = createSession(settings, parts, { address, offersTls: tls }, place);
       const connection = connect(session, () => {
-        leave();
+        place.leave();
         open.delete(connection);
         wake();
       });
       open.add(connection);
+      place.whenTaken(() => connection.makeWay());
       connection.init();
     });
   });

@@ -20,6 +20,7 @@ function reply(code: number, enhanced: string, text: string): Reply {
 export const REFUSALS = frozen({
   // 421: Postern ends the session
   tooManySessions: reply(421, '4.3.2', 'Too many connections, try again later'),
+  crowded: reply(421, '4.3.2', 'Too many connections, and this one waited longest; try again later'),
   busy: reply(421, '4.3.2', 'Server is busy, try again later'),
   tooManyFromAddress: reply(421, '4.7.0', 'Too many connections from your address'),
   tooManyRefused: reply(421, '4.7.0', 'Too many rejected recipients'),

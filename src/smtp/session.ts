@@ -1,6 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
+import type { Admission, Doing, Place } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines, type Deadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
@@ -13,6 +14,8 @@ import { type Answer, obey } from './verbs.ts';
 /** One SMTP session from greeting to end, without its socket. */
 export interface Session {
   readonly deadlines: Deadlines;
+  /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
+  overdue(now: number): Reply | undefined;
   /** Runs one command line (without its line end); await the answer before the next. Never throws. */
   command(line: string): Answer | Promise<Answer>;
   /** Takes bytes after an answer with `then: 'data'`; await the result before the next. Never throws. */
@@ -73,8 +76,9 @@ export interface Client {
 /** Creates the session of a client that was just admitted. */
 export function createSession(
   settings: ListenerSettings,
-  deps: { readonly side: Side } & SessionLogDeps,
+  deps: { readonly side: Side; readonly crowded: Admission['crowded'] } & SessionLogDeps,
   client: Client,
+  place: Pick<Place, 'doing'>,
 ): Session {
   const { side, clock, log } = deps;
   const { address, offersTls } = client;
@@ -88,6 +92,13 @@ export function createSession(
   let writing = false;
   let reason: string | undefined;
   let over = false;
+  let doing: Doing = 'waiting';
+
+  /** Tells who gives places away what the session does, when that changes. */
+  function note(next: Doing): void {
+    if (next !== doing) place.doing(next);
+    doing = next;
+  }
 
   /**
    * Logs refusals. A 421 ends the session (RFC 5321 section 3.8), and so does 521: the rest of the input cannot be
@@ -118,6 +129,7 @@ export function createSession(
   function openData(): void {
     reception = side.receive(state, address);
     deadlines.beginData();
+    note('data');
   }
 
   function closeData({ reply, messageId, size }: Received): Reply {
@@ -127,7 +139,8 @@ export function createSession(
       state.accept();
       sessionLog.accepted(messageId, recipients, size);
     }
-    deadlines.endData();
+    deadlines.endData(messageId !== undefined, clock.monotonic());
+    note(messageId === undefined ? 'waiting' : 'mail');
     reception = undefined;
     return reply;
   }
@@ -139,6 +152,7 @@ export function createSession(
 
   /** Runs the verb unless the gate has answered. */
   function answer(fromGate: Answer | undefined, line: string): Answer | Promise<Answer> {
+    if (fromGate && state.login) place.doing('login');
     // Login lines contain the key and must not be logged.
     if (fromGate) return settle(fromGate, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
     const fromVerb = obey(dialog, line);
@@ -161,6 +175,11 @@ export function createSession(
 
   return frozen({
     deadlines,
+    overdue(now) {
+      const crowded = deps.crowded() && state.login === undefined;
+      if (crowded && reception) note(deadlines.isSlow() ? 'slow' : 'data');
+      return deadlines.overdue(now, crowded);
+    },
     command(line): Answer | Promise<Answer> {
       try {
         const fromGate = gate?.hear(line);

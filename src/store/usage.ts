@@ -58,6 +58,8 @@ export interface UsageMeter {
   of(account: string): Promise<Usage>;
   /** The stored usage, without this host's unflushed counts. */
   stored(account: string): Promise<Usage>;
+  /** Bytes by which the rows of all accounts together may grow on this host. */
+  left(): number;
   /** Adds the difference found by counting all rows, which may be negative. */
   correct(account: string, difference: Usage): Promise<void>;
 }
@@ -109,6 +111,7 @@ export async function meteredDatabase(
 
   const meter = frozen<UsageMeter>({
     stored,
+    left: () => database.left(),
     async of(account) {
       const sum: Record<UsagePart, number> = { ...(await stored(account)) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
@@ -119,6 +122,7 @@ export async function meteredDatabase(
   const metered = frozen<Database>({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>
       meteredCollection(spec.name, await database.collection(spec), note),
+    left: () => database.left(),
     ping: () => database.ping(),
     async close() {
       cancel?.();

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Room } from '../base/room.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -41,7 +42,7 @@ export function createTasks(settings: TaskSettings, deps: TaskDeps) {
     'sweep-outbox': sweepOutboxTask(deps),
     'tend-batches': tendBatchesTask(settings.batches, deps),
     'tend-scheduled': tendScheduledTask(deps),
-    'run-exports': runExportsTask(settings.exports, { ...deps, hasRoom: () => deps.spool.hasRoom() }),
+    'run-exports': runExportsTask(settings.exports, { ...deps, hasRoom: deps.growth.has, left: deps.growth.left }),
     'expire-exports': expireExportsTask(settings.exports, deps),
     'expire-links': expireLinksTask(settings.links, deps),
     'purge-rows': purgeRowsTask(settings.rows, deps),
@@ -75,6 +76,8 @@ interface TaskDeps {
   readonly recorder: EventRecorder;
   readonly numbers: Numbers;
   readonly spool: Spool;
+  /** The room for what accounts store. */
+  readonly growth: Pick<Room, 'has' | 'left'>;
   readonly store: Store;
   readonly meter: UsageMeter;
   readonly clock: Clock;

@@ -192,6 +192,7 @@ export async function startApi(
       maxBodyBytes: 1_048_576,
       maxMessageBytes: 2_000_000,
       minBodyRate: 0,
+      maxConnections: 10_000,
       maxConnectionsPerAddress: 10_000,
       limits: NO_LIMITS,
       maxBadKeysPerMinute: 20,

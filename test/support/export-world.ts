@@ -30,7 +30,7 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
   const store = await openStore(database);
   const dir = join(await tempDir(), 'exports');
   const notices: NewNotice[] = [];
-  const state = { room: true };
+  const state = { room: true, left: Infinity };
   const host: ExportSettings = {
     dir,
     hostname: 'mx.postern.test',
@@ -47,6 +47,7 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
     ids: createIds(clock),
     log,
     hasRoom: () => state.room,
+    left: () => state.left,
     notices: {
       enqueue: async (notice: NewNotice) => {
         notices.push(notice);

@@ -53,6 +53,7 @@ export async function runTasks({
       log,
       ids,
       spool,
+      growth: { has: () => true, left: () => Infinity },
       resolver,
       cached: resolver,
       sweep: createSweep({ store, outbox, clock }),

@@ -124,6 +124,7 @@ function lend(shared: Shared): Database {
   };
   return {
     ...whileOpen(watch.over({ collection: open, ping: shared.database.ping })),
+    left: shared.database.left,
     close: () => (closing ??= giveBack()),
   };
 }

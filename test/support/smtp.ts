@@ -100,7 +100,7 @@ export function createBelow() {
         lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain),
         ownerOf: (domain: string) => (domain === 'ours.test' ? 'account' : undefined),
       },
-      spool: { hasRoom: () => below.room, backlog: () => below.backlog },
+      spool: { hasRoom: () => below.room, isWithinShare: () => true, backlog: () => below.backlog },
     },
   });
 }
@@ -191,15 +191,15 @@ export async function startListener(
     notes,
     clock,
     port,
-    /** A connection that has not been greeted yet. */
-    raw(): Client {
-      const client = createClient(connect({ host: '127.0.0.1', port, allowHalfOpen: true }));
+    /** A connection that has not been greeted yet; `localAddress` is where it comes from. */
+    raw(localAddress = '127.0.0.1'): Client {
+      const client = createClient(connect({ host: '127.0.0.1', port, allowHalfOpen: true, localAddress }));
       clients.push(client);
       return client;
     },
     /** A connection that was greeted and has said EHLO. */
-    async client(helo = 'EHLO client.test'): Promise<Client> {
-      const client = this.raw();
+    async client(helo = 'EHLO client.test', localAddress?: string): Promise<Client> {
+      const client = this.raw(localAddress);
       await client.reply();
       if (helo !== '') await client.say(helo);
       return client;

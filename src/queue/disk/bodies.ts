@@ -16,11 +16,11 @@ export interface Blobs {
   remove(names: readonly string[]): Promise<void>;
 }
 
-/** Creates the blob files in `blobs`; they are written in `tmp` first. */
-export function createBlobs(folders: BlobFolders): Blobs {
+/** Creates the blob files in `blobs`; they are written in `tmp` first. `wrote` is told of every write. */
+export function createBlobs(folders: BlobFolders, wrote: (bytes: number) => void = () => {}): Blobs {
   const loose = new Set<string>();
   return frozen({
-    writer: (messageId) => createBodyWriter(messageId, folders, loose),
+    writer: (messageId) => createBodyWriter(messageId, folders, loose, wrote),
     claim: (body) => {
       if (body.kind === 'blob') loose.delete(basename(body.path));
     },
@@ -46,7 +46,12 @@ const INLINE_BYTES = 256 * 1024;
  * Creates the writer of one body. A disk error is kept and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
  * never throws into a stream. `loose` holds the names of finished blobs that belong to no message yet.
  */
-function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
+function createBodyWriter(
+  messageId: string,
+  folders: BlobFolders,
+  loose: Set<string>,
+  wrote: (bytes: number) => void,
+): BodyWriter {
   // Computed lazily, since most bodies need no file.
   const tmp = () => join(folders.tmp, messageId);
   const path = () => join(folders.blobs, messageId);
@@ -56,7 +61,9 @@ function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<st
 
   const spill = async () => {
     file ??= await createBlobFile(tmp());
-    await file.write(held.take());
+    const bytes = held.take();
+    wrote(bytes.byteLength);
+    await file.write(bytes);
   };
   const take = async (chunk: Uint8Array) => {
     for (let at = held.add(chunk); at < chunk.byteLength; at += held.add(chunk.subarray(at))) await spill();

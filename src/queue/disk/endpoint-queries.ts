@@ -18,6 +18,8 @@ export interface EndpointQueries {
    * `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
    */
   waitingSince(since: readonly number[], after: SincePlace, limit: number): WaitingSince;
+  /** Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their messages. */
+  held(from: number, to: number): { readonly account: string; readonly bytes: number }[];
   /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
   attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;
 }
@@ -57,6 +59,11 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
   const notDue = db.prepare(`SELECT due_at, key FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) AND state = 0 AND (due_at, key) > (?, ?)
     ORDER BY due_at, key LIMIT ?`);
+  // A message has the key of its first delivery.
+  const held =
+    db.prepare(`SELECT e.account, sum(d.bytes + ifnull(octet_length(m.envelope), 0)) AS bytes FROM deliveries d
+    JOIN endpoints e ON e.key = d.endpoint LEFT JOIN messages m ON m.key = d.key
+    WHERE d.key BETWEEN ? AND ? AND d.state <> 1 GROUP BY e.account`);
   const attempts = db.prepare(`SELECT d.id, a.at, a.duration, a.status, a.error, a.answer, a.batch
     FROM deliveries d JOIN attempts a ON a.delivery = d.key
     WHERE d.key BETWEEN ? AND ? AND d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
@@ -87,6 +94,8 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
         next,
       };
     },
+    held: (from, to) =>
+      held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
     oldestOf: (account, urls) =>
       oldest.all(JSON.stringify(urls), account).map((row) => [text(row, 'url'), number(row, 'created_at')]),
     notDue: (account, url, [dueAt, key], limit) =>

@@ -10,7 +10,7 @@ import type { Note, Notes } from '../../journal/types.ts';
 import type { Address } from '../../mail/address.ts';
 import type { Body } from '../../queue/delivery.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
-import { type Admission, type CountedPlace, createLagProbe, type Entry, type Place } from '../admission.ts';
+import { type Admission, type CountedPlace, createLagProbe, type Doing, type Entry, type Place } from '../admission.ts';
 import type { Desk, LocalDesk, RoutedHere } from '../desk.ts';
 import { nameOfRefusal, REFUSALS, type RefusalName, type Reply } from '../replies.ts';
 import type { Meters } from '../session-log.ts';
@@ -22,6 +22,7 @@ import type { Meters } from '../session-log.ts';
 interface Questions {
   enter(n: number, client: string, behindProxy: boolean, busy: boolean): RefusalName | null;
   nameClient(n: number, client: string): RefusalName | null;
+  doing(n: number, what: Doing): void;
   leave(n: number): void;
   route(address: Address, sender: string): RouteAnswer;
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
@@ -39,12 +40,18 @@ type RouteAnswer =
   | { readonly match: Match }
   | { readonly match?: undefined; readonly refused: RefusalName; readonly owner: string | undefined };
 
-/** Index in shared memory that the main thread writes: whether the disk has room, so that MAIL needs no request. */
+/**
+ * Indexes in shared memory that the main thread writes, so that sessions need no request: whether the disk has room, and
+ * whether most places are taken.
+ */
 const ROOM = 0;
-export const NOTICES_BYTES = Int32Array.BYTES_PER_ELEMENT;
+const CROWDED = 1;
+export const NOTICES_BYTES = 2 * Int32Array.BYTES_PER_ELEMENT;
 
-export function writeRoom(notices: SharedArrayBuffer, hasRoom: boolean): void {
-  Atomics.store(new Int32Array(notices), ROOM, Number(hasRoom));
+export function writeNotices(notices: SharedArrayBuffer, desk: LocalDesk): void {
+  const cells = new Int32Array(notices);
+  Atomics.store(cells, ROOM, Number(desk.hasRoom()));
+  Atomics.store(cells, CROWDED, Number(desk.admission.crowded()));
 }
 
 /** The main thread's end for one thread. */
@@ -64,11 +71,13 @@ export function createAnswers(
     notes,
   }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log; readonly notes: Notes },
   notices: SharedArrayBuffer,
+  /** Tells the thread that another client has got the place of this session. */
+  taken: (n: number) => void,
 ): Answers {
   const places = new Map<number, CountedPlace>();
   let open = 0;
   let gone = false;
-  const look = () => writeRoom(notices, desk.hasRoom());
+  const look = () => writeNotices(notices, desk);
   return frozen({
     table: frozen({
       enter(n, client, behindProxy, busy) {
@@ -78,6 +87,10 @@ export function createAnswers(
         const entry = busy ? admission.refuse(REFUSALS.busy, client) : admission.enter(client, behindProxy);
         if (entry.refused) return named(entry.refused);
         places.set(n, entry.place);
+        entry.place.whenTaken(() => {
+          places.delete(n);
+          taken(n);
+        });
         return null;
       },
       nameClient(n, client) {
@@ -85,6 +98,9 @@ export function createAnswers(
         if (!refused) return null;
         places.delete(n);
         return named(refused);
+      },
+      doing(n, what) {
+        places.get(n)?.doing(what);
       },
       leave(n) {
         places.get(n)?.leave();
@@ -144,6 +160,8 @@ export function createAskingDesk(parts: AskingParts): {
   readonly meters: Meters;
   readonly log: Log;
   readonly notes: Notes;
+  /** Another client has got the place of this session. */
+  taken(n: number): void;
 } {
   const { asker, notices } = parts;
   const cells = new Int32Array(notices);
@@ -153,9 +171,11 @@ export function createAskingDesk(parts: AskingParts): {
   ): Promise<Awaited<ReturnType<Questions[K]>>> => asker.ask(name, args);
   const tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => asker.tell(name, args);
 
+  const { admission, taken } = createAskingAdmission(parts, ask, tell, () => Atomics.load(cells, CROWDED) !== 0);
   return {
+    taken,
     desk: frozen({
-      admission: createAskingAdmission(parts, ask, tell),
+      admission,
       hasRoom: () => Atomics.load(cells, ROOM) !== 0,
       async route(address, sender): Promise<RoutedHere> {
         const answer = await ask('route', address, sender);
@@ -186,31 +206,59 @@ type Ask = <K extends keyof Questions>(
 ) => Promise<Awaited<ReturnType<Questions[K]>>>;
 type Tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => void;
 
-function createAskingAdmission({ maxLoopLagMs, clock }: AskingParts, ask: Ask, tell: Tell): Admission {
+function createAskingAdmission(
+  { maxLoopLagMs, clock }: AskingParts,
+  ask: Ask,
+  tell: Tell,
+  crowded: Admission['crowded'],
+): { readonly admission: Admission; taken(n: number): void } {
   // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
+  /** The places of this thread, and what to do when another client gets one. */
+  const places = new Map<number, { taken: boolean; end: () => void }>();
   let last = 0;
-  return frozen({
+
+  function placeOf(n: number, mine: { taken: boolean; end: () => void }): Place {
+    return frozen({
+      async nameClient(name) {
+        const reason = await ask('nameClient', n, name);
+        if (reason !== null) places.delete(n);
+        return reason === null ? undefined : REFUSALS[reason];
+      },
+      doing: (what) => tell('doing', n, what),
+      whenTaken(end) {
+        mine.end = end;
+        if (mine.taken) end();
+      },
+      leave() {
+        if (places.delete(n)) tell('leave', n);
+      },
+    });
+  }
+
+  const admission = frozen<Admission>({
     open: lag.start,
     close: lag.stop,
+    crowded,
     async enter(client, behindProxy): Promise<Entry> {
       const n = ++last;
+      const mine = { taken: false, end: () => {} };
+      places.set(n, mine);
       const refused = await ask('enter', n, client, behindProxy, lag.lagging());
-      if (refused !== null) return { refused: REFUSALS[refused] };
-      let left = false;
-      const place: Place = frozen({
-        async nameClient(name) {
-          const reason = await ask('nameClient', n, name);
-          return reason === null ? undefined : REFUSALS[reason];
-        },
-        leave() {
-          if (!left) tell('leave', n);
-          left = true;
-        },
-      });
-      return { place };
+      if (refused === null) return { place: placeOf(n, mine) };
+      places.delete(n);
+      return { refused: REFUSALS[refused] };
     },
   });
+  return {
+    admission,
+    taken(n) {
+      const mine = places.get(n);
+      if (!mine) return;
+      mine.taken = true;
+      mine.end();
+    },
+  };
 }
 
 function createAskingAcceptance({ asker, bodies, ids }: AskingParts): Desk['acceptance'] {

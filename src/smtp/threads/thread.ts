@@ -20,6 +20,8 @@ export interface ThreadCalls {
   start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<Place[]>;
   stop(graceMs: number | undefined): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
+  /** Another client has got the place of a session. */
+  taken(n: number): void;
   /** Shows that the thread is not stuck. */
   ping(): void;
 }
@@ -51,6 +53,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
   serveThread<SmtpThread<Own>>(({ settings, notices, own, number }, line) => {
     const parts = open(own, number);
     let listener: Listener | undefined;
+    let taken = (_n: number) => {};
     let close = () => {};
     /** Resolves when all earlier messages have arrived. */
     let flush = async () => {};
@@ -67,6 +70,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
           maxLoopLagMs: settings.maxLoopLagMs,
           log: line.log,
         });
+        taken = asking.taken;
         const { clock, ids } = parts;
         const side = createInboundSide(settings, asking);
         listener = createSessions(
@@ -82,6 +86,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
         await flush();
       },
       reload: async (tls) => listener?.reload(tls),
+      taken: (n) => taken(n),
       ping() {},
     };
 

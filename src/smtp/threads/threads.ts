@@ -19,7 +19,7 @@ import {
   type TlsSettings,
 } from '../listener.ts';
 import type { Meters } from '../session-log.ts';
-import { createAnswers, NOTICES_BYTES, writeRoom } from './asking.ts';
+import { createAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
 
 interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'notes' | 'metrics'> {
@@ -60,7 +60,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   );
 
   function look(): void {
-    writeRoom(notices, desk.hasRoom());
+    writeNotices(notices, desk);
     for (const thread of threads) thread.look();
     cancelLook = clock.after(LOOK_MS, look);
   }
@@ -266,7 +266,7 @@ function startOne(
   ended: (end: ThreadEnd) => void,
 ): Running {
   const { port1, port2 } = new MessageChannel();
-  const answers = createAnswers({ ...desk, log }, notices);
+  const answers = createAnswers({ ...desk, log }, notices, (n) => void call('taken', [n]).catch(() => undefined));
   const line = answerOver(port1, answers.table, (fault) => log.error('smtp.fault', { fault }));
   const thread = startThread<SmtpThread<unknown>>(
     {

@@ -1,5 +1,5 @@
 import { randomFillSync } from 'node:crypto';
-import { rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { appendFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Protocol, type Reply, serveThread } from '../../base/worker.ts';
@@ -19,10 +19,10 @@ interface ThreadData {
   readonly plans: readonly TablePlan[];
 }
 
-/** Calls, by name. A write that `grows` the file is not needed for deleting, and yields when the disk is full. */
+/** Calls, by name. A write that `yields` is not needed for deleting: it fails when the disk is full. */
 export type StoreCall =
   | readonly [name: 'read', statement: Statement]
-  | readonly [name: 'write', statement: Statement, grows: boolean]
+  | readonly [name: 'write', statement: Statement, yields: boolean]
   | readonly [name: 'plan', plan: TablePlan];
 
 /**
@@ -36,7 +36,7 @@ export interface StoreProtocol extends Protocol {
 }
 
 type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
-type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, grows: boolean]];
+type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, yields: boolean]];
 type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
 /** Cancels call `lost`, for which nobody waits any more, unless it has begun. */
 type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
@@ -67,17 +67,21 @@ const BROKEN = new Set([NOMEM, IOERR, CORRUPT, NOTADB]);
 const MOST_STATEMENTS = 500;
 
 /**
- * Deleting needs disk space too: SQLite first writes the changed pages to its log. A file of this size is kept beside
- * the database and deleted when the disk is full; the log takes its space, and reuses it from then on.
+ * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
+ * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk is
+ * full: the file takes what it needs of its space, and the log the rest, at once, before somebody else does. The smaller
+ * one is for small disks.
  */
-const RESERVE_BYTES = 4 * 1024 ** 2;
+const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
 /** The reserve is made only if it takes at most this share of the free space. */
 const RESERVE_SHARE = 1 / 8;
+/** Bytes of statements in one transaction: so the log of the last ones fits into the reserve. */
+const COMMIT_BYTES = 4 * 1024 ** 2;
 /** Freed pages kept for new rows, and how many of the others are returned per step, which takes some milliseconds. */
 const KEEP_PAGES = 256;
 const STEP_PAGES = 256;
-/** The log has little room on a full disk. */
-const FULL_DISK_PAGES = 16;
+/** The log has little room on a full disk, and less if somebody else took the space of the reserve. */
+const FULL_DISK_PAGES = [16, 2];
 /** How long after a write freed pages are checked, and the pause between two steps. Milliseconds. */
 const TIDY_AFTER_MS = 1000;
 const TIDY_STEP_MS = 50;
@@ -136,25 +140,45 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
 /** The disk space reserved for deleting. */
 function createReserve(file: string) {
   const path = `${file}-reserve`;
-  const size = () => statSync(path, { throwIfNoEntry: false })?.size;
+  const log = `${file}-wal`;
+  const size = (of = path) => statSync(of, { throwIfNoEntry: false })?.size;
+  /** Bytes given up and not yet taken by the log. */
+  let owed = 0;
   return {
     /**
      * Creates the reserve if it is missing and the disk has room. Random bytes, because a compressing file system would
      * reserve nothing for zeros.
      */
     make(): void {
-      if (size() === RESERVE_BYTES || freeOn(file) * RESERVE_SHARE < RESERVE_BYTES) return;
+      const kept = size() ?? 0;
+      const bytes = RESERVE_BYTES.find((one) => one <= (freeOn(file) + kept) * RESERVE_SHARE) ?? 0;
+      if (kept >= bytes) return;
       try {
-        writeFileSync(path, randomFillSync(new Uint8Array(RESERVE_BYTES)), { mode: 0o600 });
+        writeFileSync(path, randomFillSync(new Uint8Array(bytes)), { mode: 0o600 });
       } catch {
         rmSync(path, { force: true }); // another process was first; try again next time
       }
     },
     /** Deletes the reserve; returns whether there was one. */
     giveUp(): boolean {
-      const there = size() !== undefined;
+      const bytes = size();
       rmSync(path, { force: true });
-      return there;
+      owed += bytes ?? 0;
+      return bytes !== undefined;
+    },
+    /**
+     * Makes the log as large as the space given up. SQLite writes over what is behind its last entry, and ignores it
+     * when it reads the log.
+     */
+    intoLog(): void {
+      const bytes = owed - (size(log) ?? 0);
+      owed = 0;
+      if (bytes <= 0) return;
+      try {
+        appendFileSync(log, randomFillSync(new Uint8Array(bytes)));
+      } catch {
+        // It is as large as there was space for.
+      }
     },
   };
 }
@@ -205,7 +229,9 @@ function apply(database: DatabaseSync, plans: readonly TablePlan[]): void {
   }
 }
 
-function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
+type Reserve = ReturnType<typeof createReserve>;
+
+function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 'intoLog'>) {
   const prepared = new Map<string, StatementSync>();
   const statement = (sql: string) => {
     const known = prepared.get(sql);
@@ -230,13 +256,14 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
   const makeRoom = () => {
     reserve.giveUp();
     database.exec('PRAGMA wal_checkpoint(RESTART)');
+    reserve.intoLog();
   };
-  /** Refuses writes that grow the file; retries the others once. */
+  /** Refuses writes that yield; retries the others once. */
   const onFullDisk = (writes: readonly Write[], error: unknown): StoreReply[] => {
     makeRoom();
-    const growing = writes.filter(([, , [, grows]]) => grows);
-    const others = writes.filter(([, , [, grows]]) => !grows);
-    return [...away(growing, error), ...runTogether(others, away)];
+    const yielding = writes.filter(([, , [, yields]]) => yields);
+    const others = writes.filter(([, , [, yields]]) => !yields);
+    return [...away(yielding, error), ...runTogether(others, away)];
   };
   /** Runs all writes in one transaction. If it fails as a whole, none of them was written. */
   const runTogether = (writes: readonly Write[], full = onFullDisk): StoreReply[] => {
@@ -258,7 +285,7 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
   };
   const freed = () => Number(pragma(database, 'freelist_count')) - KEEP_PAGES;
   /** Returns some freed pages to the disk; returns whether there are more. */
-  const tidy = (pages = STEP_PAGES): boolean => {
+  const tidy = ([pages = 1, ...fewer]: readonly number[] = [STEP_PAGES, ...FULL_DISK_PAGES]): boolean => {
     try {
       if (freed() <= 0) return false;
       database.exec(`PRAGMA incremental_vacuum(${pages})`);
@@ -268,19 +295,36 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
     } catch (error) {
       if (BROKEN.has(codeOf(error))) throw error;
       // another process is writing; the next write checks again
-      if (codeOf(error) !== FULL || pages < STEP_PAGES) return false;
+      if (codeOf(error) !== FULL || fewer.length === 0) return false;
       makeRoom();
-      return tidy(FULL_DISK_PAGES);
+      return tidy(fewer);
     }
   };
   return { run, runTogether, tidy };
 }
 
+/** Groups writes into transactions, in their order. */
+function inPortions(writes: readonly Write[]): Write[][] {
+  const portions: Write[][] = [];
+  let bytes = Infinity;
+  for (const write of writes) {
+    if (bytes > COMMIT_BYTES) {
+      portions.push([]);
+      bytes = 0;
+    }
+    portions.at(-1)?.push(write);
+    const [, , [{ params }]] = write;
+    for (const param of params) if (typeof param === 'string') bytes += param.length;
+  }
+  return portions;
+}
+
 /** SQLite creates its log and its index when a file is opened; on a full disk this uses the reserve. */
-function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: { giveUp(): boolean }): ReturnType<typeof open> {
+function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: Reserve): ReturnType<typeof open> {
   try {
     const opened = open(file, busyMs);
     apply(opened.database, plans);
+    reserve.intoLog();
     return opened;
   } catch (error) {
     if (![FULL, IOERR].includes(codeOf(error)) || !reserve.giveUp()) throw error;
@@ -325,7 +369,7 @@ serveThread<StoreProtocol>((data, line) => {
       }
       if (replies.length > 0) line.reply(replies);
       if (writes.length === 0) return;
-      line.reply(runner.runTogether(writes));
+      for (const some of inPortions(writes)) line.reply(runner.runTogether(some));
       tidying ??= setTimeout(tidy, TIDY_AFTER_MS);
     },
     end() {

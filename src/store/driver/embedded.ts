@@ -48,6 +48,9 @@ interface EmbeddedSettings {
 
 /** Bytes of JSON in a patch that cannot make a row much larger, even if every field grows. */
 const SMALL_PATCH = 4096;
+/** A write goes to the log first and then to the file, and changes pages of its indexes too. */
+const COPIES = 2;
+const INDEX_BYTES = 16_384;
 
 /**
  * Opens the embedded store: one SQLite file (WAL, synchronous=FULL), a table per collection, rows as JSON, and a
@@ -55,22 +58,21 @@ const SMALL_PATCH = 4096;
  * loop. Another process, such as the command line, may use the file at the same time.
  *
  * The guarantees when a response is lost (the thread died, or was too slow) are those of MongoDB, see mongo.ts.
+ *
+ * `room` is watched by the caller; without it, the store watches the disk by its settings.
  */
 export async function openEmbedded(
   settings: EmbeddedSettings,
-  { log, clock }: { readonly log: Log; readonly clock: Clock },
+  { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: Room },
 ): Promise<Database> {
   await makeFile(settings.file);
   const presence = createPresence(log, 'embedded');
-  const room = createRoom('store', settings.room, {
-    clock,
-    log,
-    look: () => lookAtDisk(dirname(settings.file)),
-  });
-  await room.start();
+  const room =
+    watched ?? createRoom('store', settings.room, { clock, log, look: () => lookAtDisk(dirname(settings.file)) });
+  if (!watched) await room.start();
   const link = createLink({ clock, log, presence }, settings);
   await link.open().catch((error: unknown) => {
-    room.stop();
+    if (!watched) room.stop();
     throw error;
   });
   const collection = async <R extends Row>(spec: CollectionSpec<R>) => {
@@ -81,11 +83,12 @@ export async function openEmbedded(
   const alive = await collection(pings);
   return frozen({
     collection,
+    left: room.left,
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
     },
     async close() {
-      room.stop();
+      if (!watched) room.stop();
       await link.close();
     },
   });
@@ -97,12 +100,19 @@ async function makeFile(file: string): Promise<void> {
   await (await open(file, 'a', 0o600)).close();
 }
 
-function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'has'>): Collection<R> {
-  /** Writes that grow the file are refused if the disk is nearly full, and yield to deletions if it is full. */
-  const write = (statement: Statement, grows: boolean) => {
-    if (grows && !room.has()) throw new StoreFull();
-    return link.write(statement, grows);
+function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'reserve' | 'look'>): Collection<R> {
+  /** Writes that grow the file reserve what they need, and are refused if the disk is nearly full. */
+  const grow = async (statement: Statement) => {
+    const bytes = COPIES * sizeOf(statement) + INDEX_BYTES;
+    const done = room.reserve(bytes) ?? (await room.look().then(() => room.reserve(bytes)));
+    if (!done) throw new StoreFull();
+    try {
+      return await link.write(statement, true);
+    } finally {
+      done();
+    }
   };
+  const write = (statement: Statement, grows: boolean) => (grows ? grow(statement) : link.write(statement, false));
   const rows = (answer: Rows) => answer.map(([id, text]) => toRow<R>(shape, id, readFields(text)));
   const first = (answer: Rows) => rows(answer)[0];
   const many = async (filter: Filter<R>, page: Page<R> = {}) => {
@@ -132,7 +142,11 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
     },
     async add(id, amounts, row) {
       const sums = toAmounts(shape, amounts);
-      const answer = await write(addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)), false);
+      // Never refused, but if the disk is full, what deletions need comes first.
+      const answer = await link.write(
+        addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)),
+        !shape.upkeep,
+      );
       const made = first(answer);
       if (!made) throw new Error(`${shape.name}: add returned no row`);
       return made;
@@ -143,9 +157,9 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
   });
 }
 
-/** Characters of text in the parameters. */
+/** Bytes of text in the parameters. */
 function sizeOf({ params }: Statement): number {
-  return params.reduce<number>((size, param) => size + (typeof param === 'string' ? param.length : 0), 0);
+  return params.reduce<number>((size, param) => size + (typeof param === 'string' ? Buffer.byteLength(param) : 0), 0);
 }
 
 /** The JSON of a row, written by sql.ts. */
@@ -166,10 +180,10 @@ interface Link {
   /** Throws `StoreAway` if the thread died or was too slow. */
   read(statement: Statement): Promise<Rows>;
   /**
-   * Resolves after the sync. On a full disk, statements that grow the file fail, and others use the reserve. Throws
+   * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
    * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
    */
-  write(statement: Statement, grows: boolean): Promise<Rows>;
+  write(statement: Statement, yields: boolean): Promise<Rows>;
   close(): Promise<void>;
 }
 
@@ -234,7 +248,7 @@ function createLink(
       plans.push(plan);
     },
     read: (statement) => ask('read', statement),
-    write: (statement, grows) => ask('write', statement, grows),
+    write: (statement, yields) => ask('write', statement, yields),
     async close() {
       closed = true;
       await current?.end();

@@ -23,6 +23,7 @@ export function measured(
   return frozen({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>
       measuredCollection(await database.collection(spec), run),
+    left: () => database.left(),
     ping: () => run('ping', database.ping()),
     close: () => database.close(),
   });

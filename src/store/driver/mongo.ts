@@ -89,6 +89,7 @@ export async function openMongo(settings: MongoSettings, { log, clock, onCommand
   return frozen({
     collection,
     // A majority that only answers could still be unable to write: only a write proves that writes are durable.
+    left: () => Infinity,
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
     },

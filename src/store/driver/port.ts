@@ -83,6 +83,8 @@ export interface CollectionSpec<R extends Row> {
 export interface Database {
   /** Creates a missing table and indexes. */
   collection<R extends Row>(spec: CollectionSpec<R>): Promise<Collection<R>>;
+  /** Bytes by which rows may grow on the disk of this host; Infinity if they are elsewhere. */
+  left(): number;
   /** Resolves if a write would be durable now; otherwise throws `StoreAway`. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -1,5 +1,5 @@
 import { createWriteStream } from 'node:fs';
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -23,6 +23,8 @@ interface ArchiveFolder {
   /** Names of archives, complete or not. */
   names(): Promise<string[]>;
   remove(name: string): Promise<void>;
+  /** Bytes of an archive; 0 if it is not on this host. */
+  sizeOf(name: string): Promise<number>;
 }
 
 export function createArchiveFolder(dir: string): ArchiveFolder {
@@ -49,6 +51,10 @@ export function createArchiveFolder(dir: string): ArchiveFolder {
     async remove(name) {
       await rm(join(dir, name), { force: true });
       await rm(join(dir, `${name}.tmp`), { force: true });
+    },
+    async sizeOf(name) {
+      if (!OURS.test(name)) return 0;
+      return (await stat(join(dir, name)).catch(() => undefined))?.size ?? 0;
     },
   });
 }

@@ -27,14 +27,15 @@ interface ExportDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
-  /** Whether the disk has room for more than the mail. */
+  /** Whether the disk has room for what accounts store, and for how many bytes. */
   readonly hasRoom: () => boolean;
+  readonly left: () => number;
   readonly notices: Pick<Notices, 'enqueue'>;
 }
 
 /** Work on a job stopped before its end; says why. */
 class Interrupted extends Error {
-  readonly why: 'ending' | 'lost' | 'no-room';
+  readonly why: 'ending' | 'lost' | 'no-room' | 'share';
   constructor(why: Interrupted['why']) {
     super(why);
     this.why = why;
@@ -43,6 +44,8 @@ class Interrupted extends Error {
 
 const PROGRESS_ROWS = 100_000;
 const NO_ROOM = 'There is not enough disk space for it; please start it again later';
+const SHARE =
+  'The archives of the account take as much disk space as is left for all; please start it again when older ones have expired';
 const FAULT = 'An unexpected error of the service';
 
 /**
@@ -81,9 +84,17 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
     return [...new Set([...settings.metadataFields, ...own.map(({ name }) => name)])];
   }
 
+  /** Bytes of the archives of an account on this host. */
+  async function heldBy(account: string): Promise<number> {
+    const jobs = await deps.store.exportJobs.many({ account, state: 'complete' });
+    const sizes = await Promise.all(jobs.map(({ file }) => folder.sizeOf(file ?? '')));
+    return sizes.reduce((sum, size) => sum + size, 0);
+  }
+
   return async (job: ExportRow, ending: AbortSignal | undefined): Promise<void> => {
     const about = { export: exportName(job), account: job.account, type: job.type };
     try {
+      if ((await heldBy(job.account)) > deps.left()) throw new Interrupted('share');
       const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
       const text = textOf(contents, tally, {
@@ -118,8 +129,9 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
       await claims.giveBack(job).catch(() => {});
       throw error;
     }
-    log.error('export.failed', { ...about, ...(why ? { reason: NO_ROOM } : { error }) });
-    await claims.fail(job, why ? NO_ROOM : FAULT);
+    const reason = why === 'share' ? SHARE : NO_ROOM;
+    log.error('export.failed', { ...about, ...(why ? { reason } : { error }) });
+    await claims.fail(job, why ? reason : FAULT);
   }
 }
 

@@ -192,6 +192,43 @@ describe('one client of the API', () => {
     expect(world.log.of('api.refused_connection').length).to.be.above(0);
   });
 
+  /** Connections from so many addresses, `each` from every one. */
+  async function hold(addresses: number, each: number, say = ''): Promise<Socket[]> {
+    const held: Socket[] = [];
+    for (let n = 0; n < addresses * each; n++) {
+      const from = `127.0.1.${1 + (n % addresses)}`;
+      const socket = connect({ port: world.port, host: '127.0.0.1', localAddress: from }).on('error', () => undefined);
+      held.push(socket.resume());
+      sockets.push(socket);
+      await once(socket, 'connect');
+      socket.write(say);
+    }
+    return held;
+  }
+
+  for (const [what, said] of [
+    ['say nothing', ''],
+    ['drip a header', 'POST /api/1.0/users/ping.json HTTP/1.1\r\nHost: a\r\nX-A: '],
+    ['drip a body', 'POST /api/1.0/users/ping.json HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{'],
+  ] as const) {
+    it(`lets a newcomer in while twenty addresses hold every connection and ${what}`, async () => {
+      world = await startApi({ settings: { maxConnections: 40, maxConnectionsPerAddress: 2 } });
+      const held = await hold(20, 2, said);
+      expect((await world.call('/users/ping')).status).to.equal(200);
+      await until('the end of another', () => held.filter((socket) => socket.destroyed || socket.readableEnded).length === 1);
+    });
+  }
+
+  it('are closed after five seconds without a call when most places are taken', async () => {
+    world = await startApi({ settings: { maxConnections: 10, maxConnectionsPerAddress: 5 } });
+    const held = await hold(9, 1);
+    const closed = () => held.filter((socket) => socket.destroyed || socket.readableEnded).length;
+    await until('the end of some', async () => {
+      await world.clock.advance(1000);
+      return closed() === 2;
+    });
+  });
+
   it('behind a proxy is counted by its calls in progress, and the connections of the proxy by nothing', async () => {
     const slow = Promise.withResolvers<undefined>();
     world = await startApi({

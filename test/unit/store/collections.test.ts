@@ -20,6 +20,7 @@ async function openedSpecs(): Promise<readonly CollectionSpec<Row>[]> {
       specs.push(spec as unknown as CollectionSpec<Row>); // all that is read of it are names
       return Object.create(null);
     },
+    left: () => Infinity,
     ping: () => Promise.resolve(),
     close: () => Promise.resolve(),
   });

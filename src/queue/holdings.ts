@@ -1,0 +1,84 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { Room } from '../base/room.ts';
+import type { Delivery } from './delivery.ts';
+import type { Reader } from './disk/reader.ts';
+
+/**
+ * The bytes that the mail of each account takes on this host's queue, so that no account takes the room of the others.
+ * Counted from the file at the start and when an account seems to hold much; in between, what is accepted is added, and
+ * what has left is still included.
+ */
+export interface Holdings {
+  /** Notes a message that was accepted. */
+  add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]): void;
+  /** Whether the account may have more mail on the queue. From memory. */
+  isWithinShare(account: string): boolean;
+  /** Counts; resolves when it is done. */
+  count(): Promise<void>;
+  stop(): void;
+}
+
+/** An account may hold so many times what it leaves for all: three quarters of what there is. */
+const SHARE = 3;
+/** It is counted again when an account seems to hold this part of its share. */
+const EARLY = 1 / 2;
+/** Deliveries counted in one query: about 10 ms. */
+const WINDOW = 20_000;
+/** The part of the reader's time that counting may take. */
+const PART_OF_TIME = 0.05;
+const PAUSE_MS = 1000;
+
+interface HoldingsParts {
+  readonly reading: Pick<Reader, 'read'>;
+  readonly room: Pick<Room, 'left'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export function createHoldings({ reading, room, clock, log }: HoldingsParts): Holdings {
+  let counted: ReadonlyMap<string, number> = new Map();
+  let since = new Map<string, number>();
+  let counting: Promise<void> | undefined;
+  let nextAt = 0;
+  let stopped = false;
+
+  async function countAll(): Promise<void> {
+    const began = clock.monotonic();
+    const before = new Map([...counted].map(([account, bytes]) => [account, bytes + (since.get(account) ?? 0)]));
+    for (const [account, bytes] of since) if (!before.has(account)) before.set(account, bytes);
+    counted = before;
+    since = new Map();
+    const found = new Map<string, number>();
+    try {
+      const [first, last] = await reading.read('span');
+      for (let from = first; from <= last && !stopped; from += WINDOW) {
+        for (const { account, bytes } of await reading.read('held', from, from + WINDOW - 1))
+          found.set(account, (found.get(account) ?? 0) + bytes);
+      }
+      if (!stopped) counted = found;
+    } catch (error) {
+      if (!stopped) log.warn('spool.fault', { reason: 'the bytes that accounts hold cannot be counted', error });
+    }
+    const now = clock.monotonic();
+    nextAt = now + Math.max(PAUSE_MS, (now - began) / PART_OF_TIME);
+    counting = undefined;
+  }
+
+  return frozen({
+    add(bytes, deliveries) {
+      for (const { account } of deliveries) since.set(account, (since.get(account) ?? 0) + bytes / deliveries.length);
+    },
+    isWithinShare(account) {
+      const held = (counted.get(account) ?? 0) + (since.get(account) ?? 0);
+      const share = room.left() * SHARE;
+      if (held > share * EARLY && !stopped && clock.monotonic() >= nextAt) counting ??= countAll();
+      return held <= share;
+    },
+    count: () => (counting ??= countAll()),
+    stop() {
+      stopped = true;
+    },
+  });
+}
