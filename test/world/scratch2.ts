@@ -1,0 +1,13 @@
+import { prepareHost, bootHost } from '../support/world/host.ts';
+import { startWorld } from '../support/world/world.ts';
+const t = performance.now();
+const say = (...w: unknown[]) => console.log(Math.round(performance.now() - t), ...w);
+const [w, root] = await Promise.all([startWorld(), (async () => { const { mkdtempSync } = await import('node:fs'); const d = mkdtempSync('/tmp/world/h-'); return prepareHost(d); })()]);
+say('prepared', root);
+const h = await bootHost(root, w);
+say('booted');
+if (!h) process.exit(1);
+console.log(await h.sh('systemctl is-system-running; ss -ltn; cat /etc/resolv.conf; ip addr; cd /root/postern; sudo apt install -y ./dist/postern_*.deb 2>&1').catch(String));
+say('installed');
+await h.stop();
+await w.stop();

@@ -1,0 +1,10 @@
+import { cpSync } from 'node:fs';
+import { bootHost } from '../support/world/host.ts';
+import { startWorld } from '../support/world/world.ts';
+import { must } from '../support/package/run.ts';
+const [w] = await Promise.all([startWorld(), must('sh', ['-c', 'rm -rf /tmp/world/r; cp -a /tmp/world/prep/root /tmp/world/r'])]);
+const h = await bootHost('/tmp/world/r', w);
+if (!h) process.exit(1);
+console.log(await h.run('apt install -y /root/postern/dist/*.deb >/dev/null 2>&1; sed -i "s/mx.example.com/mx.operator.net/; s/postern.example.com/postern.operator.net/" /etc/postern/postern.yaml;  systemctl enable --now postern-smtp.socket postern || true; sleep 2; journalctl -u postern --no-pager | tail -40'));
+await h.stop();
+await w.stop();
