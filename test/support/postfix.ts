@@ -108,7 +108,8 @@ export async function startPostfix(
   ]);
   await run('chown', 'postfix', join(dir, 'data'));
   const read = () => readFile(log, 'utf8').catch(() => ''); // it is not there before the first line
-  if ((await run(...enter, 'postfix', '-c', etc, 'start')) !== 0) throw new Error(`postfix did not start: ${await read()}`);
+  if ((await run(...enter, 'postfix', '-c', etc, 'start')) !== 0)
+    throw new Error(`postfix did not start: ${await read()}`);
   const pid = Number(await readFile(join(dir, 'queue/pid/master.pid'), 'utf8'));
   return {
     pid,

@@ -32,7 +32,16 @@ export async function startAuthority(network: Network, dir: string): Promise<Aut
       },
     }),
   );
-  const pebble = ['env', 'PEBBLE_VA_NOSLEEP=1', 'PEBBLE_WFE_NONCEREJECT=0', 'pebble', '-config', config, '-dnsserver', `${v4('resolver')}:53`];
+  const pebble = [
+    'env',
+    'PEBBLE_VA_NOSLEEP=1',
+    'PEBBLE_WFE_NONCEREJECT=0',
+    'pebble',
+    '-config',
+    config,
+    '-dnsserver',
+    `${v4('resolver')}:53`,
+  ];
   network.serve(join(dir, 'pebble.log'), ...pebble);
   const root = await until('pebble', async () => {
     const { code, out } = await network.run('curl', '-sk', `https://${v4('acme')}:15000/roots/0`);
@@ -67,7 +76,18 @@ export async function makeCertificate(
   );
   await must('openssl', [
     ...['ca', '-batch', '-notext', '-selfsign', '-config', join(ca, 'conf'), '-extensions', 'ext'],
-    ...['-keyfile', key, '-in', request, '-out', cert, '-startdate', day(days < 0 ? days - 30 : -1), '-enddate', day(days)],
+    ...[
+      '-keyfile',
+      key,
+      '-in',
+      request,
+      '-out',
+      cert,
+      '-startdate',
+      day(days < 0 ? days - 30 : -1),
+      '-enddate',
+      day(days),
+    ],
   ]);
   return { cert, key };
 }

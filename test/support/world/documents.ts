@@ -36,8 +36,10 @@ export function chapter(heading: string): string {
 
 /** The commands in a line of text, not in a block, that begin with a program. */
 export function commandsIn(heading: string, program: string): readonly string[] {
-  const found = chapter(heading).matchAll(new RegExp(`\`(${program} [^\`]+)\``, 'g'));
-  return [...found].map(([, command = '']) => own(command.replace(/\s+/g, ' ')));
+  const text = chapter(heading)
+    .replace(/^```[^]*?^```$/gm, '')
+    .replace(/\s+/g, ' ');
+  return [...text.matchAll(new RegExp(`\`(${program} [^\`]+)\``, 'g'))].map(([, command = '']) => own(command));
 }
 
 /** The lines of a chapter's tables whose second cell is a kind of DNS record, as records. */

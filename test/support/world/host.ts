@@ -48,7 +48,11 @@ export async function prepareHost(dir: string): Promise<string> {
   await Promise.all([built, rooted]);
   const { code, err } = await inRoot(
     root,
-    ...['sh', '-c', 'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"'],
+    ...[
+      'sh',
+      '-c',
+      'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"',
+    ],
     ...['sh', ...PACKAGES],
   );
   if (code !== 0) throw new Error(err);

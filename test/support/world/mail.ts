@@ -37,7 +37,10 @@ interface Given {
   readonly mailboxes: readonly string[];
 }
 
-export async function startMailServers(dir: string, { network, names, trusted, mailboxes }: Given): Promise<MailServers> {
+export async function startMailServers(
+  dir: string,
+  { network, names, trusted, mailboxes }: Given,
+): Promise<MailServers> {
   await mkdir(dir, { mode: 0o755 });
   const roots = join(dir, 'roots.pem');
   await writeFile(roots, trusted.join('\n'));
@@ -164,8 +167,6 @@ Background false
     ['opendmarc', '-c', JUDGE],
   ] as const) {
     network.serve(join(dir, `${program}.log`), program, '-f', flag, join(dir, `${program}.conf`));
-    await until(program, async () =>
-      (await network.run('bash', '-c', `: <>/dev/tcp/127.0.0.1/${port}`)).code === 0,
-    );
+    await until(program, async () => (await network.run('bash', '-c', `: <>/dev/tcp/127.0.0.1/${port}`)).code === 0);
   }
 }

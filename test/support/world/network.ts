@@ -53,12 +53,18 @@ export async function openNetwork(dir: string): Promise<Network> {
   const ip = (space: readonly string[], lines: readonly string[]) =>
     must(space[0] ?? '', [...space.slice(1), 'ip', '-batch', '-'], { input: `${lines.join('\n')}\n` });
   // Not in its process namespace, where the host has no id.
-  await ip(['nsenter', '-t', String(world.pid), '-n', '--'], [
-    'link set lo up',
-    `link add world0 type veth peer name host0 netns ${host.pid}`,
-    ...others.flatMap((party) => [`addr add ${v4(party)}/16 dev world0`, `addr add ${v6(party)}/64 dev world0 nodad`]),
-    'link set world0 up',
-  ]);
+  await ip(
+    ['nsenter', '-t', String(world.pid), '-n', '--'],
+    [
+      'link set lo up',
+      `link add world0 type veth peer name host0 netns ${host.pid}`,
+      ...others.flatMap((party) => [
+        `addr add ${v4(party)}/16 dev world0`,
+        `addr add ${v6(party)}/64 dev world0 nodad`,
+      ]),
+      'link set world0 up',
+    ],
+  );
   await ip(inside, [
     'link set lo up',
     `addr add ${v4('host')}/16 dev host0`,

@@ -34,7 +34,10 @@ export function createTally(): Tally {
       return result;
     },
     typed: (_, script, run) => {
-      const commands = script.split('\n').map((line) => line.replace(/\s+#.*$/, '').trim()).filter((line) => line !== '');
+      const commands = script
+        .split('\n')
+        .map((line) => line.replace(/\s+#.*$/, '').trim())
+        .filter((line) => line !== '');
       sums.commands += commands.length;
       return commands.reduce<Promise<string>>(async (before, line) => {
         await before;
