@@ -22,6 +22,8 @@ export interface Host {
   run(script: string): Promise<Ran>;
   read(path: string): Promise<string>;
   write(path: string, text: string, mode?: number): Promise<void>;
+  /** Copies a file of the test's own machine. */
+  bring(from: string, path: string): Promise<void>;
   /** Changes one file by its text. */
   edit(path: string, change: (text: string) => string): Promise<void>;
   doctor(): Promise<{ readonly code: number; readonly found: readonly Finding[] }>;
@@ -86,6 +88,7 @@ function hostOn(machine: Machine, root: string): Host {
     async write(path, text, mode = 0o644) {
       await writeFile(at(path), text, { mode });
     },
+    bring: (from, path) => cp(from, at(path)),
     async edit(path, change) {
       const text = await readFile(at(path), 'utf8');
       const changed = change(text);

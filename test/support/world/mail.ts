@@ -23,6 +23,8 @@ export interface Arrived {
 export interface MailServers {
   /** Hands a mail from `ann@sender.example` to the sending server, and waits for what became of it: a line of its log. */
   send(to: string, subject: string): Promise<string>;
+  /** Whether the host under test takes mail for an address. */
+  accepts(to: string): Promise<boolean>;
   /** The mails for which `is` holds, once there is one. */
   arrived(what: string, is: (text: string) => boolean): Promise<Arrived>;
   stop(): Promise<void>;
@@ -94,15 +96,24 @@ export async function startMailServers(
   const box = join(receiving, 'mail/all/new');
   return {
     async send(to, subject) {
+      const before = (await sender.log()).length;
       await network.must(
         ...['swaks', '--server', v4('sender'), '--local-interface', v4('sender'), '--silent', '1'],
         ...['--from', `ann@${SENDER}`, '--to', to, '--header', `Subject: ${subject}`, '--body', 'Hello.'],
       );
       return until(`what became of the mail to ${to}`, async () =>
         (await sender.log())
+          .slice(before)
           .split('\n')
           .findLast((line) => line.includes(`to=<${to}>`) && /status=(?:sent|bounced|deferred)/.test(line)),
       );
+    },
+    async accepts(to) {
+      const { code } = await network.run(
+        ...['swaks', '--local-interface', v4('sender'), '--quit-after', 'RCPT', '--silent', '3'],
+        ...['--from', `ann@${SENDER}`, '--to', to],
+      );
+      return code === 0;
     },
     arrived: (what, is) =>
       until(what, async () => {
