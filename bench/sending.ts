@@ -78,7 +78,11 @@ async function startPostern(sink: number): Promise<Contestant> {
 async function startHop(sink: number): Promise<Contestant> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-bench-postfix-')); // not in `work`, which only its owner may enter
   const port = await freePort();
-  const { pid, stop } = await startPostfix(dir, { port, next: sink, main: { in_flow_delay: '0' } });
+  const { pid, stop } = await startPostfix(dir, {
+    listen: [`127.0.0.1:${port}`],
+    next: sink,
+    main: { in_flow_delay: '0' },
+  });
   return {
     port,
     login: [],

@@ -233,16 +233,18 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
             resolver: fresh,
             store,
             noStore: '',
+            queue: spool,
+            noQueue: '',
             places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
             clock,
             settingsFile: settingsFileOf(shown),
             reach: undefined,
-            howToReach: 'postern doctor --reach DOMAIN connects to the mail server of a domain',
             root: '/',
           },
         }),
     },
     health,
+    instance: ids.key(),
   });
 
   return frozen({

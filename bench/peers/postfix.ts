@@ -37,7 +37,7 @@ export const postfix: Peer = {
   async start({ dir, certificate }) {
     const port = await freePort();
     const { pid, stop } = await startPostfix(dir, {
-      port,
+      listen: [`127.0.0.1:${port}`],
       next: port,
       main: MAIN,
       ...(certificate && { tls: certificate }),

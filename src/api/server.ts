@@ -35,7 +35,7 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
 
 export interface ApiDeps
   extends Omit<OperationDeps, 'limits' | 'jobs' | 'pulling' | 'tapping'>,
-    Pick<PageDeps, 'health' | 'tracking' | 'linkedFiles'> {
+    Pick<PageDeps, 'health' | 'instance' | 'tracking' | 'linkedFiles'> {
   readonly pulling: OperationDeps['pulling'] & Pick<Pulling, 'stop'>;
   readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
   /** What accounts use in the store. */

@@ -9,7 +9,7 @@ import { createResolver } from '../dns/resolver.ts';
 import { type Finding, placesOf, type Verdict, type World } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
-import { withStore } from './open.ts';
+import { withSpool, withStore } from './open.ts';
 
 export const doctor: Command = {
   name: 'doctor',
@@ -18,7 +18,7 @@ export const doctor: Command = {
     reach: {
       type: 'string',
       value: 'DOMAIN',
-      help: 'also connect to the mail server of this domain, to check that outbound port 25 is open',
+      help: 'connect to the mail server of this domain to check outbound port 25, instead of one that is chosen',
     },
   },
   notes:
@@ -63,10 +63,11 @@ async function lookAt(
     settings,
     resolver,
     store: undefined,
-    noStore: 'the daemon has not run here yet',
+    noStore: NOT_RUN,
+    queue: undefined,
+    noQueue: NOT_RUN,
     places: placesOf(settings),
     clock: systemClock,
-    howToReach: '--reach DOMAIN connects to the mail server of a domain',
     root: '/',
     ...given,
   };
@@ -76,18 +77,42 @@ async function lookAt(
   };
   // DNS queries do not keep the process alive, which is right in the daemon but not here.
   const alive = setInterval(() => {}, 1000);
-  let looked = false;
   try {
-    if (!hasStore(settings)) return await look({ world });
-    await withStore(settings, async (store) => {
-      looked = true;
-      await look({ world: { ...world, store } });
+    await withQueue(settings, async (queue) => {
+      let looked = false;
+      try {
+        if (!hasStore(settings)) return await look({ world: { ...world, ...queue } });
+        await withStore(settings, async (store) => {
+          looked = true;
+          await look({ world: { ...world, ...queue, store } });
+        });
+      } catch (error) {
+        await look({ world: { ...world, ...queue }, storeFault: error, ...(looked ? { checks: [] } : {}) });
+      }
     });
-  } catch (error) {
-    await look({ world, storeFault: error, ...(looked ? { checks: [] } : {}) });
   } finally {
     await resolver.stop();
     clearInterval(alive);
+  }
+}
+
+const NOT_RUN = 'the daemon has not run here yet';
+
+/** Calls `use` with the queue of this host, or with the reason why there is none. */
+async function withQueue(
+  settings: Settings,
+  use: (queue: Pick<World, 'queue' | 'noQueue'>) => Promise<void>,
+): Promise<void> {
+  if (!existsSync(join(settings.data_dir, 'spool'))) return use({ queue: undefined, noQueue: NOT_RUN });
+  let used = false;
+  try {
+    await withSpool(settings, (queue) => {
+      used = true;
+      return use({ queue, noQueue: '' });
+    });
+  } catch (error) {
+    if (used) throw error;
+    await use({ queue: undefined, noQueue: error instanceof Error ? error.message : String(error) });
   }
 }
 

@@ -1,19 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
-import { certificate, listening, outgoing } from './listening.ts';
+import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './machine.ts';
-import {
-  hostName,
-  inboundDomains,
-  mailOrigin,
-  postmaster,
-  publicUrl,
-  reservedDomains,
-  senderDomains,
-  sending,
-} from './names.ts';
+import { hostName, hostsFile, inboundDomains, postmaster, reservedDomains, senderDomains, sending } from './names.ts';
 import { scanners } from './scanners.ts';
+import { waiting } from './waiting.ts';
+import { mailOrigin, publicUrl } from './web.ts';
 
 /** All checks; a check that others depend on comes before them. */
 export const CHECKS: readonly Check[] = [
@@ -26,6 +19,8 @@ export const CHECKS: readonly Check[] = [
   listening,
   certificate,
   hostName,
+  hostsFile,
+  arriving,
   publicUrl,
   mailOrigin,
   postmaster,
@@ -35,6 +30,7 @@ export const CHECKS: readonly Check[] = [
   senderDomains,
   outgoing,
   scanners,
+  waiting,
 ];
 
 /** How long one check may take: hundreds of domains whose name servers are slow must not hide what comes after them. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { isLoopback } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
+import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 
@@ -26,14 +27,15 @@ export interface World {
   readonly store: Store | undefined;
   /** Why there is no store. */
   readonly noStore: string;
+  readonly queue: Pick<Spool, 'endpoints' | 'ages' | 'count'> | undefined;
+  /** Why there is no queue. */
+  readonly noQueue: string;
   readonly places: Places;
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
-  /** A domain whose mail server to connect to, as a test of outbound port 25. */
+  /** A domain whose mail server to connect to, as a test of outbound port 25, instead of one that is chosen. */
   readonly reach: string | undefined;
-  /** How to have that tested, when there is no such domain. */
-  readonly howToReach: string;
   /** The root of the file system: `/`. */
   readonly root: string;
 }

@@ -1,13 +1,15 @@
 import { X509Certificate } from 'node:crypto';
-import { connect } from 'node:net';
-import { createAddressList } from '../base/networks.ts';
+import { createAddressList, isLoopback } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
+import { sameName } from '../dns/types.ts';
+import { parseRelay, type Relay } from '../sending/carry/hops.ts';
 import type { Settings } from '../settings.ts';
 import { isFor, namesOf } from '../smtp/certificate.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { isOwnAddress, publishedAddresses } from './published.ts';
+import { greet } from './smtp-talk.ts';
 
-const WAIT_MS = 5000;
 const SMTP_PORT = 25;
 
 /** The daemon answers on its SMTP port. */
@@ -50,32 +52,136 @@ export const listening: Check = {
   },
 };
 
-/** This host can reach other mail servers: many providers block outbound port 25 unless asked. */
-export const outgoing: Check = {
-  name: 'outbound port 25',
-  async *run({ reach, howToReach, resolver }) {
-    const check = 'outbound port 25';
-    if (reach === undefined) return yield skipped(check, `not tested; ${howToReach}`);
-    const host = await mailHost(reach, resolver);
-    if (host === undefined) return yield skipped(check, `no mail server found for ${reach}`);
-    const line = await firstLine(host.address, SMTP_PORT);
-    yield line instanceof Error
-      ? fault(
-          check,
-          `cannot reach ${host.name} (${host.address}): ${line.message}`,
-          'Ask your provider to unblock outbound port 25, or set outbound.relay and mail.relay to a relay server.',
-        )
-      : ok(check, `${host.name} answered: ${line}`);
+/** Strangers who ask the DNS for our name come to this daemon, at each of its addresses. */
+export const arriving: Check = {
+  name: 'inbound port 25',
+  async *run(world) {
+    const { settings, resolver, places } = world;
+    const check = 'inbound port 25';
+    if (isLocal(world)) return yield skipped(check, 'every listener is on loopback');
+    if (!places.smtp.some(({ port }) => port === SMTP_PORT) && settings.smtp.proxy_protocol.length === 0)
+      return yield skipped(check, 'nothing here listens on it');
+    const addresses = (await publishedAddresses(resolver, settings.hostname))?.filter((each) => !isLoopback(each));
+    if (addresses === undefined) return yield skipped(check, `no DNS answer for ${settings.hostname}`);
+    yield* await Promise.all(addresses.map((address) => arrivingAt(address, world)));
   },
 };
 
+async function arrivingAt(address: string, { settings, clock }: World): Promise<Finding> {
+  const { hostname, smtp } = settings;
+  const check = `inbound port 25 at ${address}`;
+  const isOurs = isOwnAddress(address);
+  const asProxy = isOurs && createAddressList(smtp.proxy_protocol)(address);
+  const found = await greet({ host: address, port: SMTP_PORT, asProxy, as: hostname });
+  if (found instanceof Error)
+    return isOurs
+      ? fault(
+          check,
+          found.message,
+          `Strangers cannot connect either: check smtp.listen and the firewall of this host (nft list ruleset).`,
+        )
+      : warning(
+          check,
+          `${found.message} from here; it is no address of this host`,
+          `If a router or a load balancer leads here, this cannot be seen from inside: connect from elsewhere. If not, correct the address of ${hostname} in the DNS.`,
+        );
+  const { greeting, starttls, certificate: shown } = found;
+  if (!greeting.startsWith('220')) return fault(check, `refuses sessions: ${greeting}`, 'Check the log of the daemon.');
+  if (!greeting.includes(hostname))
+    return fault(
+      check,
+      `another server answers: ${greeting}`,
+      `Mail for your domains goes there: correct the address of ${hostname} in the DNS, or what is forwarded to this host.`,
+    );
+  const unseen = 'seen from this host; a firewall in front of it is not';
+  if (smtp.tls.cert === '') return ok(check, `answers as ${hostname} (${unseen})`);
+  if (!starttls || !shown)
+    return fault(
+      check,
+      'offers no STARTTLS, though smtp.tls is set',
+      'Restart the daemon, or find what stands between it and this address: mail comes in the clear.',
+    );
+  const wrong = wrongCertificate(shown, settings, clock.now());
+  return wrong === undefined
+    ? ok(check, `answers as ${hostname}, STARTTLS with the certificate of smtp.tls (${unseen})`)
+    : warning(check, `STARTTLS shows ${wrong}`, 'See the certificate above, then: systemctl reload postern.');
+}
+
+/** What is wrong with the certificate that a listener shows. */
+function wrongCertificate(shown: X509Certificate, { smtp, hostname }: Settings, now: number): string | undefined {
+  if (Date.parse(shown.validTo) < now) return `a certificate that expired on ${shown.validTo}`;
+  if (shown.checkHost(hostname) === undefined)
+    return `a certificate for ${shown.subjectAltName?.replaceAll('DNS:', '') ?? shown.subject}, not for ${hostname}`;
+  const installed = readPair(smtp.tls);
+  return typeof installed !== 'string' && installed.fingerprint256 !== shown.fingerprint256
+    ? `another certificate than that of smtp.tls (valid until ${shown.validTo})`
+    : undefined;
+}
+
+/** This host can reach other mail servers: many providers block outbound port 25 unless asked. */
+export const outgoing: Check = {
+  name: 'outbound port 25',
+  async *run(world) {
+    const check = 'outbound port 25';
+    const { reach, settings } = world;
+    const relay = parseRelay(settings.outbound.relay);
+    if (reach === undefined && relay) return yield* relayed(relay);
+    if (reach === undefined && isLocal(world)) return yield skipped(check, 'every listener is on loopback');
+    const failed: string[] = [];
+    for (const domain of reach === undefined ? await others(world) : [reach]) {
+      const host = await mailHost(domain, world);
+      if (host === undefined) continue;
+      const line = await firstLine(host.address, settings.outbound.mx_port);
+      if (typeof line === 'string') return yield ok(check, `${host.name} answered: ${line}`);
+      failed.push(`${host.name} (${host.address}): ${line.message}`);
+      if (failed.length === MOST_TRIED) break;
+    }
+    if (failed.length === 0)
+      return yield skipped(
+        check,
+        reach === undefined
+          ? 'found no mail server of others to connect to; --reach DOMAIN names one'
+          : `no mail server found for ${reach}`,
+      );
+    yield fault(
+      check,
+      `cannot reach ${failed.join('; ')}`,
+      'Ask your provider to unblock outbound port 25, or set outbound.relay and mail.relay to a relay server.',
+    );
+  },
+};
+
+/** Servers that are tried before port 25 counts as closed: one may be down. */
+const MOST_TRIED = 2;
+/** A domain whose mail servers always answer, for a host that knows nobody yet. */
+const WELL_KNOWN = 'gmail.com';
+
+/** Domains of others to whose mail servers this host may connect: those it has to do with come first. */
+async function others({ settings, store }: World): Promise<readonly string[]> {
+  const { postmaster } = settings.smtp;
+  const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
+  const domains = [postmaster.slice(postmaster.lastIndexOf('@') + 1), ...rows.map(({ domain }) => domain), WELL_KNOWN];
+  return [...new Set(domains.filter((domain) => domain !== ''))];
+}
+
+async function* relayed({ host, port, secure }: Relay): AsyncGenerator<Finding> {
+  const check = `outbound relay ${host}:${port}`;
+  if (secure) return yield skipped(check, 'outbound.relay takes all mail; smtps is not tested');
+  const line = await firstLine(host, port);
+  yield line instanceof Error
+    ? fault(check, line.message, 'Correct outbound.relay, or start the relay: no mail leaves without it.')
+    : ok(check, line);
+}
+
+/** The first mail server of a domain, unless it is one of ours: that would prove nothing. */
 async function mailHost(
   domain: string,
-  resolver: World['resolver'],
+  { resolver, settings }: World,
 ): Promise<{ readonly name: string; readonly address: string } | undefined> {
   const mx = await resolver.resolve(domain, 'MX');
   const name = mx.kind === 'records' ? mx.records.toSorted((a, b) => a.priority - b.priority)[0]?.exchange : domain;
   if (name === undefined || name === '') return undefined;
+  if ([settings.hostname, ...settings.inbound.mx_hosts].some((own) => sameName(own, name))) return undefined;
   const found = await resolver.addresses(name);
   const address = found.kind === 'records' ? found.records[0] : undefined;
   return address === undefined ? undefined : { name, address };
@@ -96,31 +202,10 @@ async function firstOf(
   return line instanceof Error && next !== undefined ? firstLine(next, port, isProxy(next)) : line;
 }
 
-/** As a proxy checks the health of a server: for no client. */
-const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
-
-/** Reads the greeting of a server, and sends only QUIT; before it a PROXY header, if the server expects one from us. */
-function firstLine(host: string, port: number, asProxy = false): Promise<string | Error> {
-  return new Promise((resolve) => {
-    const socket = connect({ host, port });
-    let received = '';
-    const end = (result: string | Error) => {
-      clearTimeout(timer);
-      resolve(result);
-      socket.destroy();
-    };
-    const timer = setTimeout(() => end(new Error(`no answer within ${WAIT_MS / 1000} s`)), WAIT_MS);
-    socket.setEncoding('latin1');
-    if (asProxy) socket.write(PROXY_HEADER);
-    socket.on('error', (error) => end(error));
-    socket.on('close', () => end(new Error('the connection was closed without a greeting')));
-    socket.on('data', (chunk: string) => {
-      received = (received + chunk).slice(0, 1000);
-      const line = received.indexOf('\r\n');
-      if (line < 0) return;
-      socket.write('QUIT\r\n', () => end(received.slice(0, line)));
-    });
-  });
+/** The greeting of a server. */
+async function firstLine(host: string, port: number, asProxy = false): Promise<string | Error> {
+  const found = await greet({ host, port, asProxy });
+  return found instanceof Error ? found : found.greeting;
 }
 
 const DAY_MS = 24 * 3_600_000;

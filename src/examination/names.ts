@@ -1,12 +1,15 @@
+import { join } from 'node:path';
+import { isLoopback } from '../base/networks.ts';
 import { ownNames } from '../composition/slices.ts';
 import { checkDkim, checkMx, checkPtr, checkSpf, type RecordCheck, toReverseName } from '../dns/checks.ts';
-import { sameName } from '../dns/types.ts';
+import { createHosts } from '../dns/system.ts';
 import { createReservedNames, RESERVED_WORDS } from '../mail/reserved-names.ts';
 import { memberOf } from '../mail/wildcard-domain.ts';
 import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
 import { type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+import { publishedAddresses } from './published.ts';
 
 /** Forward and reverse DNS of hostname match; many servers refuse mail from hosts where they do not. */
 export const hostName: Check = {
@@ -35,8 +38,43 @@ export const hostName: Check = {
             `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`,
           );
     }
+    const local = addresses.filter(isLoopback);
+    if (local.length > 0)
+      return yield fault(
+        'host name',
+        `the name servers say that ${hostname} is ${local.join(', ')}, this machine itself`,
+        'Publish its public address. If others see that one, the resolver answers from /etc/hosts: correct it there.',
+      );
     yield ok('host name', `${hostname} has ${addresses.join(', ')}`);
     yield* await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)));
+  },
+};
+
+/** The hosts file, which Postern and most programs believe before the DNS, says nothing else of our own names. */
+export const hostsFile: Check = {
+  name: 'hosts file',
+  async *run(world) {
+    const { settings, resolver, root } = world;
+    if (isLocal(world)) return yield skipped('hosts file', 'every listener is on loopback');
+    const path = join(root, 'etc/hosts');
+    const hosts = createHosts(path, world.clock);
+    const urls = [settings.public_url, settings.console.mail_origin].filter((url) => url !== '');
+    const names = new Set([settings.hostname, ...urls.map((url) => new URL(url).hostname)]);
+    let found = 0;
+    for (const name of names) {
+      const listed = await hosts.find(name.toLowerCase());
+      if (listed === undefined) continue;
+      const published = await publishedAddresses(resolver, name);
+      const wrong = listed.filter((address) => !published?.includes(address));
+      if (published === undefined || wrong.length === 0) continue;
+      found++;
+      yield warning(
+        'hosts file',
+        `${path} says ${wrong.join(', ')} for ${name}; the DNS says ${published.join(', ') || 'nothing'}`,
+        `Programs on this host go there: mail to your own domains fails, and so do checks of customers' domains. Put ${published.join(' and ') || 'the public address'} there, or take the name out.`,
+      );
+    }
+    if (found === 0) yield ok('hosts file', 'agrees with the DNS on our names');
   },
 };
 
@@ -52,71 +90,6 @@ async function reverse(ip: string, hostname: string, resolver: World['resolver']
     `Ask your provider to set its PTR record to ${hostname}.`,
   );
 }
-
-/** The base of all links in mail and in API answers can be reached. */
-export const publicUrl: Check = {
-  name: 'public URL',
-  async *run(world) {
-    const { settings, resolver } = world;
-    const url = new URL(settings.public_url);
-    const check = 'public URL';
-    if (isLocal(world)) return yield skipped(check, `${settings.public_url}; every listener is on loopback`);
-    const { host } = settings.http.listen;
-    if (url.hostname === host || sameName(url.hostname, 'localhost')) {
-      return yield warning(
-        check,
-        `${settings.public_url} is a local address`,
-        'Set public_url to the https:// URL of the reverse proxy in front of http.listen.',
-      );
-    }
-    const found = await resolver.addresses(url.hostname);
-    if (found.kind === 'failure') return yield skipped(check, `no DNS answer for ${url.hostname}`);
-    if (found.kind !== 'records')
-      return yield fault(
-        check,
-        `${url.hostname} has no address in the DNS`,
-        `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
-      );
-    if (url.protocol !== 'https:')
-      return yield warning(
-        check,
-        `${settings.public_url} is not encrypted`,
-        'API keys travel in plaintext: put a TLS proxy in front and set public_url to its https:// URL.',
-      );
-    yield ok(check, `${settings.public_url} (${found.records.join(', ')})`);
-  },
-};
-
-/** How long the proxy in front may take to answer. */
-const ANSWER_MS = 5000;
-
-/** The host that shows mail for the console leads here, and answers nothing else. */
-export const mailOrigin: Check = {
-  name: 'console.mail_origin',
-  async *run({ settings }) {
-    const check = 'console.mail_origin';
-    const { mail_origin: url } = settings.console;
-    if (url === '') return yield skipped(check, 'not set: mail is shown in a sandbox of the console');
-    const { origin, host } = new URL(url);
-    const answer = await fetch(origin, { redirect: 'manual', signal: AbortSignal.timeout(ANSWER_MS) }).catch(String);
-    if (typeof answer === 'string')
-      return yield warning(
-        check,
-        `${origin} cannot be reached from here: ${answer}`,
-        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail from there.`,
-      );
-    await answer.body?.cancel();
-    yield answer.status === WRONG_HOST
-      ? ok(check, `${origin} answers nothing but mail`)
-      : fault(
-          check,
-          `${origin} answers ${answer.status} instead of ${WRONG_HOST}`,
-          `Let the proxy pass requests for ${host} to http.listen, with the Host header as it came, and restart after a change of settings.`,
-        );
-  },
-};
-/** What the console's host of mail answers to everything else (RFC 9110 section 15.5.20). */
-const WRONG_HOST = 421;
 
 /** Somebody reads the mail to postmaster. */
 export const postmaster: Check = {

@@ -33,7 +33,7 @@ async function startWorld() {
     POSTERN_MAIL__MX_PORT: String(sink.port),
   });
   const postfix = await startPostfix(await tempDir(), {
-    port,
+    listen: [`127.0.0.1:${port}`],
     next: sink.port,
     routes: { 'bounces.in.postern.test': postern.smtp.port },
     tls: { cert: fixture('second.cert'), key: fixture('second.key') },

@@ -277,6 +277,7 @@ export async function startApi(
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       linkedFiles: { open: async () => ({ kind: 'unknown' }) },
+      instance: 'test',
       metrics: createPrometheus({ clock }, { ofProcess: false }),
       clock,
       log,

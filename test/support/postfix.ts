@@ -12,14 +12,16 @@ export interface Postfix {
 }
 
 export interface PostfixOptions {
-  /** Where it takes mail, on 127.0.0.1. */
-  readonly port: number;
-  /** Where it takes all mail on to, on 127.0.0.1. */
-  readonly next: number;
+  /** Where it takes mail: `address:port`, `[ip6]:port`. */
+  readonly listen: readonly string[];
+  /** Where it takes all mail on to, on 127.0.0.1; without it, to the MX of the recipient. */
+  readonly next?: number;
   /** Where it takes mail of single domains to instead. */
   readonly routes?: Readonly<Record<string, number>>;
   /** Files with a certificate and its key, for STARTTLS. */
   readonly tls?: { readonly cert: string; readonly key: string };
+  /** What to write before its commands: the network where it runs. */
+  readonly enter?: readonly string[];
   /** Further lines of main.cf. */
   readonly main?: Readonly<Record<string, string>>;
 }
@@ -31,12 +33,12 @@ export function whyNoPostfix(): string | undefined {
 }
 
 /**
- * What an instance consists of that takes mail by SMTP and carries it on by SMTP: nothing local, no program, no
- * maildrop.
+ * What an instance consists of that takes mail by SMTP and carries it on by SMTP or to mailboxes of its own: nothing
+ * local, no program, no maildrop.
  */
-const MASTER = (port: number) =>
+const MASTER = (listen: readonly string[]) =>
   [
-    `127.0.0.1:${port} inet n - n - - smtpd`,
+    ...listen.map((place) => `${place} inet n - n - - smtpd`),
     'cleanup unix n - n - 0 cleanup',
     'qmgr unix n - n 300 1 qmgr',
     'tlsmgr unix - - n 1000? 1 tlsmgr',
@@ -47,6 +49,7 @@ const MASTER = (port: number) =>
     'proxymap unix - - n - - proxymap',
     'smtp unix - - n - - smtp',
     'relay unix - - n - - smtp',
+    'virtual unix - n n - - virtual',
     'error unix - - n - - error',
     'retry unix - - n - - error',
     'discard unix - - n - - discard',
@@ -59,7 +62,7 @@ const MASTER = (port: number) =>
 /** A Debian postfix of its own in `dir`, beside whatever else runs on the machine. */
 export async function startPostfix(
   dir: string,
-  { port, next, routes = {}, tls, main = {} }: PostfixOptions,
+  { listen, next, routes = {}, tls, enter = [], main = {} }: PostfixOptions,
 ): Promise<Postfix> {
   const [etc, log] = [join(dir, 'etc'), join(dir, 'mail.log')];
   const loopback = (to: number) => `[127.0.0.1]:${to}`;
@@ -78,7 +81,7 @@ export async function startPostfix(
     alias_database: '',
     smtpd_relay_restrictions: 'permit_mynetworks, reject',
     smtp_dns_support_level: 'disabled',
-    relayhost: loopback(next),
+    relayhost: next === undefined ? '' : loopback(next),
     ...(Object.keys(routes).length > 0 && {
       transport_maps: `inline:{ ${Object.entries(routes)
         .map(([domain, to]) => `{ ${domain} = smtp:${loopback(to)} }`)
@@ -101,23 +104,24 @@ export async function startPostfix(
         .map(([name, value]) => `${name} = ${value}\n`)
         .join(''),
     ),
-    writeFile(join(etc, 'master.cf'), MASTER(port)),
+    writeFile(join(etc, 'master.cf'), MASTER(listen)),
   ]);
   await run('chown', 'postfix', join(dir, 'data'));
   const read = () => readFile(log, 'utf8').catch(() => ''); // it is not there before the first line
-  if ((await run('postfix', '-c', etc, 'start')) !== 0) throw new Error(`postfix did not start: ${await read()}`);
+  if ((await run(...enter, 'postfix', '-c', etc, 'start')) !== 0)
+    throw new Error(`postfix did not start: ${await read()}`);
   const pid = Number(await readFile(join(dir, 'queue/pid/master.pid'), 'utf8'));
   return {
     pid,
     log: read,
     async stop() {
-      await run('postfix', '-c', etc, 'stop');
+      await run(...enter, 'postfix', '-c', etc, 'stop');
     },
   };
 }
 
 /** Answers its exit code. Without pipes: a daemon that inherits them keeps them open. */
-async function run(program: string, ...args: readonly string[]): Promise<unknown> {
+async function run(...[program = '', ...args]: readonly string[]): Promise<unknown> {
   const [code] = await once(spawn(program, args, { stdio: 'ignore' }), 'exit');
   return code;
 }

@@ -38,6 +38,8 @@ export interface PageSettings extends ExportFileSettings {
 export interface PageDeps {
   readonly operations: readonly Operation[];
   readonly health: { ready(): Promise<Readiness> };
+  /** A random name of this process, by which `postern doctor` knows whose answer it got. */
+  readonly instance: string;
   readonly store: Pick<Store, 'exportJobs'>;
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
@@ -78,7 +80,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   router.post('/unsubscribe/:token', (ctx) => trackPages.unsubscribe(ctx, ctx.params.token ?? ''));
   router.get('/healthz', (ctx) => {
     ctx.set('Cache-Control', 'no-store');
-    ctx.body = { status: 'ok', version: settings.version };
+    ctx.body = { status: 'ok', version: settings.version, instance: deps.instance };
   });
   router.get('/metrics', createMetricsPage(settings, deps));
   router.get('/readyz', async (ctx) => {

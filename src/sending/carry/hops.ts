@@ -139,7 +139,7 @@ async function addressesOf(
 }
 
 /** A server that relays all our mail. */
-interface Relay {
+export interface Relay {
   readonly host: string;
   readonly port: number;
   /** TLS from the first byte (smtps). */

@@ -22,7 +22,8 @@ const COMMAND = z.object({ id: z.number() }).and(
 );
 type Command = z.infer<typeof COMMAND>;
 
-const receiver = await startReceiver();
+const [, , host, port] = process.argv;
+const receiver = await startReceiver(host === undefined ? {} : { listen: { host, port: Number(port) } });
 /** How posts are answered that hold a text; all others 200. */
 const answers = new Map<string, number>();
 receiver.answer(({ body }) => {

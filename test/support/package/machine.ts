@@ -76,12 +76,15 @@ function leaderOf(nspawn: number): number | undefined {
   }
 }
 
-/** Boots the root. Undefined when that does not work here: containers are not to be had everywhere. */
-export async function boot(root: string): Promise<Machine | undefined> {
+/**
+ * Boots the root, in a network of its own or in the one of a namespace that is there already. Undefined when that does
+ * not work here: containers are not to be had everywhere.
+ */
+export async function boot(root: string, network?: string): Promise<Machine | undefined> {
   const spawned = begin('systemd-nspawn', [
     ...common(root),
     '--boot',
-    '--private-network',
+    ...(network === undefined ? ['--private-network'] : [`--network-namespace-path=${network}`, '--resolv-conf=off']),
     '--console=pipe',
     `--machine=postern-${process.pid}`,
   ]);
@@ -121,7 +124,7 @@ export async function boot(root: string): Promise<Machine | undefined> {
   await until('the container', up, 30_000).catch(kill);
   const pid = leader();
   if (pid === undefined) return undefined;
-  const agent = await openAgent(pid);
+  const agent = await openAgent(['nsenter', '-t', String(pid), '-n']);
   return Object.freeze({
     pid,
     hook: agent.hook,
@@ -143,9 +146,12 @@ export async function boot(root: string): Promise<Machine | undefined> {
   });
 }
 
-/** A program of the test in the network of the machine, and nothing else of it. */
-async function openAgent(pid: number) {
-  const child = begin('nsenter', ['-t', String(pid), '-n', process.execPath, join(import.meta.dirname, 'agent.ts')]);
+/**
+ * A program of the test in another network, which `enter` before a command leads to; its webhook is at `listen`, by
+ * default on loopback.
+ */
+export async function openAgent([program = '', ...words]: readonly string[], ...listen: readonly string[]) {
+  const child = begin(program, [...words, process.execPath, join(import.meta.dirname, 'agent.ts'), ...listen]);
   const waiting = new Map<number, (answer: { result?: unknown; fault?: string }) => void>();
   const answerOf = (id: number) =>
     new Promise<{ result?: unknown; fault?: string }>((resolve) => waiting.set(id, resolve));

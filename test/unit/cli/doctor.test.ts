@@ -8,28 +8,32 @@ import { loadSettings } from '../../../src/config.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
 import { examine } from '../../../src/examination/examine.ts';
 import { type Check, placesOf, type World } from '../../../src/examination/finding.ts';
-import { certificate, listening } from '../../../src/examination/listening.ts';
+import { certificate, listening, outgoing } from '../../../src/examination/listening.ts';
 import { clockCheck, disk, nameServers, secrets } from '../../../src/examination/machine.ts';
 import {
   hostName,
+  hostsFile,
   inboundDomains,
-  mailOrigin,
   postmaster,
-  publicUrl,
   reservedDomains,
   senderDomains,
   sending,
 } from '../../../src/examination/names.ts';
 import { scanners } from '../../../src/examination/scanners.ts';
+import { waiting } from '../../../src/examination/waiting.ts';
+import { mailOrigin, publicUrl } from '../../../src/examination/web.ts';
 import { newSenderDomain } from '../../../src/store/rows/domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { MX_CERT, MX_KEY } from '../../support/carrier-tls.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+import { startMailSink } from '../../support/mail-sink.ts';
+import { startReceiver } from '../../support/receiver.ts';
 import { nobodyConnected, startClamd, startMilter, startRspamd, startSpamd } from '../../support/scanners.ts';
 import { TEST_KEYS, TEST_TXT } from '../../support/senders.ts';
 import { diskDir } from '../../support/temp.ts';
+import { until } from '../../support/until.ts';
 import { KEY as OTHER_KEY } from '../../support/webhook-tls.ts';
 import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 
@@ -231,6 +235,7 @@ describe('postern doctor', () => {
     readonly zone?: ZoneRecords;
     readonly env?: Readonly<Record<string, string>>;
     readonly store?: Store;
+    readonly queue?: World['queue'];
     readonly at?: number;
     readonly root?: string;
     readonly resolver?: Resolver;
@@ -251,11 +256,12 @@ describe('postern doctor', () => {
       resolver: given.resolver ?? zoneResolver(given.zone ?? {}),
       store: given.store,
       noStore: 'none here',
+      queue: given.queue,
+      noQueue: 'none here',
       places: placesOf(settings),
       clock: createTestClock(given.at ?? NOW),
       settingsFile: given.file,
       reach: undefined,
-      howToReach: 'name a domain',
       root: given.root ?? dir,
     };
   }
@@ -368,14 +374,252 @@ describe('postern doctor', () => {
       expect(await verdict(set)).to.equal('warning');
     });
 
-    it('stands in a public URL that is https and leads somewhere', async () => {
-      const records: ZoneRecords = { 'mail.example.com': { A: ['192.0.2.1'] } };
-      const verdict = async (env: Record<string, string>, zone = records) =>
+    it('is not asked for a public URL that is not public', async () => {
+      const verdict = async (env: Record<string, string>, zone: ZoneRecords = {}) =>
         (await look(publicUrl, { zone, env }))[0]?.verdict;
-      expect(await verdict({})).to.equal('ok');
-      expect(await verdict({ POSTERN_PUBLIC_URL: 'http://mail.example.com' })).to.equal('warning');
       expect(await verdict({ POSTERN_PUBLIC_URL: '' })).to.equal('warning');
       expect(await verdict({}, {})).to.equal('fault');
+      expect(await verdict({}, { 'mail.example.com': { fails: 'servfail' } })).to.equal('skipped');
+    });
+  });
+
+  describe('the public URL', () => {
+    const NAME = 'mail.example.com';
+    const zone: ZoneRecords = { [NAME]: { A: ['127.0.0.1'] } };
+    /** What is found while this server, if any, stands at the public URL, in front of our daemon. */
+    async function found(at: string, env: Record<string, string> = {}): Promise<Shown> {
+      daemon ??= await startDaemon({}, { dir });
+      const [first] = await look(publicUrl, {
+        zone,
+        env: {
+          POSTERN_PUBLIC_URL: at.replace('127.0.0.1', NAME),
+          POSTERN_HTTP__LISTEN: `127.0.0.1:${port(daemon.base)}`,
+          ...env,
+        },
+      });
+      if (!first) throw new Error('nothing was found');
+      return first;
+    }
+
+    it('is a fault when nothing answers there, as with a web server that is stopped', async () => {
+      const closed = await startReceiver();
+      await closed.stop();
+      for (const scheme of ['http', 'https']) {
+        const { verdict, seen, advice } = await found(`${scheme}://127.0.0.1:${closed.port}`);
+        expect(verdict).to.equal('fault');
+        expect(seen).to.match(/^mail\.example\.com at 127\.0\.0\.1: .*ECONNREFUSED/);
+        expect(advice).to.contain('systemctl status nginx');
+      }
+    });
+
+    it('is a fault when another server answers, whatever it says, and when the web server reaches nobody', async () => {
+      const receiver = await startReceiver();
+      try {
+        for (const [how, words] of [
+          [{ status: 200, body: 'Welcome to nginx!' }, /another server answers \(200 Welcome/],
+          [{ status: 404 }, /another server answers \(404\)/],
+          [{ status: 200, body: '{"status":"ok"}' }, /another server answers/],
+          [{ redirect: 'https://www.example.com/', status: 301 }, /301, to https:\/\/www\.example\.com/],
+          [{ status: 502 }, /the web server answers 502/],
+        ] as const) {
+          receiver.answer(how);
+          const { verdict, seen } = await found(`http://127.0.0.1:${receiver.port}`);
+          expect(verdict, seen).to.equal('fault');
+          expect(seen).to.match(words);
+        }
+      } finally {
+        await receiver.stop();
+      }
+    });
+
+    it('is a fault when another Postern answers, unless hosts share the work', async () => {
+      const neighbour = await startDaemon();
+      try {
+        expect(await found(neighbour.base)).to.include({
+          verdict: 'fault',
+          seen: 'mail.example.com at 127.0.0.1: another Postern answers',
+        });
+        const shared = { POSTERN_INBOUND__MX_HOSTS: 'mx1.example.com,mx2.example.com' };
+        expect((await found(neighbour.base, shared)).verdict).to.equal('warning');
+      } finally {
+        await neighbour.stop();
+      }
+    });
+
+    it('is a fault when its certificate does not count', async () => {
+      const secure = await startReceiver({ tls: { cert: MX_CERT, key: MX_KEY } });
+      try {
+        const { verdict, advice } = await found(`https://127.0.0.1:${secure.port}`);
+        expect(verdict).to.equal('fault');
+        expect(advice).to.contain('certificate');
+      } finally {
+        await secure.stop();
+      }
+    });
+
+    it('leads here, and says what is left when others cannot come that way', async () => {
+      daemon = await startDaemon({}, { dir });
+      expect(await found(daemon.base)).to.include({
+        verdict: 'warning',
+        seen: `http://${NAME}:${port(daemon.base)} leads here, but by an address that others cannot reach (127.0.0.1)`,
+      });
+    });
+  });
+
+  describe('the hosts file', () => {
+    const records: ZoneRecords = { 'mx.example.com': { A: ['192.0.2.1'] }, 'mail.example.com': { A: ['192.0.2.1'] } };
+    const saysWith = async (text: string) => {
+      mkdirSync(join(dir, 'etc'), { recursive: true });
+      writeFileSync(join(dir, 'etc/hosts'), text);
+      return look(hostsFile, { zone: records });
+    };
+
+    it('may name this host as the DNS does, or not at all', async () => {
+      for (const text of ['', '127.0.0.1 localhost\n', '192.0.2.1 mx.example.com mx\n'])
+        expect(verdicts(await saysWith(text)), text).to.deep.equal({ 'hosts file': 'ok' });
+    });
+
+    it('is a warning when it sends our own names elsewhere, or back to this machine as installers of Debian do', async () => {
+      for (const address of ['127.0.1.1', '203.0.113.9', '::1']) {
+        const [first] = await saysWith(`${address} MX.example.com mx\n`);
+        expect(first).to.include({ verdict: 'warning' });
+        expect(first?.seen).to.contain(`says ${address} for mx.example.com; the DNS says 192.0.2.1`);
+      }
+      expect(await saysWith('127.0.1.1 mail.example.com mx.example.com')).to.have.length(2);
+    });
+
+    it('that a resolver answers from shows as an address of this machine', async () => {
+      const [first] = await look(hostName, { zone: { 'mx.example.com': { A: ['127.0.1.1'] } } });
+      expect(first).to.include({ verdict: 'fault' });
+      expect(first?.seen).to.contain('127.0.1.1');
+    });
+  });
+
+  describe('outbound port 25', () => {
+    const closed = { A: ['127.66.55.44'] };
+
+    it('is tried with the mail server of somebody whom the host knows, and never with its own', async () => {
+      const records: ZoneRecords = {
+        'boss.example': { MX: [{ exchange: 'mx.boss.example', priority: 5 }] },
+        'mx.boss.example': closed,
+        'own.example': { MX: [{ exchange: 'mx.example.com', priority: 5 }] },
+        'mx.example.com': closed,
+      };
+      const seen = async (address: string) =>
+        (await look(outgoing, { zone: records, env: { POSTERN_SMTP__POSTMASTER: address } }))[0];
+      expect(await seen('me@boss.example')).to.include({
+        verdict: 'fault',
+        seen: 'cannot reach mx.boss.example (127.66.55.44): connect ECONNREFUSED 127.66.55.44:25',
+      });
+      expect(await seen('me@own.example')).to.include({ verdict: 'skipped' });
+    });
+
+    it('is open when one of them answers', async () => {
+      const receiver = await startMailSink();
+      try {
+        const zone: ZoneRecords = { 'boss.example': { A: ['127.0.0.1'] } };
+        const env = { POSTERN_SMTP__POSTMASTER: 'me@boss.example', POSTERN_OUTBOUND__MX_PORT: String(receiver.port) };
+        expect((await look(outgoing, { zone, env }))[0]).to.include({ verdict: 'ok' });
+      } finally {
+        await receiver.stop();
+      }
+    });
+
+    it('is not needed with a relay, which must answer', async () => {
+      const receiver = await startMailSink();
+      const env = { POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${receiver.port}` };
+      const check = `outbound relay 127.0.0.1:${receiver.port}`;
+      expect((await look(outgoing, { env }))[0]).to.include({ check, verdict: 'ok' });
+      await receiver.stop();
+      expect((await look(outgoing, { env }))[0]).to.include({ check, verdict: 'fault' });
+    });
+  });
+
+  describe('the queue', () => {
+    const queueOf = (parts: {
+      readonly endpoints?: readonly object[];
+      readonly ages?: readonly object[];
+      readonly count?: object;
+    }) => ({
+      endpoints: async () => (parts.endpoints ?? []) as any,
+      ages: async () => (parts.ages ?? []) as any,
+      count: async () => ({ waiting: 0, delivered: 0, dead: 0, dropped: 0, held: 0, ...parts.count }) as any,
+    });
+
+    it('is fine when nothing waits', async () => {
+      expect(await look(waiting, { queue: queueOf({}) })).to.deep.equal([
+        { check: 'queue', verdict: 'ok', seen: 'nothing waits' },
+      ]);
+    });
+
+    it('names what is down, gone or slow, with what waits and since when, without secrets of its URL', async () => {
+      const endpoint = (url: string, phase: string, more = {}) => ({
+        account: 'a1',
+        url,
+        kind: 'inbound',
+        waiting: 3,
+        nextDue: NOW,
+        memory: JSON.stringify({ phase, since: NOW - 600_000, probeAt: NOW, gap: 1000, ...more }),
+      });
+      const aged = (url: string, minutes: number) => ({ account: 'a1', url, oldest: NOW - minutes * 60_000 });
+      const endpoints = [
+        endpoint('https://user:secret@down.example/mail?token=secret', 'open'),
+        endpoint('https://gone.example/mail', 'paused'),
+        endpoint('https://slow.example/mail', 'closed'),
+        endpoint('https://busy.example/mail', 'closed'),
+        endpoint('https://held.example/mail', 'closed', {
+          hold: { by: 'account', since: NOW, until: NOW + 3_600_000 },
+        }),
+        { ...endpoint('smtp:there.example', 'open'), kind: 'outbound' },
+      ];
+      const found = await look(waiting, {
+        queue: queueOf({
+          endpoints,
+          ages: endpoints.map(({ url }) => aged(url, url.includes('slow') ? 300 : 9)),
+          count: { waiting: 18, held: 2 },
+        }),
+      });
+      expect(found.map(({ check, verdict, seen }) => [check, verdict, seen])).to.deep.equal([
+        ['endpoint https://down.example/mail', 'warning', 'down for 10 min: 3 deliveries wait, the oldest for 9 min'],
+        [
+          'endpoint https://gone.example/mail',
+          'warning',
+          'answered 410 (gone) 10 min ago: 3 deliveries wait, the oldest for 9 min',
+        ],
+        ['endpoint https://slow.example/mail', 'warning', 'up, but 3 deliveries wait, the oldest for 5 h'],
+        [
+          'queue',
+          'ok',
+          '18 deliveries wait, the oldest for 5 h; 9 for endpoints that are down; 3 for endpoints that their accounts paused; 2 held by routes (postern queue list --state held)',
+        ],
+      ]);
+    });
+
+    it('of a real daemon shows an endpoint that is down, and nothing once it is back', async () => {
+      const env = await local();
+      const receiver = await startReceiver();
+      try {
+        await daemon?.api('/inbound/add-domain', { domain: 'in.example.org' });
+        const route = { domain: 'in.example.org', pattern: '*', url: receiver.url };
+        await daemon?.api('/inbound/add-route', route);
+        receiver.answer({ status: 503 });
+        const send = { raw_message: 'From: a@b.example\r\n\r\nHello.\r\n', to: ['x@in.example.org'] };
+        const doctor = async () =>
+          ((await postern(['doctor', '--json'], env)).json() as Shown[]).find(({ check }) =>
+            check.startsWith('endpoint'),
+          );
+        const down = await until('the endpoint to be down', async () => {
+          await daemon?.api('/inbound/send-raw', send);
+          return doctor();
+        });
+        expect(down).to.include({ check: `endpoint ${receiver.url}`, verdict: 'warning' });
+        expect(down.seen).to.match(/^down for \d+ s: \d+ deliver(?:y waits|ies wait), the oldest for \d+ s$/);
+        receiver.answer({ status: 200 });
+        await daemon?.api('/endpoints/retry', { url: receiver.url });
+        await until('the endpoint to be up', async () => (await doctor()) === undefined);
+      } finally {
+        await receiver.stop();
+      }
     });
   });
 

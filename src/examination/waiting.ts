@@ -1,0 +1,106 @@
+import { shownUrl } from '../api/operations/fields.ts';
+import type { WaitingAges } from '../queue/ages.ts';
+import type { EndpointSummary } from '../queue/delivery.ts';
+import { BREAKER_WORDS } from '../queue/insight.ts';
+import { readMemory } from '../queue/schedule/breaker.ts';
+import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
+
+/** Most endpoints that are named; the counts are of all. */
+const MOST = 20;
+const HOUR_MS = 3_600_000;
+/** Waiting that long, though the endpoint is up, somebody should look: the alert PosternQueueOld comes after four. */
+const LONG_MS = HOUR_MS;
+
+/** What waits, for how long, and why: endpoints that are down or paused, mail that is held. */
+export const waiting: Check = {
+  name: 'queue',
+  async *run({ queue, noQueue, clock }) {
+    if (!queue) return yield skipped('queue', noQueue);
+    const now = clock.now();
+    const [summaries, ages, counts] = await Promise.all([queue.endpoints(), queue.ages(now), queue.count({})]);
+    const oldest = new Map(ages.map((one) => [keyOf(one), one]));
+    const endpoints = summaries
+      .map((summary) => view(summary, oldest.get(keyOf(summary)), now))
+      .toSorted((a, b) => b.waiting - a.waiting);
+    const named = endpoints.flatMap((one) => trouble(one, now) ?? []);
+    yield* named.slice(0, MOST);
+    if (named.length > MOST)
+      yield warning(
+        'endpoints',
+        `${named.length - MOST} more are down or slow`,
+        'postern queue endpoints lists them all.',
+      );
+    yield summary(endpoints, counts, now);
+  },
+};
+
+const keyOf = ({ account, url }: Pick<EndpointSummary, 'account' | 'url'>) => `${account}\n${url}`;
+
+interface Seen {
+  readonly account: string;
+  readonly url: string;
+  readonly kind: EndpointSummary['kind'];
+  readonly waiting: number;
+  readonly state: 'up' | 'down' | 'gone' | 'paused';
+  /** Since when it is down, or until when it is paused; milliseconds since 1970. */
+  readonly at: number;
+  /** When the oldest began to wait. */
+  readonly oldest: number;
+}
+
+function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: number): Seen {
+  const { account, url, kind, waiting } = summary;
+  const { phase = 'closed', since = now, hold } = readMemory(summary.memory) ?? {};
+  const held = hold && hold.until > now ? hold : undefined;
+  return {
+    account,
+    url,
+    kind,
+    waiting,
+    state: held ? 'paused' : BREAKER_WORDS[phase],
+    at: held ? held.until : since,
+    oldest: ages?.oldest ?? now,
+  };
+}
+
+/** What somebody should look at. Servers of other people that are down are not ours to mend: their mail is retried. */
+function trouble(one: Seen, now: number): Finding | undefined {
+  const { account, kind, waiting, state, at, oldest } = one;
+  if (kind === 'outbound' || kind === 'return') return undefined;
+  const check = `endpoint ${shownUrl(one.url)}`;
+  const backlog = `${count(waiting, 'delivery waits', 'deliveries wait')}${waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : ''}`;
+  const advice = `Tell its owner (account ${account}). Waiting mail is posted by itself once the endpoint answers; "postern queue list --url ${shownUrl(one.url)}" shows why it does not.`;
+  if (state === 'down') return warning(check, `down for ${duration(now - at)}: ${backlog}`, advice);
+  if (state === 'gone') return warning(check, `answered 410 (gone) ${duration(now - at)} ago: ${backlog}`, advice);
+  if (state === 'paused' || waiting === 0 || now - oldest < LONG_MS) return undefined;
+  return warning(check, `up, but ${backlog}`, advice);
+}
+
+function summary(
+  endpoints: readonly Seen[],
+  counts: { readonly waiting: number; readonly held: number },
+  now: number,
+): Finding {
+  const busy = endpoints.filter(({ waiting }) => waiting > 0);
+  const of = (state: Seen['state']) =>
+    busy.filter((one) => one.state === state).reduce((sum, { waiting }) => sum + waiting, 0);
+  const parts = [
+    counts.waiting === 0
+      ? 'nothing waits'
+      : `${count(counts.waiting, 'delivery waits', 'deliveries wait')}, the oldest for ${duration(now - Math.min(now, ...busy.map(({ oldest }) => oldest)))}`,
+    ...(of('down') + of('gone') > 0 ? [`${of('down') + of('gone')} for endpoints that are down`] : []),
+    ...(of('paused') > 0 ? [`${of('paused')} for endpoints that their accounts paused`] : []),
+    ...(counts.held > 0 ? [`${counts.held} held by routes (postern queue list --state held)`] : []),
+  ];
+  return ok('queue', parts.join('; '));
+}
+
+const count = (n: number, one: string, many: string) => `${n} ${n === 1 ? one : many}`;
+
+function duration(ms: number): string {
+  const minutes = Math.max(0, Math.round(ms / 60_000));
+  if (minutes < 1) return `${Math.max(0, Math.round(ms / 1000))} s`;
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.round(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
+}

@@ -1,0 +1,218 @@
+import { request as plainRequest } from 'node:http';
+import { request } from 'node:https';
+import { getCACertificates } from 'node:tls';
+import { z } from 'zod';
+import { isLoopback } from '../base/networks.ts';
+import { sameName } from '../dns/types.ts';
+import { type Check, type Finding, fault, isLocal, ok, type Place, skipped, type World, warning } from './finding.ts';
+import { isOwnAddress, publishedAddresses } from './published.ts';
+
+/** How long a web server may take to answer. */
+const ANSWER_MS = 5000;
+/** Much more than our answer has. */
+const MOST_BYTES = 10_000;
+
+/** Whoever follows a link or calls the API comes to this daemon: by the DNS, over TLS, at each address. */
+export const publicUrl: Check = {
+  name: 'public URL',
+  async *run(world) {
+    const { settings, resolver, places } = world;
+    const url = new URL(settings.public_url);
+    const check = 'public URL';
+    if (isLocal(world)) return yield skipped(check, `${settings.public_url}; every listener is on loopback`);
+    if (url.hostname === settings.http.listen.host || sameName(url.hostname, 'localhost')) {
+      return yield warning(
+        check,
+        `${settings.public_url} is a local address`,
+        'Set public_url to the https:// URL of the reverse proxy in front of http.listen.',
+      );
+    }
+    const addresses = await publishedAddresses(resolver, url.hostname.replace(/^\[(.*)\]$/, '$1'));
+    if (addresses === undefined) return yield skipped(check, `no DNS answer for ${url.hostname}`);
+    if (addresses.length === 0)
+      return yield fault(
+        check,
+        `${url.hostname} has no address in the DNS`,
+        `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
+      );
+    const own = await visit(new URL(`http://${urlHost(places.http)}:${places.http.port}`), reachableHost(places.http));
+    const instance = own instanceof Error ? undefined : instanceOf(own);
+    const found = await Promise.all(
+      addresses.map(async (address) => judge(url, address, await visit(url, address), { instance, world })),
+    );
+    const bad = found.filter(({ verdict }) => verdict !== 'ok');
+    yield* bad;
+    if (bad.length > 0) return;
+    const local = addresses.filter(isLoopback);
+    if (local.length > 0)
+      return yield warning(
+        check,
+        `${settings.public_url} leads here, but by an address that others cannot reach (${local.join(', ')})`,
+        `Publish the public address of this host for ${url.hostname}. If others see that one, the resolver answers from /etc/hosts.`,
+      );
+    if (url.protocol !== 'https:')
+      return yield warning(
+        check,
+        `${settings.public_url} is not encrypted`,
+        'API keys travel in plaintext: put a TLS proxy in front and set public_url to its https:// URL.',
+      );
+    yield ok(check, `${settings.public_url} leads here (${addresses.join(', ')})`);
+  },
+};
+
+const urlHost = ({ host }: Place) => (host.includes(':') ? `[${host}]` : host);
+const reachableHost = ({ host }: Place) => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** What a web server answered to GET /healthz. */
+interface Answer {
+  readonly status: number;
+  readonly location: string | undefined;
+  readonly body: string;
+}
+
+/** Asks for /healthz below a URL at one address, as a stranger does: TLS with the name of the URL, and a certificate that counts. */
+function visit(base: URL, address: string): Promise<Answer | Error> {
+  const { protocol, port, host, pathname } = base;
+  const isSecure = protocol === 'https:';
+  return new Promise((resolve) => {
+    const outgoing = (isSecure ? request : plainRequest)(
+      {
+        host: address,
+        port: Number(port) || (isSecure ? 443 : 80),
+        path: `${pathname.replace(/\/$/, '')}/healthz`,
+        headers: { host },
+        agent: false,
+        signal: AbortSignal.timeout(ANSWER_MS),
+        ...(isSecure && {
+          servername: base.hostname,
+          ca: [...getCACertificates('default'), ...getCACertificates('system')],
+        }),
+      },
+      (answer) => {
+        let body = '';
+        answer.setEncoding('latin1');
+        answer.on('data', (chunk: string) => {
+          body += chunk;
+          if (body.length > MOST_BYTES) answer.destroy();
+        });
+        const end = () => resolve({ status: answer.statusCode ?? 0, location: answer.headers.location, body });
+        answer.on('end', end).on('error', end).on('close', end);
+      },
+    );
+    outgoing.on('error', (error) => resolve(error));
+    outgoing.end();
+  });
+}
+
+const health = z.object({ status: z.literal('ok'), instance: z.string() });
+
+/** Which daemon answered: its id since its start. Undefined: it was none of ours. */
+function instanceOf({ status, body }: Answer): string | undefined {
+  if (status !== 200) return undefined;
+  try {
+    return health.safeParse(JSON.parse(body)).data?.instance;
+  } catch {
+    return undefined;
+  }
+}
+
+interface Given {
+  /** The id of the daemon on this host; undefined if it does not answer here. */
+  readonly instance: string | undefined;
+  readonly world: World;
+}
+
+function judge(url: URL, address: string, answer: Answer | Error, { instance, world }: Given): Finding {
+  const check = 'public URL';
+  const place = `${url.hostname} at ${address}`;
+  if (answer instanceof Error) return unreachable(url, address, answer);
+  const { status, location, body } = answer;
+  const found = instanceOf(answer);
+  if (found === undefined) {
+    if (status >= 502 && status <= 504)
+      return fault(
+        check,
+        `${place}: the web server answers ${status}`,
+        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its configuration, and check that the daemon runs.`,
+      );
+    const what =
+      location === undefined ? `${status} ${body.replace(/\s+/g, ' ').slice(0, 60)}` : `${status}, to ${location}`;
+    return fault(
+      check,
+      `${place}: another server answers (${what.trim()})`,
+      `Let the web server there pass all paths of ${url.host} to http.listen, or correct the address in the DNS.`,
+    );
+  }
+  if (instance === undefined)
+    return warning(check, `${place}: a Postern answers, but none on this host`, 'Start the daemon.');
+  if (found === instance) return ok(check, place);
+  return hasOthers(world)
+    ? ok(check, `${place}: another of our hosts`)
+    : fault(
+        check,
+        `${place}: another Postern answers`,
+        `Correct the address in the DNS, or what the web server there passes ${url.host} to: links and calls reach a daemon that knows nothing of them.`,
+      );
+}
+
+/** Whether other hosts share the work: a load balancer may lead to any of them. */
+function hasOthers({ settings: { hostname, inbound, store } }: World): boolean {
+  return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || store.url !== '' || store.url_file !== '';
+}
+
+function unreachable(url: URL, address: string, error: Error): Finding {
+  const check = 'public URL';
+  const place = `${url.hostname} at ${address}`;
+  const code = 'code' in error ? String(error.code) : '';
+  const isCertificate = /CERT|SIGNATURE|ISSUER|ERR_TLS/.test(code);
+  if (isCertificate)
+    return fault(
+      check,
+      `${place}: ${error.message}`,
+      `Clients refuse this certificate: get one for ${url.hostname} for the web server (certbot certificates shows what there is), and reload it.`,
+    );
+  const isLate = error.name === 'AbortError' || error.name === 'TimeoutError' || code === 'ETIMEDOUT';
+  const seen = isLate ? `no answer within ${ANSWER_MS / 1000} s` : error.message;
+  if (isLoopback(address) || isOwnAddress(address) || !isLate)
+    return fault(
+      check,
+      `${place}: ${seen}`,
+      isOwnAddress(address)
+        ? `Start the web server (systemctl status nginx) and let it listen at ${address} (for IPv6, nginx needs "listen [::]:443 ssl").`
+        : 'This is no address of this host: correct it in the DNS, or start what listens there.',
+    );
+  // Many routers lead nobody back inside.
+  return warning(
+    check,
+    `${place}: ${seen} from here`,
+    `This is no address of this host. If a router or a load balancer leads here, this cannot be seen from inside: try ${url.origin}/healthz from elsewhere.`,
+  );
+}
+
+/** The host that shows mail for the console leads here, and answers nothing else. */
+export const mailOrigin: Check = {
+  name: 'console.mail_origin',
+  async *run({ settings }) {
+    const check = 'console.mail_origin';
+    const { mail_origin: url } = settings.console;
+    if (url === '') return yield skipped(check, 'not set: mail is shown in a sandbox of the console');
+    const { origin, host } = new URL(url);
+    const answer = await fetch(origin, { redirect: 'manual', signal: AbortSignal.timeout(ANSWER_MS) }).catch(String);
+    if (typeof answer === 'string')
+      return yield warning(
+        check,
+        `${origin} cannot be reached from here: ${answer}`,
+        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail from there.`,
+      );
+    await answer.body?.cancel();
+    yield answer.status === WRONG_HOST
+      ? ok(check, `${origin} answers nothing but mail`)
+      : fault(
+          check,
+          `${origin} answers ${answer.status} instead of ${WRONG_HOST}`,
+          `Let the proxy pass requests for ${host} to http.listen, with the Host header as it came, and restart after a change of settings.`,
+        );
+  },
+};
+/** What the console's host of mail answers to everything else (RFC 9110 section 15.5.20). */
+const WRONG_HOST = 421;

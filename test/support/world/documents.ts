@@ -1,0 +1,60 @@
+import { readFileSync } from 'node:fs';
+import { txt } from './names.ts';
+import { v4, v6 } from './network.ts';
+
+// What an operator copies from docs/operations.md, with the names of the example replaced by those of the world.
+
+/** The names of the world for those of the examples. */
+export const HOST = 'mx.operator.net';
+export const SITE = 'postern.operator.net';
+export const INBOUND = 'in.customer.org';
+export const APP = 'app.customer.org';
+
+const REPLACED: readonly (readonly [from: string, to: string])[] = [
+  ['mx.example.com', HOST],
+  ['postern.example.com', SITE],
+  ['in.example.org', INBOUND],
+  // The test's application has no certificate.
+  ['https://app.example.com', `http://${APP}`],
+  ['192.0.2.10', v4('host')],
+  ['2001:db8::10', v6('host')],
+];
+
+/** A text of a document as an operator writes it. */
+export function own(text: string): string {
+  return REPLACED.reduce((done, [from, to]) => done.replaceAll(from, to), text);
+}
+
+const OPERATIONS = readFileSync(new URL('../../../docs/operations.md', import.meta.url), 'utf8');
+
+/** The text of a chapter, from its heading to the next of the same level. */
+export function chapter(heading: string): string {
+  const [, rest] = OPERATIONS.split(`\n## ${heading}\n`);
+  if (rest === undefined) throw new Error(`docs/operations.md has no chapter "${heading}"`);
+  return rest.split('\n## ')[0] ?? '';
+}
+
+/** The commands in a line of text, not in a block, that begin with a program. */
+export function commandsIn(heading: string, program: string): readonly string[] {
+  const text = chapter(heading)
+    .replace(/^```[^]*?^```$/gm, '')
+    .replace(/\s+/g, ' ');
+  return [...text.matchAll(new RegExp(`\`(${program} [^\`]+)\``, 'g'))].map(([, command = '']) => own(command));
+}
+
+/** The lines of a chapter's tables whose second cell is a kind of DNS record, as records. */
+export function recordsIn(heading: string): readonly (readonly [name: string, record: string])[] {
+  const rows = chapter(heading).matchAll(/^\| `([^`]+)` \| ((?:A|AAAA|MX|PTR|TXT)(?:, \w+)?) \| (.*) \|$/gm);
+  return [...rows].flatMap(([, name = '', types = '', text = '']) => {
+    const values = [...text.matchAll(/`([^`]+)`/g)].map(([, value = '']) => own(value));
+    return types
+      .split(', ')
+      .map((type) => {
+        if (type === 'TXT') return txt(values[0] ?? '');
+        const value = type === 'AAAA' ? values.find((each) => each.includes(':')) : values[0];
+        if (value === undefined) throw new Error(`the table under "${heading}" has no ${type} for ${name}`);
+        return type === 'PTR' ? `PTR ${value}.` : `${type} ${value}`;
+      })
+      .map((record) => [own(name), record] as const);
+  });
+}

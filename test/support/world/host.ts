@@ -1,0 +1,109 @@
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { bringPackages, build, checkOut } from '../package/checkout.ts';
+import { boot, inRoot, type Machine, makeRoot } from '../package/machine.ts';
+import { must, type Ran } from '../package/run.ts';
+import { v4, v6 } from './network.ts';
+import type { World } from './world.ts';
+
+// The host under test: a clean Debian with systemd on the wire of the world, and what an operator types there.
+
+/** What `postern doctor --json` says of one thing. */
+export interface Finding {
+  readonly check: string;
+  readonly verdict: 'ok' | 'warning' | 'fault' | 'skipped';
+  readonly seen: string;
+  readonly advice?: string;
+}
+
+export interface Host {
+  /** Runs a script as root, and answers what it printed; throws unless it ends with 0. */
+  sh(script: string): Promise<string>;
+  run(script: string): Promise<Ran>;
+  read(path: string): Promise<string>;
+  write(path: string, text: string, mode?: number): Promise<void>;
+  /** Copies a file of the test's own machine. */
+  bring(from: string, path: string): Promise<void>;
+  /** Changes one file by its text. */
+  edit(path: string, change: (text: string) => string): Promise<void>;
+  doctor(): Promise<{ readonly code: number; readonly found: readonly Finding[] }>;
+  stop(): Promise<void>;
+}
+
+/** What the operator has installed before, from Debian: the network of the world leads to no mirror. */
+const PACKAGES = ['nginx-light', 'certbot', 'sudo', 'curl', 'openssl', 'procps', 'adduser'];
+
+/**
+ * Builds the package and makes a clean Debian, with the package in the place where an operator built it. WORLD_ROOT names
+ * one that was prepared before, for whoever runs this often.
+ */
+export async function prepareHost(dir: string): Promise<string> {
+  const [root, tree] = [join(dir, 'root'), join(dir, 'tree')];
+  if (process.env['WORLD_ROOT'] !== undefined) {
+    await must('cp', ['-a', process.env['WORLD_ROOT'], root]);
+    return root;
+  }
+  const built = checkOut(tree)
+    .then(() => bringPackages(tree))
+    .then(() => build(tree));
+  const rooted = makeRoot(root);
+  await Promise.all([built, rooted]);
+  const { code, err } = await inRoot(
+    root,
+    ...[
+      'sh',
+      '-c',
+      'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"',
+    ],
+    ...['sh', ...PACKAGES],
+  );
+  if (code !== 0) throw new Error(err);
+  await mkdir(join(root, 'root/postern'));
+  await cp(join(tree, 'dist'), join(root, 'root/postern/dist'), { recursive: true });
+  return root;
+}
+
+/** Boots it in the world; undefined when that does not work here. */
+export async function bootHost(root: string, { network, trusted }: World): Promise<Host | undefined> {
+  const resolvers = `nameserver ${v4('resolver')}\nnameserver ${v6('resolver')}\n`;
+  await writeFile(join(root, 'etc/resolv.conf'), resolvers);
+  // As an installer of Debian leaves it.
+  await writeFile(join(root, 'etc/hosts'), '127.0.0.1 localhost\n127.0.1.1 mx.operator.net mx\n::1 localhost\n');
+  await writeFile(join(root, 'etc/hostname'), 'mx\n');
+  for (const [index, pem] of trusted.entries())
+    await writeFile(join(root, `usr/local/share/ca-certificates/world-${index}.crt`), pem);
+  const machine = await boot(root, network.hostSpace);
+  if (machine === undefined) return undefined;
+  const host = hostOn(machine, root);
+  await host.sh('update-ca-certificates 2>&1');
+  return host;
+}
+
+function hostOn(machine: Machine, root: string): Host {
+  const at = (path: string) => join(root, path);
+  const host: Host = {
+    sh: (script) => machine.must('sh', '-ec', script),
+    run: (script) => machine.run('sh', '-ec', script),
+    read: (path) => readFile(at(path), 'utf8'),
+    async write(path, text, mode = 0o644) {
+      await writeFile(at(path), text, { mode });
+    },
+    bring: (from, path) => cp(from, at(path)),
+    async edit(path, change) {
+      const text = await readFile(at(path), 'utf8');
+      const changed = change(text);
+      if (changed === text) throw new Error(`${path} has nothing to change`);
+      await writeFile(at(path), changed);
+    },
+    async doctor() {
+      const { code, out, err } = await machine.run('postern', 'doctor', '--json');
+      try {
+        return { code, found: JSON.parse(out) as readonly Finding[] };
+      } catch {
+        throw new Error(`doctor: ${code}\n${out}\n${err}`);
+      }
+    },
+    stop: () => machine.stop(),
+  };
+  return host;
+}

@@ -1,0 +1,235 @@
+import { expect } from 'chai';
+import { stepAt, stepsOf } from '../support/package/steps.ts';
+import { until } from '../support/until.ts';
+import { BREAKS } from '../support/world/breaks.ts';
+import { ACME } from '../support/world/certificates.ts';
+import { commandsIn, HOST, INBOUND, own, recordsIn, SITE } from '../support/world/documents.ts';
+import { bootHost, type Finding, type Host, prepareHost } from '../support/world/host.ts';
+import { SENDER } from '../support/world/mail.ts';
+import { reverseName, txt } from '../support/world/names.ts';
+import { v4, v6 } from '../support/world/network.ts';
+import { createTally, type Tally } from '../support/world/tally.ts';
+import { CUSTOMER, startWorld, type World, whyNoWorld } from '../support/world/world.ts';
+
+const STEPS = stepsOf('operations.md');
+/** Blocks of docs/operations.md as the operator of this host types them. */
+const block = (heading: string, start: string) => own(stepAt(STEPS, heading, start));
+
+const HOOK = '/etc/letsencrypt/renewal-hooks/deploy/postern';
+const SETTINGS = '/etc/postern/postern.yaml';
+
+describe('the first hour of a mail host, as docs/operations.md has it', function () {
+  this.timeout(300_000);
+  let world: World | undefined;
+  let host: Host;
+  let tally: Tally;
+  let key = '';
+
+  before('makes the others and a clean Debian', async function () {
+    const why = await whyNoWorld();
+    if (why !== undefined) {
+      console.log(`    left out: ${why}`);
+      return this.skip();
+    }
+    tally = createTally();
+    world = await tally.aside('the others', startWorld);
+    const root = await tally.aside('a clean Debian and the package', () => prepareHost(here().dir));
+    const booted = await tally.aside('the first boot', () => bootHost(root, here()));
+    if (booted === undefined) {
+      console.log('    left out: systemd does not boot in a container here');
+      return this.skip();
+    }
+    host = booted;
+  });
+  after(async () => {
+    tally?.print();
+    await host?.stop();
+    await world?.stop();
+  });
+  const here = (): World => {
+    if (world === undefined) throw new Error('there is no world');
+    return world;
+  };
+  /** Types the lines of a block one after the other, as somebody who copies them. */
+  const type = (name: string, script: string) => tally.typed(name, script, (line) => host.sh(line));
+  /** Calls the API as a program elsewhere does: by its name, through the web server, with a certificate that counts. */
+  async function api(path: string, body: Readonly<Record<string, unknown>>): Promise<Record<string, unknown>> {
+    const { network, dir } = here();
+    const url = `https://${SITE}/api/1.0${path}.json`;
+    const sent = JSON.stringify({ key, ...body });
+    const out = await network.must('curl', '-sS', '--cacert', `${dir}/mail/roots.pem`, url, '-d', sent);
+    return JSON.parse(out);
+  }
+
+  it('installs the package', async () => {
+    const script = block('Install', 'npm ci --omit=dev').split('\n').slice(1).join('\n');
+    await type(
+      'installing',
+      script.replaceAll('apt install', 'apt install -y').replaceAll('./dist', '/root/postern/dist'),
+    );
+  });
+
+  it('starts with three settings', async () => {
+    await tally.asked('the settings', 3, () =>
+      host.edit(SETTINGS, (text) => own(text).replace(/# (postmaster: ).*/, `$1boss@${CUSTOMER}`)),
+    );
+    await tally.wrote('the hosts file', () =>
+      host.edit('/etc/hosts', (text) => text.replace('127.0.1.1', v4('host')) + `${v6('host')} ${HOST}\n`),
+    );
+    const lines = block('Install', 'sudo postern config check').trimEnd().split('\n');
+    for (const line of lines) {
+      if (line.endsWith('doctor')) continue; // once everything stands
+      const said = await type(line, line);
+      if (line.includes('key create')) key = said.trim();
+    }
+    expect(key).to.match(/^\S{22,}$/);
+  });
+
+  it('has its names', async () => {
+    const records = recordsIn('MX and DNS')
+      .map(([name, record]) => [name === v4('host') || name === v6('host') ? reverseName(name) : name, record] as const)
+      .filter(([name]) => !name.startsWith('_postern-challenge'));
+    const zone = Object.groupBy(records, ([name]) => name);
+    await tally.published(records.length, () =>
+      here().names.publish(
+        Object.fromEntries(Object.entries(zone).map(([name, rows = []]) => [name, rows.map(([, record]) => record)])),
+      ),
+    );
+  });
+
+  it('gets its certificates, and answers at its URL', async () => {
+    await host.write(
+      '/etc/letsencrypt/cli.ini',
+      `server = https://${ACME}:14000/dir\nnon-interactive = true\nagree-tos = true\nregister-unsafely-without-email = true\n`,
+    );
+    const [first = '', ...others] = commandsIn('TLS', 'certbot certonly');
+    await tally.asked('the questions of certbot', 2, () => type(first, first));
+    for (const command of others) await type(command, command);
+    await tally.wrote('the hook of certbot', () => host.write(HOOK, block('TLS', '#!/bin/sh'), 0o755));
+    await host.edit(SETTINGS, (text) => text.replace(/# (cert: .*)/, '$1').replace(/# (key: .*privkey.*)/, '$1'));
+    await type('the hook', `RENEWED_LINEAGE=/etc/letsencrypt/live/${HOST} ${HOOK}`);
+    await tally.wrote('the site of nginx', () =>
+      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {')),
+    );
+    await type('nginx', 'systemctl reload nginx');
+    await type('the settings', 'systemctl restart postern');
+    const { dir, network } = here();
+    const answer = await until('the API', async () => {
+      const { code, out } = await network.run(
+        'curl',
+        '-sS',
+        '--cacert',
+        `${dir}/mail/roots.pem`,
+        `https://${SITE}/readyz`,
+      );
+      return code === 0 && out;
+    });
+    expect(JSON.parse(answer)).to.include({ status: 'ok' });
+  });
+
+  it('takes a mail over TLS, and posts it with the verdicts that it deserves', async () => {
+    const [add = '', , route = ''] = ['domain add', 'domain check', 'route add'].map(
+      (words) => commandsIn('MX and DNS', `postern ${words}`)[0],
+    );
+    await type(add, add);
+    await type(route, route);
+    // The daemon reads the table of routes every few seconds; a mail that comes before would bounce.
+    await until('the route', () => here().mail.accepts(`support-1@${INBOUND}`));
+    const line = await here().mail.send(`support-1@${INBOUND}`, 'The first one');
+    expect(line, line).to.contain('status=sent');
+    const posted = await until('the post', async () =>
+      (await here().app.received()).find(({ text }) => text.includes('The first one')),
+    );
+    const [{ msg }] = JSON.parse(posted.text);
+    expect(msg.spf.result).to.equal('pass');
+    expect(msg.dkim).to.deep.equal({ signed: true, valid: true });
+    expect(msg.sender_auth).to.include({ authenticated: true, domain: SENDER });
+    expect(msg.envelope.tls).to.match(/^TLSv1\.3/);
+    await tally.reached('a mail in, over TLS');
+  });
+
+  it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
+    const { names, mail, network, dir } = here();
+    await api('/senders/add-domain', { domain: CUSTOMER });
+    const record = await api('/senders/domain-key', { domain: CUSTOMER });
+    await tally.published(3, () =>
+      names.publish({
+        [CUSTOMER]: [...names.of(CUSTOMER), txt(String(record['spf']))],
+        [String(record['name'])]: [txt(String(record['txt']))],
+        [`_dmarc.${CUSTOMER}`]: [txt('v=DMARC1; p=reject')],
+      }),
+    );
+    await api('/senders/verify-domain', { domain: CUSTOMER, mailbox: 'postmaster' });
+    const { text } = await mail.arrived('the link', (each) => each.includes('/verify/'));
+    const link = /https:\/\/\S+\/verify\/\S+/.exec(text.replace(/=\r?\n/g, ''))?.[0] ?? '';
+    await network.must('curl', '-sS', '--fail', '--cacert', `${dir}/mail/roots.pem`, '-X', 'POST', link);
+    await until(
+      'the domain to sign',
+      async () => (await api('/senders/check-domain', { domain: CUSTOMER }))['valid_signing'] === true,
+    );
+    await api('/messages/send', {
+      message: {
+        from_email: `news@${CUSTOMER}`,
+        to: [{ email: 'bob@there.example' }],
+        subject: 'The way out',
+        text: 'Hello.',
+      },
+    });
+    const { text: judged } = await mail.arrived('the mail out', (each) => each.includes('The way out'));
+    expect(judged).to.match(/^Authentication-Results: mx\.there\.example;\s+dkim=pass/m);
+    expect(judged).to.match(/dmarc=pass/);
+    await tally.reached('a mail out, signed and judged');
+  });
+
+  it('keeps each certificate in its place when certbot renews both', async () => {
+    await host.sh('certbot renew --force-renewal 2>&1');
+    const names = await host.sh('openssl x509 -in /etc/postern/tls/fullchain.pem -noout -ext subjectAltName');
+    expect(names).to.contain(`DNS:${HOST}`);
+    const line = await here().mail.send(`support-1@${INBOUND}`, 'After the renewal');
+    expect(line, line).to.contain('status=sent');
+  });
+
+  describe('and postern doctor, while things break one at a time,', () => {
+    /** What is no ok; nobody keeps the clock of a container but its host. */
+    const bad = async () =>
+      (await host.doctor()).found.filter(
+        ({ check, verdict }) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock',
+      );
+    const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);
+
+    it('is green, without claiming what it cannot see', async () => {
+      const { code, found } = await host.doctor();
+      expect(told(await bad())).to.deep.equal([]);
+      expect(code).to.equal(0);
+      const ok = (check: string) => found.find((each) => each.check === check && each.verdict === 'ok')?.seen;
+      for (const address of [v4('host'), v6('host')])
+        expect(ok(`inbound port 25 at ${address}`)).to.contain('a firewall in front of it is not');
+      expect(ok('outbound port 25')).to.contain('mx.there.example answered: 220');
+      expect(ok('public URL')).to.contain(`leads here (${v4('host')}, ${v6('host')})`);
+    });
+
+    for (const { name, does, undo, finds } of BREAKS)
+      it(`finds ${name}, and that it is mended`, async () => {
+        const at = { host, world: here() };
+        const undone = await does(at);
+        try {
+          for (const [check, verdict, seen] of finds) {
+            let last: readonly Finding[] = [];
+            const isIt = (each: Finding) =>
+              each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen);
+            await until(`${verdict} ${check}`, async () => {
+              last = await bad();
+              return last.some(isIt);
+            }).catch(() => expect(told(last)).to.include(`${verdict} ${check}: ${seen}`));
+          }
+        } finally {
+          await undo(at, undone);
+        }
+        let left: readonly Finding[] = [];
+        await until('green', async () => {
+          left = await bad();
+          return left.length === 0;
+        }).catch(() => expect(told(left)).to.deep.equal([]));
+      });
+  });
+});
