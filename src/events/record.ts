@@ -38,7 +38,7 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code (bounces) ·
+   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule (bounces) ·
    * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
@@ -184,9 +184,9 @@ const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
 /** Stored details by kind of event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   send: ['diag', ...PLACES],
-  deferral: ['diag', 'description', 'code', ...PLACES],
-  hard_bounce: ['diag', 'description', 'code', ...PLACES],
-  soft_bounce: ['diag', 'description', 'code', ...PLACES],
+  deferral: ['diag', 'description', 'code', 'rule', ...PLACES],
+  hard_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
+  soft_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
   open: ['url', 'ip', 'user_agent'],
   click: ['url', 'ip', 'user_agent'],
   spam: ['diag'],
