@@ -116,7 +116,7 @@ const RULES: readonly Rule[] = [
   },
   {
     name: 'gave-up',
-    text: /\b(?:connection (?:timed out|refused|reset)|no route to host|retry time ?(?:out)?|operation timed out|multiple retries|giving up|not reachable|message expired|envelope expired|delivery time expired|in the queue too long|could not deliver for|not delivered within|failing for a long time|network error|host or domain name lookup failed|try again\b)/i,
+    text: /\b(?:connection (?:timed out|refused|reset)|no route to host|retry time ?(?:out)?|operation timed out|multiple retries|giving up|not reachable|message expired|envelope expired|delivery time expired|in the queue too long|could not deliver for|not delivered within|failing for a long time|network error|host or domain name lookup failed|not found, try again)/i,
     word: 'transient',
     why: 'The server could not be reached for so long that the message was given up.',
   },
