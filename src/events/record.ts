@@ -172,8 +172,8 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
 
 // Data from mail and browsers may be of any length; what is stored is limited.
 
-/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1). */
-const LONGEST = { tag: 50, subject: 998, address: 320, name: 255, value: 500, detail: 2048 } as const;
+/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1), an address 1000 octets (mail/address.ts). */
+const LONGEST = { tag: 50, subject: 998, address: 1000, name: 255, value: 500, detail: 2048 } as const;
 const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */
 const MOST_METADATA = 50;

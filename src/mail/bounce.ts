@@ -39,8 +39,8 @@ interface Rule {
 
 /** A word for the recipient's mailbox, and what replies say of one that does not exist. */
 const BOX = String.raw`(?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account|(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario|buz[oó]n|usu[aá]rio|destinat[aá]rio|benutzer|empf[aä]nger|postfach|utente|casella)`;
-const GONE = String.raw`(?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognized)|does(?: not|n't|nt) exist|do not exist|non-?existent|no longer (?:exists|available|valid|active|here|employed)|in-?valid|not a valid|is not (?:a )?(?:valid|known|local)|no such|not in (?:my|our) (?:list|directory)|inconnu|invalide|inexistant|n'existe pas|desconocido|no existe|inexistente|n[aã]o existe|desconhecido|unbekannt|existiert nicht|nicht gefunden|sconosciuto|non esiste|inesistente)`;
-const CLOSED = String.raw`(?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued|d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])`;
+const GONE = `(?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognized)|does(?: not|n't|nt) exist|do not exist|non-?existent|no longer (?:exists|available|valid|active|here|employed)|in-?valid|not a valid|is not (?:a )?(?:valid|known|local)|no such|not in (?:my|our) (?:list|directory)|inconnu|invalide|inexistant|n'existe pas|desconocido|no existe|inexistente|n[aã]o existe|desconhecido|unbekannt|existiert nicht|nicht gefunden|sconosciuto|non esiste|inesistente)`;
+const CLOSED = `(?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued|d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])`;
 
 /**
  * What replies mean, the most certain first: the first rule whose words or whose code are in the reply decides. Codes are less certain
