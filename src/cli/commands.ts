@@ -1,4 +1,5 @@
 import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './account.ts';
+import { bounceExplain } from './bounce.ts';
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
@@ -74,6 +75,7 @@ const all: readonly Command[] = [
   mailFind,
   mailShow,
   mailRefused,
+  bounceExplain,
   queueList,
   queueShow,
   queueEndpoints,

@@ -119,7 +119,13 @@ function smtpEvent(type: 'sent' | 'deferred', at: Date, detail: MessageEventRow[
 function bounceOf(detail: MessageEventRow['detail']): object {
   const description = textOf(detail['description']);
   const code = typeof detail['code'] === 'number' ? detail['code'] : BOUNCE_CODES[description ?? ''];
-  return { bounce_description: description, bgtools_code: code ?? null, diag: textOf(detail['diag']) };
+  return {
+    bounce_description: description,
+    bgtools_code: code ?? null,
+    diag: textOf(detail['diag']),
+    // Beyond Mandrill's: the rule of our classifier; events of earlier versions have none.
+    ...(textOf(detail['rule']) === null ? {} : { bounce_rule: textOf(detail['rule']) }),
+  };
 }
 
 const LETTERS = 'abcdefghijk';

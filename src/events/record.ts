@@ -38,7 +38,7 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code (bounces) ·
+   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule (bounces) ·
    * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
@@ -172,8 +172,8 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
 
 // Data from mail and browsers may be of any length; what is stored is limited.
 
-/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1). */
-const LONGEST = { tag: 50, subject: 998, address: 320, name: 255, value: 500, detail: 2048 } as const;
+/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1), an address 1000 octets (mail/address.ts). */
+const LONGEST = { tag: 50, subject: 998, address: 1000, name: 255, value: 500, detail: 2048 } as const;
 const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */
 const MOST_METADATA = 50;
@@ -184,9 +184,9 @@ const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
 /** Stored details by kind of event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   send: ['diag', ...PLACES],
-  deferral: ['diag', 'description', 'code', ...PLACES],
-  hard_bounce: ['diag', 'description', 'code', ...PLACES],
-  soft_bounce: ['diag', 'description', 'code', ...PLACES],
+  deferral: ['diag', 'description', 'code', 'rule', ...PLACES],
+  hard_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
+  soft_bounce: ['diag', 'description', 'code', 'rule', ...PLACES],
   open: ['url', 'ip', 'user_agent'],
   click: ['url', 'ip', 'user_agent'],
   spam: ['diag'],

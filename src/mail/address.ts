@@ -11,16 +11,16 @@ export interface Address {
   readonly domain: string;
 }
 
-// RFC 5321 section 4.5.3.1. Octets, not characters, also with SMTPUTF8 (RFC 6531 section 3.2).
-const MAX_LOCAL = 64;
+// Octets, not characters, also with SMTPUTF8 (RFC 6531 section 3.2). RFC 5321 section 4.5.3.1 has 64 for local parts and 256 for
+// paths, and asks implementations to impose no limit: SRS, VERP and token addresses are longer, and other servers take them.
 const MAX_DOMAIN = 255;
-// A path has 256 octets, angle brackets included.
-const MAX_ADDRESS = 254;
+const MAX_ADDRESS = 1000;
 // RFC 1035: 255 octets on the wire are 253 characters as text.
 const MAX_NAME = 253;
 
-// atext of RFC 5321, plus everything beyond ASCII (RFC 6531 section 3.3).
-const DOT_STRING = /^[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+(?:\.[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+)*$/u;
+// atext of RFC 5321, plus everything beyond ASCII (RFC 6531 section 3.3), and dots anywhere: carriers have given out `foo..bar` and
+// `foo.` without quotes. `toWire` writes them with quotes.
+const DOT_STRING = /^[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}.-]+$/u;
 const QUOTED_STRING = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 // C0 and C1 controls, bytes that are not UTF-8 (decoded to U+FFFD), and characters that reverse the text direction or
 // break lines in a log. None is of use in an address.
@@ -37,7 +37,7 @@ export function parseAddress(text: string): Address | undefined {
   // A domain contains no @, so the last one is the separator, even if a quoted local part contains others.
   const at = text.lastIndexOf('@');
   const local = text.slice(0, Math.max(at, 0));
-  if (local === '' || Buffer.byteLength(local) > MAX_LOCAL) return undefined;
+  if (local === '') return undefined;
   const mailbox = toMailbox(local);
   const domain = toDomain(text.slice(at + 1));
   return mailbox === undefined || domain === undefined ? undefined : { text, mailbox, domain };
@@ -86,16 +86,25 @@ export function fold(text: string): string {
   return text.toLowerCase().normalize('NFC');
 }
 
-// RFC 5321 section 4.1.2: local parts that need quotes. `parseAddress` has already rejected invalid mailboxes.
+// RFC 5321 section 4.1.2: local parts that need quotes.
 const NEEDS_QUOTES = /[\s"(),:;<>@[\\\]]|^\.|\.$|\.\.|^$/;
+
+/** A mailbox as local part, in quotes where the grammar demands them. */
+function quoted(mailbox: string): string {
+  return NEEDS_QUOTES.test(mailbox) ? `"${mailbox.replace(/["\\]/g, '\\$&')}"` : mailbox;
+}
+
+/** An address for commands and header fields: by the grammar, its domain in A-labels. */
+export function toWire({ mailbox, domain }: Address): string {
+  return `${quoted(mailbox)}@${domain}`;
+}
 
 /**
  * An address in the form that lists store and compare: the domain as lower-case A-labels, the mailbox in lower case and
  * without unnecessary quotes.
  */
 export function toListed(address: Address): string {
-  const mailbox = fold(address.mailbox);
-  return `${NEEDS_QUOTES.test(mailbox) ? `"${mailbox.replace(/["\\]/g, '\\$&')}"` : mailbox}@${address.domain.toLowerCase()}`;
+  return `${quoted(fold(address.mailbox))}@${address.domain.toLowerCase()}`;
 }
 
 /** `toListed` for a text; undefined if it is not an address. */

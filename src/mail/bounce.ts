@@ -4,6 +4,8 @@ export interface Bounce {
   readonly kind: 'hard_bounce' | 'soft_bounce';
   readonly description: BounceWord;
   readonly bgtools_code: number;
+  /** The rule that decided: its name in the table below, `temporary` or `unclear`. */
+  readonly rule: string;
 }
 
 /** The codes of the bounce classifier (BoogieTools) that Mandrill used. */
@@ -22,98 +24,214 @@ const CODES = {
 type BounceWord = keyof typeof CODES;
 
 interface Rule {
+  readonly name: string;
+  /** Who answers so, if it is not the field at large; for `postern bounce explain`. */
+  readonly from?: string;
+  /** Words of the reply. */
+  readonly text?: RegExp;
   /** Enhanced status codes (RFC 3463) without the class, as `subject.detail`, or `subject.` for a whole subject. */
-  readonly codes: readonly string[];
-  readonly text: RegExp;
-  readonly hard: boolean;
+  readonly codes?: readonly string[];
+  readonly hard?: true;
   readonly word: BounceWord;
+  /** One sentence for people. */
+  readonly why: string;
 }
 
+/** A word for the recipient's mailbox, and what replies say of one that does not exist. */
+const BOX = String.raw`(?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account|(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario|buz[oó]n|usu[aá]rio|destinat[aá]rio|benutzer|empf[aä]nger|postfach|utente|casella)`;
+const GONE = `(?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognized)|does(?: not|n't|nt) exist|do not exist|non-?existent|no longer (?:exists|available|valid|active|here|employed)|in-?valid|not a valid|is not (?:a )?(?:valid|known|local)|no such|not in (?:my|our) (?:list|directory)|inconnu|invalide|inexistant|n'existe pas|desconocido|no existe|inexistente|n[aã]o existe|desconhecido|unbekannt|existiert nicht|nicht gefunden|sconosciuto|non esiste|inesistente)`;
+const CLOSED = `(?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued|d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])`;
+
 /**
- * From the most to the least certain. Servers often send 5.7.1, 5.1.1 or 5.0.0 for anything, so some rules match the
- * text before the code. Only replies that say that the address does not exist are hard: anything else may change.
+ * What replies mean, the most certain first: the first rule whose words or whose code are in the reply decides. Codes are less certain
+ * than words, because servers send 5.7.1, 5.1.1 or 5.0.0 for anything. Only evidence about the mailbox or its domain makes a bounce hard:
+ * words that say that it does not exist or was closed, or a code that means nothing else. A reply that no rule knows is unclear, and soft: the
+ * address is tried again tomorrow, whereas a wrong hard bounce loses a recipient for a week.
+ *
+ * Sources: RFC 3463 and the IANA registry of enhanced codes, RFC 5321 section 4.2, RFC 7505; the postmaster pages of Google,
+ * Microsoft, Yahoo, GMX, Apple, Yandex and Tencent; replies of Postfix, Exim, sendmail, qmail, Exchange, Mimecast, Proofpoint and Barracuda.
+ * docs/proof.md has the agreement with collections of real bounces.
  */
-const BY_TEXT: readonly Rule[] = [
+const RULES: readonly Rule[] = [
+  // About the sender: says nothing about the recipient, though it often names "address", "user" or "domain".
   {
+    name: 'sender-refused',
+    text: /\b(?:sender|mail ?from|from address|return[- ]path|envelope[- ]from|badmailfrom)\b(?! domain name system)[^.\n]{0,60}?\b(?:rejected|denied|invalid|blocked|fail(?:ed|s|ure)?|verif\w+|does(?: not|n't) exist|not (?:found|owned|allowed|permitted|exist|accepted|valid)|unknown|undeliverable|has no|refused|blacklist|list)|\b(?:blocked senders?|sender (?:verify|verification)|bad (?:outbound )?sender|verification failed for|not permitted to send|does not have permissions? to send|not authori[sz]ed to send|blocked your (?:address|e-?mail)|domain of sender)\b/i,
     codes: ['1.7', '1.8'],
-    text: /\bsender\b[^.]{0,40}\b(?:rejected|denied|invalid|failed|does(?: not|n't) exist|not found|unknown)/i,
-    hard: false,
     word: 'general',
+    why: 'The receiver refuses the sender address.',
   },
   {
-    codes: ['2.2'],
-    text: /\b(?:over ?quota|quota (?:exceeded|full)|exceed(?:ed|s) (?:\w+ ){0,3}quota|(?:mail|in)?box (?:is )?(?:\w+ )?full|mailfolder is full|insufficient (?:disk |system )?(?:space|storage))/i,
-    hard: false,
-    word: 'mailbox_full',
-  },
-  {
-    codes: ['2.3', '3.4'],
-    text: /\b(?:message (?:size|is too|too) (?:\w+ ){0,2}(?:large|big|exceeds?)|size exceeds|exceeds? (?:\w+ ){0,4}(?:message )?size)/i,
-    hard: false,
-    word: 'message_size',
-  },
-  {
-    codes: [],
-    text: /\b(?:spam|junk mail|unsolicited|content (?:rejected|filter))/i,
-    hard: false,
-    word: 'spam_detected',
-  },
-  {
-    codes: [],
-    text: /\b(?:block(?:ed| ?list)|black ?list|denylist|dnsbl|rbl|poor reputation|bad reputation|spamhaus|dmarc|spf (?:check )?fail)/i,
-    hard: false,
+    name: 'client-name',
+    text: /\b(?:reverse (?:dns|hostname|mapping|lookup)|rdns|ptr (?:record|resource)|(?:valid|has no|a|missing|have a) ptr\b|helo|ehlo|hostname of (?:the )?client|resolve your)/i,
+    codes: ['7.25'],
     word: 'mail_block',
+    why: 'The receiver wants other DNS records, or another HELO name, of the sending host.',
+  },
+  // Sender authentication and what follows from it.
+  {
+    name: 'authentication',
+    text: /\b(?:spf\b|dkim\b|dmarc\b|openspf|sender policy framework|domain ?keys|unauthenticated|authentication (?:required|level|failed|check)|smtp auth|level of authentication|not pass authentication)/i,
+    codes: ['7.20', '7.21', '7.22', '7.23', '7.24', '7.26', '7.27', '7.30', '7.509', '7.515'],
+    word: 'mail_block',
+    why: 'The receiver refuses mail whose SPF, DKIM or DMARC does not pass.',
   },
   {
-    codes: [],
-    text: /\b(?:relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed))|unable to relay|not permitted to relay)/i,
-    hard: false,
+    name: 'mailbox-full',
+    text: /\b(?:over ?(?:the )?(?:disk )?quota|quota (?:\w+ )?(?:exceeded|full|limit)|exceed(?:ed|s|ing)? (?:\w+ ){0,4}(?:quota|storage)|(?:mail|in)?(?:box|folder) (?:is |has )?(?:\w+ )?full\b|(?:mail|in)box size|mailbox (?:\S+ )?(?:for \S+ )?is full|full mailbox|insufficient (?:disk |system )?(?:space|storage)|(?:not enough|out of|no) (?:\w+ )?(?:disk |storage )?space|too many messages (?:in|on)|mailbox has exceeded|user has exhausted|bo[iî]te pleine|postfach (?:ist )?voll|casilla llena|buz[oó]n lleno|casella piena)/i,
+    codes: ['2.2'],
+    word: 'mailbox_full',
+    why: 'The mailbox is full.',
+  },
+  {
+    name: 'message-size',
+    text: /\b(?:(?:message|mail|e-?mail|data) (?:size|is too|too) ?(?:\w+ ){0,2}(?:large|big|long|exceeds?|limit)|size (?:limit )?exceed|exceed(?:s|ed)? (?:\w+ ){0,4}(?:message |maximum )?size|too (?:large|big) (?:message|for))/i,
+    codes: ['2.3', '3.4'],
+    word: 'message_size',
+    why: 'The message is too large for the receiver.',
+  },
+  {
+    name: 'rate',
+    text: /\b(?:too many|rate ?limit|frequency|throttl|(?:max(?:imum)?|limit)\w* (?:\w+ ){0,4}(?:per|an?) (?:hour|day|minute)|exceeded the (?:max|limit)|mails? per hour|receiving (?:mail|messages|e-?mail) (?:at|too))/i,
+    word: 'mail_block',
+    why: 'The receiver limits how much it takes.',
+  },
+  {
+    name: 'content',
+    text: /\b(?:spam(?!haus|cop)|junk ?mail|unsolicited|bulk (?:mail|message|e-?mail)|content (?:rejected|filter|policy|is)|message content|prohibited|virus|malware|phish|infected|banned (?:content|attachment|file)|dt:spm)\b/i,
+    word: 'spam_detected',
+    why: 'The receiver dislikes the content.',
+  },
+  {
+    name: 'reputation',
+    text: /\b(?:block(?:ed| ?list|ing)?\b|black ?list|deny ?list|dnsbl|rbl\b|reputation|spamhaus|spamcop|sorbs|barracudacentral|senderscore|(?<!not )listed (?:in|at|on|by)|banned|ip (?:address )?(?:\S+ )?is not|your ip\b|client host (?:rejected|\S+ blocked)|network is on|access denied, traffic)/i,
+    word: 'mail_block',
+    why: 'The receiver blocks the sending address or network.',
+  },
+  {
+    name: 'relay',
+    text: /\brelay(?:ing)?\b[^.\n]{0,40}\b(?:denied|not (?:permitted|allowed)|disallowed|prohibited|refused)|\b(?:unable|not permitted|not allowed|no permission|cannot|refus\w+|denied) to relay|\bwe do not relay|not (?:one of )?my (?:rcpthosts|domains?)|rcpthosts/i,
     word: 'relay_denied',
+    why: 'The receiver does not take mail for this domain: its MX record may point to the wrong host.',
+  },
+  {
+    name: 'gave-up',
+    text: /\b(?:connection (?:timed out|refused|reset)|no route to host|retry time ?(?:out)?|operation timed out|multiple retries|giving up|not reachable|message expired|envelope expired|delivery time expired|in the queue too long|could not deliver for|not delivered within|failing for a long time|network error|host or domain name lookup failed|not found, try again)/i,
+    word: 'transient',
+    why: 'The server could not be reached for so long that the message was given up.',
+  },
+  {
+    name: 'temporarily-disabled',
+    text: /\btemporar(?:y|ily)\b|\btry (?:again )?later\b|\b(?:account|mailbox|user) (?:is )?on (?:hold|vacation)/i,
+    word: 'general',
+    why: 'The receiver says that this will pass.',
+  },
+  // About the mailbox.
+  {
+    name: 'moved',
+    text: /\b(?:user|recipient|mailbox|address|account) (?:has |is )?(?:moved|changed)|\bno longer (?:at|with|works?)\b/i,
+    codes: ['1.6'],
+    hard: true,
+    word: 'bad_mailbox',
+    why: 'The recipient has moved.',
+  },
+  {
+    name: 'recipient-edge-block',
+    from: 'Microsoft 365',
+    text: /\b5\.4\.1\b[^\n]{0,100}recipient address(?:es)? rejected ?: access denied/i,
+    hard: true,
+    word: 'bad_mailbox',
+    why: 'Microsoft 365 does not know the recipient (directory-based edge blocking).',
+  },
+  {
+    name: 'domain-unknown',
+    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\binvalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
+    codes: ['1.2', '1.10'],
+    hard: true,
+    word: 'invalid_domain',
+    why: 'The domain of the recipient does not exist or takes no mail.',
+  },
+  {
+    name: 'mailbox-unknown',
+    text: new RegExp(
+      [
+        String.raw`\b${BOX}\b[^.\n]{0,60}?(?<![\w-])${GONE}(?![\w-])(?! error)`,
+        String.raw`(?<![\w-])(?:no such|unknown|in-?valid|nonexistent|non-existent|bad|no) (?:\S+ )?${BOX}\b(?! error)`,
+        String.raw`(?:does(?: not|n't)|do not) have (?:an? )?(?:\S+ )?(?:account|mailbox|user)`,
+        String.raw`\bno mailbox (?:here|by|found|with)|\bno one (?:here )?by that name|\bnot (?:listed in|our customer|a local user)`,
+        String.raw`\b${BOX}\b[^.\n]{0,60}?\bundeliverable`,
+        String.raw`\b(?:RecipientNotFound|NoSuchUser|RESOLVER\.ADR\.RecipNotFound|ExRecipNotFound)`,
+        String.raw`\bunknown or illegal (?:user|alias)|\balias\w* (?:not|un)\w*|\bnot a known user|\buser unknown`,
+      ].join('|'),
+      'iu',
+    ),
+    hard: true,
+    word: 'bad_mailbox',
+    why: 'The mailbox does not exist.',
+  },
+  {
+    name: 'mailbox-closed',
+    text: new RegExp(
+      String.raw`\b${BOX}\b(?! (?:rejected|denied))[^.\n]{0,60}?(?<![\w-])${CLOSED}(?![\w-])|\b${CLOSED} (?:user|account|mailbox|recipient)`,
+      'iu',
+    ),
+    hard: true,
+    word: 'bad_mailbox',
+    why: 'The mailbox was closed.',
+  },
+  {
+    name: 'mailbox-code',
+    codes: ['1.1'],
+    hard: true,
+    word: 'bad_mailbox',
+    why: 'The code says that the mailbox does not exist (RFC 3463).',
+  },
+  {
+    name: 'policy',
+    text: /\b(?:polic(?:y|ies)|access denied|not (?:accept|authori[sz])(?:ed)?|not permitted|restrict)/i,
+    codes: ['7.'],
+    word: 'mail_block',
+    why: 'A policy of the receiver.',
   },
 ];
 
-const BY_CODE: readonly Rule[] = [
-  {
-    codes: ['1.1', '1.3', '1.6', '2.1', '1.0'],
-    text: /\b(?:(?:user|mailbox|recipient|address|account)\b[^.]{0,60}\b(?:unknown|not found|does(?: not|n't) exist|disabled|unavailable|rejected|invalid|inactive)|(?:no such|unknown|invalid|bad destination) (?:local )?(?:user|mailbox|recipient|address|account|person)|does(?: not|n't) have an? \S+ account)/i,
-    hard: true,
-    word: 'bad_mailbox',
-  },
-  {
-    codes: ['1.2', '1.10', '4.4'],
-    text: /\b(?:(?:host|domain)(?: name)? (?:not found|does(?: not|n't) exist|unknown)|unrouteable|no such domain|null mx)/i,
-    hard: true,
-    word: 'invalid_domain',
-  },
-  { codes: ['7.'], text: /\b(?:policy|access denied|not (?:accept|authori[sz])ed)/i, hard: false, word: 'mail_block' },
-];
+const UNCLEAR = { name: 'unclear', why: 'The reply does not say whether the mailbox exists: it counts as soft.' };
+const TEMPORARY = { name: 'temporary', why: 'A temporary failure: the address may well exist.' };
+
+/** The sentence of a rule, for people; '' for a name that there is not. */
+export function ruleInWords(name: string): string {
+  return [...RULES, UNCLEAR, TEMPORARY].find((rule) => rule.name === name)?.why ?? '';
+}
+
+const ENHANCED = /(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.])/;
 
 /**
  * Classifies the final reply for a message. `code` is the SMTP reply code, or 0 if a report had only an enhanced one;
- * `diag` is the text with its enhanced code, on one line. Servers may send texts of any length: only the first thousand
- * characters are used.
+ * `diag` is the text with its enhanced code. Servers may send texts of any length: only the first thousand characters are used.
  */
 export function classifyReply(code: number, diag: string): Bounce {
-  const text = diag.slice(0, 1000);
-  const enhanced = /(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.])/.exec(text);
-  const status = enhanced ? `${enhanced[2]}.${enhanced[3]}` : '';
-  const temporary = enhanced ? enhanced[1] === '4' : code >= 400 && code < 500;
-  const rule = BY_TEXT.find((one) => one.text.test(text) || one.codes.includes(status)) ?? byCode(status, text);
-  if (temporary) return toBounce(false, rule?.word === 'mailbox_full' ? 'mailbox_full' : 'transient');
-  if (rule) return toBounce(rule.hard, rule.word);
-  // RFC 5321 section 4.2.3: these codes are about the mailbox, unless an enhanced code says otherwise.
-  const aboutMailbox = status === '' && [550, 551, 553].includes(code);
-  return aboutMailbox ? toBounce(true, 'bad_mailbox') : toBounce(false, 'general');
+  const text = wordsOf(diag.slice(0, 1000));
+  const [, level, subject, detail] = ENHANCED.exec(text) ?? [];
+  const temporary = level === undefined ? code >= 400 && code < 500 : level === '4';
+  const rule = RULES.find(
+    ({ text: words, codes }) =>
+      words?.test(text) || codes?.includes(`${subject}.${detail}`) || codes?.includes(`${subject}.`),
+  );
+  if (temporary && rule?.word !== 'mailbox_full') return toBounce(false, 'transient', TEMPORARY.name);
+  return rule ? toBounce(rule.hard === true, rule.word, rule.name) : toBounce(false, 'general', UNCLEAR.name);
 }
 
-/** Matches by status code if it is a specific one, else by text. */
-function byCode(status: string, text: string): Rule | undefined {
-  const subject = status.slice(0, status.indexOf('.') + 1);
-  const coded =
-    status === '' ? undefined : BY_CODE.find(({ codes }) => codes.includes(status) || codes.includes(subject));
-  return coded ?? BY_CODE.find((rule) => rule.text.test(text));
+/** The reply on one line: without the codes that the lines of a long one begin with, and without links, whose words are not about this mail. */
+function wordsOf(diag: string): string {
+  return diag
+    .replace(/[\s,]*\n\s*(?:[45]\d\d[ -](?:[45]\.\d{1,3}\.\d{1,3})?\s*)?/g, ' ')
+    .replace(/\bhttps?:\/\/\S+/gi, ' ')
+    .replace(/<[^<>\s]*@[^<>\s]*>/g, ' <address> ');
 }
 
-function toBounce(hard: boolean, description: BounceWord): Bounce {
-  return { kind: hard ? 'hard_bounce' : 'soft_bounce', description, bgtools_code: CODES[description] };
+/** What a bounce event keeps of it. */
+export const bounceDetail = ({ description, bgtools_code: code, rule }: Bounce) => ({ description, code, rule });
+
+function toBounce(hard: boolean, description: BounceWord, rule: string): Bounce {
+  return { kind: hard ? 'hard_bounce' : 'soft_bounce', description, bgtools_code: CODES[description], rule };
 }

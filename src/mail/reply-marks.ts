@@ -39,6 +39,9 @@ const CJK_VERB = /写道|寫道|写到|写信|書きました|のメール|님�
 const OPENER =
   /^[-\s]*(?:\d|(?:on|am|le|el|em|no dia|il|op|w dniu|dnia|den|på|på|dne|dňa|în|в|vào|pada|στις|在|于|於)[\s\d])/iu;
 const SENTENCE_END = /[.!?。！？:]$/u;
+/** A period after a number or a short word (`28.`, `Apr.`, `p.m.`) is of a date or a name: attributions are wrapped there too. */
+const ABBREVIATION = /(?:\d|(?<!\p{L})\p{L}{1,4})\.$/u;
+const endsSentence = (line: string): boolean => SENTENCE_END.test(line) && !ABBREVIATION.test(line);
 const DATE =
   /(?<![\w@])(?:\d{1,2}[:.h]\d{2}(?!\w)|(?:19|20)\d\d(?![\w@])|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\w))|\d\s?[年月日년월]/u;
 /** Own words on the line of an attribution: some programs do not begin a new one. */
@@ -72,8 +75,8 @@ export function attributionIn(lines: readonly string[]): Attribution | undefined
   let joined = '';
   for (let count = 1; count <= Math.min(lines.length, MOST_WRAPPED); count++) {
     const line = bare(lines.at(-count) ?? '');
-    if (count > 1 && SENTENCE_END.test(line)) break;
-    joined = count === 1 ? line : `${line} ${joined}`;
+    if (count > 1 && endsSentence(line)) break;
+    joined = count === 1 ? line : `${line}${joined.startsWith('>') ? '' : ' '}${joined}`;
     if (joined.length > LONGEST_LINE) break;
     if (!isStrong(joined)) continue;
     // The line above may have the beginning: `On Monday, 5 January` above `2026 Ann wrote:`.
@@ -93,7 +96,7 @@ function isStrong(text: string): boolean {
   return hasVerb(text) && (OPENER.test(text) || ADDRESS.test(text) || CJK_VERB.test(text));
 }
 
-const isOpening = (line: string): boolean => line.length <= 100 && OPENER.test(line) && !SENTENCE_END.test(line);
+const isOpening = (line: string): boolean => line.length <= 100 && OPENER.test(line) && !endsSentence(line);
 
 /** `---- On Mon, 5 Jan 2026, Ann wrote ----` */
 function dashed(line: string): Attribution | undefined {

@@ -160,9 +160,14 @@ function find(text: string, marked: readonly Span[]): Found {
   let span = 0;
   let looksLeft = MOST_LOOKED_AT;
 
+  // A quote without an attribution, below own words and above the attribution of another one, is the sender's own.
+  const isOwn = (quoted: Quote | undefined): quoted is Quote =>
+    quoted !== undefined && !quoted.isAttributed && quoted.ownBefore > 0 && pending !== undefined && !pending.ownSince;
   const quote = (end: number) => {
-    const ownBefore = pending?.ownEnd ?? ownEnd;
-    const isNew = !last || (pending?.ownSince ?? ownSince);
+    const own = isOwn(last) ? last : undefined;
+    const ownBefore = own?.end ?? pending?.ownEnd ?? ownEnd;
+    const isNew = !last || own !== undefined || (pending?.ownSince ?? ownSince);
+    if (own && first === own) first = undefined;
     if (last && !isNew) last.end = end;
     else last = { end, ownBefore, isAttributed: pending !== undefined };
     first ??= last;
@@ -177,7 +182,9 @@ function find(text: string, marked: readonly Span[]): Found {
     const end = endOfLine(text, start);
     const at = firstInk(text, start, end);
     while ((marked[span]?.end ?? Number.POSITIVE_INFINITY) <= start) span++;
-    const isQuoted = text.charCodeAt(at) === QUOTE_MARK || start >= (marked[span]?.start ?? Number.POSITIVE_INFINITY);
+    const isQuoted =
+      (text.charCodeAt(at) === QUOTE_MARK && !(paragraph && closesAddress(text, paragraph.start, at, end))) ||
+      start >= (marked[span]?.start ?? Number.POSITIVE_INFINITY);
     const lineStart = start;
     start = end;
     if (at === end) {
@@ -196,7 +203,7 @@ function find(text: string, marked: readonly Span[]): Found {
         continue;
       }
       // Nothing marks the quote. If nothing stands above it either, it is as likely forwarded.
-      if (pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: pending.ownEnd };
+      if (pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: isOwn(last) ? last.end : pending.ownEnd };
       return { first, last, ownEnd: text.length, ownSince: true, rest: undefined };
     }
     if (pending) {
@@ -228,7 +235,8 @@ function find(text: string, marked: readonly Span[]): Found {
     ownSince = true;
   }
   if (!pending) return { first, last, ownEnd, ownSince, rest: undefined };
-  if (pending.isStrong && pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: pending.ownEnd };
+  if (pending.isStrong && pending.ownEnd > 0)
+    return { first, last, ownEnd, ownSince, rest: isOwn(last) ? last.end : pending.ownEnd };
   return { first, last, ownEnd: pending.end, ownSince: true, rest: undefined };
 }
 
@@ -250,6 +258,13 @@ function leadIn(text: string, start: number, end: number, paragraph: Paragraph):
   return from > paragraph.start
     ? { ownEnd: from, ownSince: true, isStrong, end }
     : { ownEnd: paragraph.ownEnd, ownSince: paragraph.ownSince, isStrong, end };
+}
+
+/** Whether a line that begins with `>` is the end of an attribution that was wrapped within its address: `> wrote:`, or `>:`. */
+function closesAddress(text: string, start: number, at: number, end: number): boolean {
+  if (end - at > LONGEST_LABELLED || !/[:：]\s*$/u.test(text.slice(at, end))) return false;
+  const above = text.slice(Math.max(start, at - LONGEST_LINE), at);
+  return /<[^\s<>()@]{1,128}@[^\s<>()@]{1,255}\s*$/u.test(above);
 }
 
 /** A quoted header has so many lines at most, of which some are the rest of folded ones. */

@@ -3,7 +3,7 @@ import { decoderOfText } from '../mail/charset.ts';
 import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/headers.ts';
 import { mediaTypeOf, type Part, scanStructure } from '../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../mail/transfer.ts';
-import { parseDsn, parsePlainBounce, type RecipientStatus } from './bounce-report.ts';
+import { parseDsn, parsePlainBounce, type RecipientStatus, reasonGiven } from './bounce-report.ts';
 
 /** A returned message, parsed as far as needed to classify it. */
 export interface ReturnedMessage {
@@ -125,9 +125,14 @@ const OPT_OUTS = new Set(['opt-out', 'opt-out-list']);
 
 /**
  * Classifies a message to a mailbox of the return domain. `email` is the original recipient, if known: a report may
- * also mention addresses it was forwarded to. Pure and bounded: untrusted input is scanned once.
+ * also mention addresses it was forwarded to. `sender` is the reverse-path, '' for that of bounces. Pure and bounded: untrusted
+ * input is scanned once.
  */
-export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, email: string | null): Judgement {
+export function judge(
+  to: 'bounce' | 'unsub' | 'complaints',
+  bytes: Buffer,
+  { email, sender }: { readonly email: string | null; readonly sender: string },
+): Judgement {
   const mail = readReturned(bytes);
   if (!mail) return { kind: 'nothing', why: 'the message exceeds a structural limit' };
   const feedback = parseFeedback(mail);
@@ -135,12 +140,12 @@ export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, emai
   const statuses = parseDsn(mail);
   if (statuses)
     return to === 'bounce'
-      ? judgeDsn(statuses, email)
+      ? judgeDsn(mail, statuses, email)
       : { kind: 'nothing', why: 'a delivery report to the wrong address' };
   if (to === 'complaints') return judgeAttached(mail);
   // Any other message to this address is a request to unsubscribe, written by hand or by a mail program's button.
   if (to === 'unsub') return { kind: 'unsub', original: '' };
-  return judgeText(mail);
+  return judgeText(mail, sender);
 }
 
 function judgeFeedback({ type, userAgent, original }: FeedbackReport): Judgement {
@@ -154,7 +159,7 @@ function judgeAttached(mail: ReturnedMessage): Judgement {
   return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'not a report' };
 }
 
-function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): Judgement {
+function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], email: string | null): Judgement {
   const own = statuses.find(({ recipients }) => email !== null && recipients.includes(email.toLowerCase()));
   const worst =
     own ??
@@ -163,14 +168,25 @@ function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): J
     statuses[0];
   if (worst?.action !== 'failed' && worst?.action !== 'delayed')
     return { kind: 'nothing', why: `delivery report: ${worst?.action ?? 'nobody'}` };
+  // A report that quotes no answer says in its text, for people, why it came.
+  if (!/[a-z]/i.test(worst.diag)) {
+    const given = reasonGiven(mail);
+    if (classifyReply(0, given.diag).rule !== 'unclear') return toFailure(worst.action, worst.status, given.diag);
+  }
   return toFailure(worst.action, worst.status, worst.diag);
 }
 
-function judgeText(mail: ReturnedMessage): Judgement {
+/**
+ * The address has a token of ours, so what comes back to it is about our message: it is a bounce unless it is an automatic reply, or
+ * somebody's mail. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
+ */
+function judgeText(mail: ReturnedMessage, sender: string): Judgement {
+  const automatic = autoReplyKind(mail);
+  if (automatic === 'challenge' || automatic === 'receipt') return { kind: 'nothing', why: automatic };
   // Bounces may also be marked auto-replied (RFC 3834 allows it), so they are checked first.
-  const bounce = parsePlainBounce(mail);
-  if (bounce && autoReplyKind(mail) !== 'challenge') return toFailure(bounce.action, bounce.status, bounce.diag);
-  return { kind: 'nothing', why: autoReplyKind(mail) ?? 'not a recognized bounce' };
+  const bounce = parsePlainBounce(mail) ?? (sender === '' && !automatic ? reasonGiven(mail) : undefined);
+  if (bounce) return toFailure(bounce.action, bounce.status, bounce.diag);
+  return { kind: 'nothing', why: automatic ?? 'not a recognized bounce' };
 }
 
 const ENHANCED = /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.])/;
@@ -181,13 +197,13 @@ function toFailure(kind: 'failed' | 'delayed', status: string | null, diag: stri
   return { kind, diag, bounce: classifyReply(codeOf(diag, status), text) };
 }
 
-/** The reply code quoted in the diagnosis, else the default of its class. */
+/** The reply code quoted in the diagnosis, else the default of its class; 0: none is known. */
 function codeOf(diag: string, status: string | null): number {
   const [, first, quoted] =
     /^[\w-]+;\s*([45]\d\d)\b|\b(?:said|reply|response|error|was):?\s+([45]\d\d)\b/i.exec(diag) ?? [];
   const said = first ?? quoted;
   if (said !== undefined) return Number(said);
-  return status?.startsWith('4') ? 450 : 550;
+  return status?.startsWith('4') ? 450 : 0;
 }
 
 const SUBJECT =

@@ -1,6 +1,6 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
-import { firstValue, type HeaderField } from '../mail/headers.ts';
+import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
 /** One recipient's status in a delivery status notification (RFC 3464). */
@@ -20,10 +20,19 @@ const MOST_BLOCKS = 100;
 const ACTIONS = {
   failed: 'failed',
   failure: 'failed',
+  expired: 'failed',
   delayed: 'delayed',
   delivered: 'delivered',
   relayed: 'relayed',
   expanded: 'expanded',
+} as const;
+
+const DEFAULT_STATUS = {
+  failed: '5.0.0',
+  delayed: '4.0.0',
+  delivered: '2.0.0',
+  relayed: '2.0.0',
+  expanded: '2.0.0',
 } as const;
 
 /** Parses the recipients of a delivery status notification; undefined if it is not one. */
@@ -41,12 +50,13 @@ function toStatus(fields: readonly HeaderField[]): RecipientStatus | undefined {
     .map((name) => addressOf(firstValue(fields, name)))
     .filter((address) => address !== '');
   const status = /\b([245]\.\d{1,3}\.\d{1,3})\b/.exec(firstValue(fields, 'status') ?? '')?.[1];
-  const action = actionOf(firstValue(fields, 'action'), status);
+  const said = firstValue(fields, 'action');
+  const action = actionOf(said, status);
   // The first block describes the message and has no recipient (RFC 3464 section 2.2); some software omits the empty
   // line before the next.
   if (recipients.length === 0 || action === undefined) return undefined;
   const diagnostic = diagnosticOf(firstValue(fields, 'diagnostic-code') ?? '');
-  const known = status ?? (action === 'failed' ? '5.0.0' : action === 'delayed' ? '4.0.0' : '2.0.0');
+  const known = status ?? (/expired/i.test(said ?? '') ? '4.4.7' : DEFAULT_STATUS[action]);
   return { recipients, action, status: known, diag: diagnostic === '' ? known : diagnostic };
 }
 
@@ -110,23 +120,31 @@ const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const WORDS =
-  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
+  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
 /** Where the copy of the original message begins; nothing in it is a diagnosis. */
 const COPY =
-  /^(?:-+ ?(?:below this line|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
+  /^(?:-+ ?(?:below this line|the header of|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
+/** Characters of a bounce without a reason that the event has. */
+const MOST_WORDS = 300;
 
-/** Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. */
+/**
+ * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. One that states no reason that we
+ * know has its first words instead: nothing is known but that the mail came back.
+ */
 export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
+  const subject = decodeWords(valueOf(mail, 'subject'));
+  return isBounce(mail, subject, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
+}
+
+/** What a mail that came back says, whatever it looks like. */
+export function reasonGiven(mail: ReturnedMessage): PlainBounce {
   const text = clipped(readText(mail));
-  const subject = valueOf(mail, 'subject');
-  if (!isBounce(mail, subject, text)) return undefined;
   const said = reasonOf(text);
-  // Do not act on a bounce without any reason: the address may be valid.
-  if (!said) return undefined;
-  const delayed = DELAYED.test(text) || /\bdelayed\b/i.test(subject);
-  return { action: delayed ? 'delayed' : 'failed', status: said.status, diag: `smtp;${said.line}` };
+  const delayed = DELAYED.test(text) || /\bdelayed\b/i.test(decodeWords(valueOf(mail, 'subject')));
+  const line = said?.line ?? (lineOf(text.slice(0, MOST_WORDS)) || decodeWords(valueOf(mail, 'subject')));
+  return { action: delayed ? 'delayed' : 'failed', status: said?.status ?? null, diag: `smtp;${line}` };
 }
 
 function isBounce(mail: ReturnedMessage, subject: string, text: string): boolean {
@@ -144,11 +162,20 @@ interface Reason {
 
 function reasonOf(text: string): Reason | undefined {
   const reply = REPLY.exec(text);
-  if (reply) return { status: reply[2] ?? null, line: lineOf(reply[0]) };
+  if (reply) return { status: reply[2] ?? null, line: lineFrom(text, reply) };
   const bracketed = BRACKETED.exec(text) ?? ENHANCED.exec(text);
-  if (bracketed) return { status: bracketed[1] ?? null, line: lineOf(bracketed[0]) };
   const code = CODE.exec(text) ?? WORDS.exec(text);
-  return code ? { status: null, line: lineOf(code[0]) } : undefined;
+  // A code on a line of its own (qmail wraps there) leaves its words on the line before.
+  if (bracketed && (!code || /[a-z]{3}/i.test(bracketed[0])))
+    return { status: bracketed[1] ?? null, line: lineFrom(text, bracketed) };
+  return code ? { status: bracketed?.[1] ?? null, line: lineFrom(text, code) } : undefined;
+}
+
+/** The line that was found, and the next one if that has the words: `550 <jo@example.net>:` and below it `User unknown`. */
+function lineFrom(text: string, found: RegExpExecArray): string {
+  const [line] = found;
+  const rest = text.slice(found.index + line.length, found.index + line.length + LONGEST_LINE);
+  return lineOf(/[:>]\s*$/.test(line) ? `${line} ${/^\n([^\n]+)/.exec(rest)?.[1] ?? ''}` : line);
 }
 
 /** The line from the code on, without quoting characters. */

@@ -7,6 +7,7 @@ import { createMemory } from '../base/memory.ts';
 import type { Lists } from '../events/lists.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
+import { bounceDetail } from '../mail/bounce.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
 import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Body, Delivery, Message } from '../queue/delivery.ts';
@@ -89,7 +90,7 @@ function createReturns(deps: ReturnsDeps): Returns {
       const bytes = await readStart(body);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
       const known = named && (await find(named));
-      const said = judge(mailbox.kind, bytes, known?.row.email ?? null);
+      const said = judge(mailbox.kind, bytes, { email: known?.row.email ?? null, sender: message.envelope.mailFrom });
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
       const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
       if (!other) return done('nothing: the report refers to no known message');
@@ -126,8 +127,8 @@ function toEvent(
   // address and could write to it any number of times. Delays are recorded each time.
   if (said.kind === 'spam')
     return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
-  const { kind, description, bgtools_code: code } = said.bounce;
-  const detail = { diag: said.diag, description, code };
+  const { kind } = said.bounce;
+  const detail = { diag: said.diag, ...bounceDetail(said.bounce) };
   if (said.kind === 'delayed')
     return { id: returnEventId(message, 'deferral', mail), message, kind: 'deferral', detail };
   return { id: returnEventId(message, kind), message, kind, detail };

@@ -5,7 +5,7 @@ import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
-import { classifyReply } from '../mail/bounce.ts';
+import { bounceDetail, classifyReply } from '../mail/bounce.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Message, Report, Spool } from '../queue/delivery.ts';
 import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
@@ -224,8 +224,8 @@ function placesOf(attempt: MailAttempt): Happening['detail'] {
 /** The bounce event of mail that expired undelivered. */
 export function toExpiry(last: string): Happening {
   const diag = `4.4.7 delivery time expired${last === '' ? '' : `; the last answer was: ${last}`}`;
-  const { kind, description, bgtools_code: code } = classifyReply(451, '4.4.7');
-  return { kind, detail: { diag: `smtp;451 ${diag}`, description, code } };
+  const bounce = classifyReply(451, '4.4.7');
+  return { kind: bounce.kind, detail: { diag: `smtp;451 ${diag}`, ...bounceDetail(bounce) } };
 }
 
 /**
@@ -238,13 +238,16 @@ export function tellsDeferral(attempts: number, before: number, age: number): bo
 
 function toBounce(attempt: MailAttempt): Happening {
   if (attempt.kind === 'answered') {
-    const { kind, description, bgtools_code: code } = classifyReply(attempt.code, attempt.diag);
-    return { kind, detail: { diag: `smtp;${wordsOf(attempt)}`, description, code, ...placesOf(attempt) } };
+    const bounce = classifyReply(attempt.code, attempt.diag);
+    return {
+      kind: bounce.kind,
+      detail: { diag: `smtp;${wordsOf(attempt)}`, ...bounceDetail(bounce), ...placesOf(attempt) },
+    };
   }
   // RFC 3463: 5.1.2, bad destination system address.
   const diag = `5.1.2 ${attempt.reason}`;
-  const { kind, description, bgtools_code: code } = classifyReply(550, '5.1.2');
-  return { kind, detail: { diag: `smtp;550 ${diag}`, description, code } };
+  const bounce = classifyReply(550, '5.1.2');
+  return { kind: bounce.kind, detail: { diag: `smtp;550 ${diag}`, ...bounceDetail(bounce) } };
 }
 
 /** RFC 3463: 4.4.1, no answer from host. */

@@ -76,8 +76,9 @@ export function pathIn(keyword: 'FROM' | 'TO', rest: string): string | undefined
 type Params = ReadonlyMap<string, string | true>;
 
 const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
-// A quoted string may contain angle brackets and spaces. The two branches share no first character, so this is linear.
-const PATH = /^[ \t]*<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>(?:[ \t]+(.*))?$/;
+// A quoted string may contain angle brackets and spaces. The two branches share no first character, so this is linear. Some clients leave
+// the brackets out.
+const PATH = /^[ \t]*(?:<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>|([^<>"\\ \t]+))(?:[ \t]+(.*))?$/;
 // RFC 5321 section 4.1.2 esmtp-param; RFC 6531 allows non-ASCII values.
 const PARAM = /^([a-z0-9][a-z0-9-]*)(?:=([^\s=\p{Cc}]+))?$/iu;
 // RFC 5321 section 4.1.2 A-d-l, the hosts of a source route. Their names are not validated further.
@@ -97,9 +98,9 @@ function parsePath(
   const colon = rest.indexOf(':');
   if (rest.slice(0, colon).trimEnd().toUpperCase() !== keyword) return 'path';
   const parts = PATH.exec(rest.slice(colon + 1));
-  const path = parts?.[1];
+  const path = parts?.[1] ?? parts?.[2];
   if (path === undefined) return 'path';
-  const params = parseParams(parts?.[2]);
+  const params = parseParams(parts?.[3]);
   return params === undefined ? 'params' : { path: path.replace(SOURCE_ROUTE, ''), params };
 }
 

@@ -1,5 +1,13 @@
 /** What mail programs write above the text that they quote, by program and language. */
 export const QUOTING: Readonly<Record<string, readonly string[]>> = {
+  'wrapped after the period of a date': [
+    'Max Mustermann <max.mustermann@firma.example> schrieb am Fr., 28.',
+    'Apr. 2017 um 11:53 Uhr:',
+  ],
+  'wrapped after an abbreviated month': ['On Mon, 5 Jan.', '2026 at 3:04 p.m. Bob <bob@example.com> wrote:'],
+  'wrapped within the address': ['On Mon, Jan 5, 2026 at 3:04 PM Bob Example <bob@example.com', '> wrote:'],
+  'wrapped before the colon': ['Am Mo., 5. Jan. 2026 um 15:04 Uhr schrieb Bob Example <bob@example.com', '>:'],
+
   'Gmail in English': ['On Mon, Jan 5, 2026 at 3:04 PM Bob Example <bob@example.com> wrote:'],
   'Gmail in English, wrapped': ['On Mon, Jan 5, 2026 at 3:04 PM Bob Example <', 'bob@example.com> wrote:'],
   'Apple Mail, wrapped twice': ['On Jan 5, 2026, at 3:04 PM, Bob', 'A. Example <bob@example.com>', 'wrote:'],

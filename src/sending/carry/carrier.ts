@@ -4,7 +4,7 @@ import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import { parseAddress } from '../../mail/address.ts';
+import { parseAddress, toWire } from '../../mail/address.ts';
 import type { MailAttempt } from '../../queue/settle.ts';
 import type { MailCarrier } from '../types.ts';
 import {
@@ -212,8 +212,7 @@ function addressLetter(
   if (!to || to.domain.startsWith('[')) return { answer: ownAnswer(553, '5.1.3 Bad recipient address syntax') };
   const from = mailFrom === '' ? '' : UNSAFE.test(mailFrom) ? undefined : parseAddress(mailFrom);
   if (from === undefined) return { answer: ownAnswer(553, '5.1.7 Bad sender address syntax') };
-  const local = recipient.slice(0, recipient.lastIndexOf('@'));
-  return { domain: to.domain, letter: { mailFrom, recipient: `${local}@${to.domain}`, bytes } };
+  return { domain: to.domain, letter: { mailFrom, recipient: toWire(to), bytes } };
 }
 
 type Way = Pick<CarrierSettings, 'relay' | 'mxPort'>;

@@ -84,8 +84,13 @@ const ROWS: readonly {
   {
     kind: 'soft_bounce',
     state: 'soft-bounced',
-    detail: { diag: 'smtp;552 5.2.2 Over Quota', description: 'mailbox_full', code: 22 },
-    msg: { bounce_description: 'mailbox_full', bgtools_code: 22, diag: 'smtp;552 5.2.2 Over Quota' },
+    detail: { diag: 'smtp;552 5.2.2 Over Quota', description: 'mailbox_full', code: 22, rule: 'mailbox-full' },
+    msg: {
+      bounce_description: 'mailbox_full',
+      bgtools_code: 22,
+      diag: 'smtp;552 5.2.2 Over Quota',
+      bounce_rule: 'mailbox-full',
+    },
   },
   {
     kind: 'open',

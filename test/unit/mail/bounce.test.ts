@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
-import { classifyReply } from '../../../src/mail/bounce.ts';
+import { classifyReply, ruleInWords } from '../../../src/mail/bounce.ts';
 
 const CASES: readonly (readonly [code: number, diag: string, kind: 'hard' | 'soft', word: string, number: number])[] = [
   [
@@ -16,11 +17,11 @@ const CASES: readonly (readonly [code: number, diag: string, kind: 'hard' | 'sof
     'bad_mailbox',
     10,
   ],
-  [550, 'Requested action not taken: mailbox unavailable', 'hard', 'bad_mailbox', 10],
+  [550, 'Requested action not taken: mailbox unavailable', 'soft', 'general', 20],
   [554, "delivery error: dd This user doesn't have an example.com account (jo@example.com)", 'hard', 'bad_mailbox', 10],
   [550, '5.4.1 Recipient address rejected: Access denied', 'hard', 'bad_mailbox', 10],
   [550, '5.2.1 The email account that you tried to reach is disabled', 'hard', 'bad_mailbox', 10],
-  [553, 'sorry', 'hard', 'bad_mailbox', 10],
+  [553, 'sorry', 'soft', 'general', 20],
   [550, '5.1.2 no such domain', 'hard', 'invalid_domain', 21],
   [556, '5.1.10 example.com takes no mail (null MX)', 'hard', 'invalid_domain', 21],
   [552, '5.2.2 Over Quota', 'soft', 'mailbox_full', 22],
@@ -46,9 +47,21 @@ const CASES: readonly (readonly [code: number, diag: string, kind: 'hard' | 'sof
 describe('a refused mail', () => {
   for (const [code, diag, kind, description, bgtools_code] of CASES) {
     it(`is a ${kind} bounce (${description}) after "${code} ${diag}"`, () => {
-      expect(classifyReply(code, diag)).to.deep.equal({ kind: `${kind}_bounce`, description, bgtools_code });
+      expect(classifyReply(code, diag)).to.deep.include({ kind: `${kind}_bounce`, description, bgtools_code });
     });
   }
+
+  // Replies of real servers, with addresses and names that were made up.
+  for (const { name, reply, expected } of JSON.parse(readFileSync('test/fixtures/smtp-replies.json', 'utf8')))
+    it(`is a ${expected} bounce after the reply "${name}"`, () => {
+      const { kind, rule } = classifyReply(Number(reply.slice(0, 3)), reply.slice(4));
+      expect(kind, rule).to.equal(`${expected}_bounce`);
+    });
+
+  it('has a sentence for the rule that decided', () => {
+    for (const reply of ['5.1.1 no such user', '5.0.0 no', '4.4.7 expired', '5.2.2 over quota'])
+      expect(ruleInWords(classifyReply(550, reply).rule), reply).to.match(/^The |^A /);
+  });
 
   it('is classified by the first thousand characters, however much a server writes', () => {
     expect(classifyReply(550, `5.0.0 ${'mailbox '.repeat(100_000)} full, over quota`)).to.include({

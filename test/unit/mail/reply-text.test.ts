@@ -61,6 +61,14 @@ describe('the reply in a plain text', () => {
     expect(splitReply(excerpt)).to.deep.equal(all(excerpt));
   });
 
+  it('has a quote of its own above the attribution of the message that is answered', () => {
+    const own = lines('Let me end with a quote:', '', '> this is my own quote');
+    for (const quoted of [lines('', ATTRIBUTION, '', '> Hello', '> second line'), lines('', ATTRIBUTION, '', 'Hello')])
+      expect(splitReply(own + quoted)).to.deep.equal({ reply: own, quoted });
+    const answered = lines('> Does it work?', 'Yes.', '', '> a quote', '', ATTRIBUTION, '> Does it work?');
+    expect(splitReply(answered).reply).to.equal(lines('> Does it work?', 'Yes.', '', '> a quote'));
+  });
+
   it('has the signature of the sender, above and below a quote', () => {
     const signed = `${OWN}-- \nAnn Example\n+49 30 123\n`;
     const quoted = lines('', ATTRIBUTION, '> Hi');

@@ -23,7 +23,11 @@ function mail(name: string): Buffer {
   return Buffer.from(text.replaceAll('\n', '\r\n'));
 }
 
-const toBounce = (name: string, email: string | null = 'jo@example.net') => judge('bounce', mail(name), email);
+/** As it came: with the reverse-path of a bounce, or of a person. */
+const about = (email: string | null, sender = '') => ({ email, sender });
+const WITH_SENDER = ['human', 'spam-to-the-return-path'];
+const toBounce = (name: string, email: string | null = 'jo@example.net') =>
+  judge('bounce', mail(name), about(email, WITH_SENDER.includes(name) ? 'jo@example.net' : ''));
 const inWords = (said: Judgement) =>
   'bounce' in said
     ? `${said.kind} ${said.bounce.kind} ${said.bounce.description}: ${said.diag}`
@@ -45,13 +49,23 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'postfix-relayed': 'nothing: delivery report: relayed',
   'forwarded-to-two': 'nothing: delivery report: expanded',
   'other-recipient': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
-  'sendmail-host-unknown': 'failed hard_bounce invalid_domain: 5.1.2',
+  'sendmail-host-unknown':
+    'failed hard_bounce invalid_domain: smtp;550 5.1.2 <jo@example.net>... Host unknown (Name server: example.net: host not found)',
   'sendmail-still-trying': 'delayed soft_bounce transient: smtp;451 4.4.1 reply: read error from mail.example.net.',
   'sendmail-of-old': 'failed hard_bounce bad_mailbox: smtp;550 <jo@example.net>... User unknown',
   'exim-failed':
     'failed hard_bounce bad_mailbox: smtp;550 5.1.1 <jo@example.net>: Recipient address rejected: User unknown',
   'exim-unrouteable': 'failed hard_bounce invalid_domain: smtp;Unrouteable address',
   'exim-delayed': 'delayed soft_bounce transient: smtp;421 4.3.2 mail.example.net: Too busy, try again later',
+  'exim-connection-timeout': 'failed soft_bounce transient: smtp;Connection timed out: retry timeout exceeded',
+  'exim-retry-timeout': 'failed soft_bounce transient: smtp;retry timeout exceeded',
+  'postfix-connection-timeout-as-text':
+    'failed soft_bounce transient: smtp;jo@example.net>: connect to mx.rcpt.test[192.0.2.1]:25: Connection timed out',
+  'gmx-retry-timeout': 'failed soft_bounce transient: smtp;delivery retry timeout exceeded',
+  'yahoo-giving-up': 'failed soft_bounce transient: smtp;Unable to deliver message after multiple retries, giving up.',
+  'workmail-encoded-subject': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 <jo@example.net>... User Unknown',
+  'dsn-expired': 'failed soft_bounce transient: x-postfix;connect to mx.rcpt.test[192.0.2.1]:25: Connection timed out',
+  'expired-without-a-status': 'failed soft_bounce transient: 4.4.7',
   'exchange-online':
     'failed hard_bounce invalid_domain: smtp;550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient jo@example.net not found by SMTP address lookup',
   'exchange-of-old': 'failed hard_bounce bad_mailbox: smtp;mail.example.net #5.1.1>',
@@ -60,7 +74,7 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'gmail-no-such-user':
     "failed hard_bounce bad_mailbox: smtp;550-5.1.1 The email account that you tried to reach does not exist. Please try 550-5.1.1 double-checking the recipient's email address for typos or 550 5.1.1 unnecessary spaces.",
   'gmail-of-old':
-    'failed soft_bounce spam_detected: smtp;550 5.7.1 Message rejected due to local policy, blocked by spamhaus',
+    'failed soft_bounce mail_block: smtp;550 5.7.1 Message rejected due to local policy, blocked by spamhaus',
   'gmail-delay': 'delayed soft_bounce transient: smtp;421 4.4.2 Connection timed out',
   'qmail-no-mailbox': 'failed hard_bounce bad_mailbox: smtp;Sorry, no mailbox here by that name. (#5.1.1)',
   'qmail-remote-said': 'failed soft_bounce mailbox_full: smtp;552 sorry, the recipient has exceeded his quota',
@@ -79,7 +93,7 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'moved-away': 'nothing: auto-reply',
   challenge: 'nothing: challenge',
   human: 'nothing: not a recognized bounce',
-  'bounce-without-a-reason': 'nothing: not a recognized bounce',
+  'bounce-without-a-reason': 'failed soft_bounce general: smtp;Something went wrong somewhere.',
   'spam-to-the-return-path': 'nothing: not a recognized bounce',
   'read-receipt': 'nothing: receipt',
 };
@@ -105,14 +119,14 @@ describe('mail that comes back', () => {
 
   for (const [name, words] of Object.entries(COMPLAINTS)) {
     it(`reads ${name} where complaints go`, () =>
-      expect(inWords(judge('complaints', mail(name), null))).to.equal(words));
+      expect(inWords(judge('complaints', mail(name), about(null)))).to.equal(words));
   }
 
   it('takes whatever is written to the address for unsubscribing, but a delivery report', () => {
     for (const name of ['unsubscribe-mail', 'unsubscribe-by-the-mail-program', 'human'])
-      expect(judge('unsub', mail(name), null).kind, name).to.equal('unsub');
-    expect(judge('unsub', mail('postfix-unknown-user'), null).kind).to.equal('nothing');
-    expect(judge('unsub', mail('arf-redacted'), null).kind).to.equal('spam');
+      expect(judge('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
+    expect(judge('unsub', mail('postfix-unknown-user'), about(null)).kind).to.equal('nothing');
+    expect(judge('unsub', mail('arf-redacted'), about(null)).kind).to.equal('spam');
   });
 
   it('believes what a report says of the recipient before what it says of others', () => {
@@ -123,13 +137,13 @@ describe('mail that comes back', () => {
 
   it('finds the message of a complaint by our tokens in what is left of it', () => {
     for (const name of ['arf-yahoo', 'arf-redacted', 'arf-opt-out', 'jmrp', 'arf-to-the-return-path']) {
-      const said = judge('complaints', mail(name), null);
+      const said = judge('complaints', mail(name), about(null));
       expect('original' in said && findMessage(SECRET, said.original), name).to.deep.equal({
         account: 7,
         message: MESSAGE,
       });
     }
-    const other = judge('complaints', mail('arf-of-somebody-else'), null);
+    const other = judge('complaints', mail('arf-of-somebody-else'), about(null));
     expect('original' in other && findMessage(SECRET, other.original)).to.equal(undefined);
   });
 
@@ -147,13 +161,13 @@ describe('mail that comes back and is cut or hostile', () => {
     for (const path of globSync(`${FOLDER}/*.eml`)) {
       const whole = mail(basename(path, '.eml'));
       for (let length = 0; length < whole.length; length += 37)
-        judge('bounce', whole.subarray(0, length), 'jo@example.net');
+        judge('bounce', whole.subarray(0, length), about('jo@example.net'));
     }
   });
 
   it('reads a report that has no end as far as it goes', () => {
     const whole = mail('postfix-unknown-user');
-    expect(judge('bounce', Buffer.concat([whole, Buffer.alloc(900_000, 'x')]), 'jo@example.net').kind).to.equal(
+    expect(judge('bounce', Buffer.concat([whole, Buffer.alloc(900_000, 'x')]), about('jo@example.net')).kind).to.equal(
       'failed',
     );
     const endless = Buffer.concat([
@@ -161,12 +175,14 @@ describe('mail that comes back and is cut or hostile', () => {
       Buffer.from('\r\n\r\n'),
       Buffer.alloc(900_000, ' 550 5.1.1'),
     ]);
-    expect(judge('bounce', endless, null).kind).to.be.oneOf(['failed', 'nothing']);
+    expect(judge('bounce', endless, about(null)).kind).to.be.oneOf(['failed', 'nothing']);
   });
 
   it('looks away from what breaks the limits of a message', () => {
     expect(
-      inWords(judge('bounce', Buffer.from(`From: a@example.net\r\n${'X: y\r\n'.repeat(2000)}\r\n550 5.1.1 no`), null)),
+      inWords(
+        judge('bounce', Buffer.from(`From: a@example.net\r\n${'X: y\r\n'.repeat(2000)}\r\n550 5.1.1 no`), about(null)),
+      ),
     ).to.match(/^nothing: /);
   });
 
@@ -185,13 +201,13 @@ describe('mail that comes back and is cut or hostile', () => {
       'mailbox is ',
       '"',
     ]) {
-      judge('bounce', Buffer.from(head + piece.repeat(1_000_000 / piece.length)), null);
+      judge('bounce', Buffer.from(head + piece.repeat(1_000_000 / piece.length)), about(null));
       judge(
         'bounce',
         Buffer.from(
           `Subject: ${piece.replaceAll('\n', '').repeat(200_000 / piece.length)}\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n${piece.repeat(500_000 / piece.length)}\r\n--b--`,
         ),
-        null,
+        about(null),
       );
       findMessage(SECRET, piece.repeat(200_000 / piece.length));
     }

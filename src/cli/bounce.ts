@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import { classifyReply, ruleInWords } from '../mail/bounce.ts';
+import { type Judgement, judge } from '../returns/bounce-message.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
+
+/** The verdict on a bounce, as `--json` prints it. */
+interface Explained {
+  /** hard_bounce, soft_bounce, deferral, spam, unsub, or nothing. */
+  readonly event: string;
+  readonly description: string | null;
+  /** The rule that decided; null if none had to. */
+  readonly rule: string | null;
+  readonly why: string;
+  /** The text that was classified; null without one. */
+  readonly diag: string | null;
+}
+
+export const bounceExplain: Command = {
+  name: 'bounce explain',
+  args: '[FILE]',
+  summary: 'Explains how a bounce is classified, and by which rule. Reads a mail from FILE, or from standard input.',
+  options: {
+    reply: { type: 'string', value: 'TEXT', help: 'the reply of a server instead, as "550 5.1.1 No such user"' },
+    recipient: { type: 'string', value: 'ADDRESS', help: 'the recipient of the message that bounced' },
+    sender: { type: 'string', value: 'ADDRESS', help: 'the reverse-path of the mail (default: empty, as of bounces)' },
+  },
+  notes:
+    'Nothing is recorded. Only hard bounces say that an address does not exist: it is suppressed for a week, after a soft bounce for a day.',
+  async run(call) {
+    const reply = call.text('reply');
+    const explained = reply === undefined ? ofMail(call) : ofReply(reply);
+    call.print([explained], () => toText(explained));
+    return EXIT.ok;
+  },
+};
+
+function ofReply(reply: string): Explained {
+  const [, code, text] = /^([245]\d\d)[ -]?(.*)$/s.exec(reply.trim()) ?? [];
+  if (code === undefined || text === undefined)
+    throw new UsageError('--reply needs a reply with its code, as "550 5.1.1 No such user"');
+  return toExplained('failed', classifyReply(Number(code), text), reply.trim());
+}
+
+function ofMail(call: Invocation): Explained {
+  const bytes = readMail(call.words[0]);
+  const facts = { email: call.text('recipient') ?? null, sender: call.text('sender') ?? '' };
+  return ofJudgement(judge('bounce', bytes, facts));
+}
+
+function ofJudgement(said: Judgement): Explained {
+  switch (said.kind) {
+    case 'failed':
+    case 'delayed':
+      return toExplained(said.kind, said.bounce, said.diag);
+    case 'spam':
+      return { event: 'spam', description: null, rule: null, why: 'A complaint (RFC 5965).', diag: said.diag };
+    case 'unsub':
+      return { event: 'unsub', description: null, rule: null, why: 'A request to unsubscribe.', diag: null };
+    case 'nothing':
+      return { event: 'nothing', description: null, rule: null, why: said.why, diag: null };
+  }
+}
+
+function toExplained(
+  kind: 'failed' | 'delayed',
+  { kind: event, description, rule }: ReturnType<typeof classifyReply>,
+  diag: string,
+): Explained {
+  return { event: kind === 'delayed' ? 'deferral' : event, description, rule, why: ruleInWords(rule), diag };
+}
+
+function readMail(file: string | undefined): Buffer {
+  try {
+    const bytes = readFileSync(file === undefined || file === '-' ? 0 : file);
+    // Mail in files usually has LF line endings.
+    return Buffer.from(bytes.toString('latin1').replace(/\r?\n/g, '\r\n'), 'latin1');
+  } catch (error) {
+    throw new UsageError(`cannot read ${file ?? 'standard input'}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+function toText({ event, description, rule, why, diag }: Explained): string {
+  const head = [event.replace('_', ' '), description && `(${description})`].filter(Boolean).join(' ');
+  return [`${head}${rule === null ? '' : `, by the rule "${rule}"`}`, why, diag && `It says: ${diag}`]
+    .filter(Boolean)
+    .join('\n')
+    .concat('\n');
+}
