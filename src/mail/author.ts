@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { parseAddress, toAsciiDomain } from './address.ts';
+import { parseAddress, toAsciiDomain, toWire } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
 import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
@@ -119,7 +119,7 @@ const unclear = (why: string): Unclear => ({ unclear: why, missing: false });
 /** Whether all mail programs read an address alike as the author: without quotes and address literals. */
 export function isPlainAuthor(address: string): boolean {
   const parsed = parseAddress(address);
-  return parsed !== undefined && !address.includes('"') && !parsed.domain.startsWith('[');
+  return parsed !== undefined && !`${address}${toWire(parsed)}`.includes('"') && !parsed.domain.startsWith('[');
 }
 
 /** Whether a text contains an address of a domain other than `domain`. */
