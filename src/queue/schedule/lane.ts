@@ -13,6 +13,7 @@ import {
   learn,
   mayProbe,
   type Occasion,
+  probed,
   probePlace,
   probeTime,
   toMemory,
@@ -245,8 +246,9 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /** The probe ended, at whatever stage. */
-  endProbe(): void {
+  endProbe(now: number): void {
     this.#probing = false;
+    if (this.#state.phase !== 'closed') this.#state = probed(this.#state, now);
   }
 
   /** Updates the state with the result of an attempt. */
