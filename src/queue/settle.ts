@@ -258,12 +258,10 @@ export function isFinal(attempt: MailAttempt): boolean {
   return attempt.kind === 'answered' ? attempt.code >= 500 : attempt.permanent;
 }
 
-/** Returns an attempt in the form of metrics and the log. */
-export function summaryOf(attempt: MailAttempt | AttemptResult): AttemptSummary {
+/** Returns an SMTP attempt in the form of metrics and the log. */
+export function summaryOf(attempt: MailAttempt): AttemptSummary {
   const { durationMs } = attempt;
-  if (attempt.kind === 'unanswered')
-    return { kind: 'unanswered', error: 'reason' in attempt ? attempt.reason : errorOf(attempt), durationMs };
-  if ('status' in attempt) return { kind: 'answered', status: attempt.status, durationMs };
+  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs };
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 

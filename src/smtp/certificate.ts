@@ -3,19 +3,18 @@ import { X509Certificate } from 'node:crypto';
 // Whether our own certificate does what it is for. One that does not is used all the same: mail comes in encrypted, from
 // all senders but those that verify it.
 
-/** What is wrong with it, as a predicate; undefined if nothing. `names`: its names, as in a certificate request. */
 interface Judged {
+  /** What is wrong with it, as a predicate; undefined if nothing. */
   readonly fault: string | undefined;
-  readonly names: string;
+  /** Whether its names cover ours. */
   readonly covers: boolean;
 }
 
 /** `pem`: the certificate, or its chain with it at the start. `now`: milliseconds since 1970. */
 export function judgeCertificate(pem: string, hostname: string, now: number): Judged {
   const cert = new X509Certificate(pem);
-  const names = namesOf(cert);
   const covers = isFor(cert, hostname);
-  return { fault: faultOf(cert, now) ?? (covers ? undefined : `covers ${names}, not ${hostname}`), names, covers };
+  return { fault: faultOf(cert, now) ?? (covers ? undefined : `covers ${namesOf(cert)}, not ${hostname}`), covers };
 }
 
 /** Whether a client that verifies names takes this certificate for this host. */
@@ -23,6 +22,7 @@ export function isFor(cert: X509Certificate, hostname: string): boolean {
   return cert.checkHost(hostname) !== undefined;
 }
 
+/** Its names, as people read them. */
 export function namesOf(cert: X509Certificate): string {
   return cert.subjectAltName?.replaceAll('DNS:', '') ?? cert.subject;
 }

@@ -8,7 +8,7 @@ import type { RouteTarget, Routing } from '../inbound/types.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
-import { type AttemptResult, type Settled, settle, settleUnattempted, summaryOf } from '../queue/settle.ts';
+import { type AttemptResult, errorOf, type Settled, settle, settleUnattempted } from '../queue/settle.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
@@ -118,7 +118,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     const [first] = judged;
     const delivered = first?.settled.outcome === 'delivered';
     if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
-    const summary = summaryOf(result);
+    const summary = result.kind === 'unanswered' ? { ...result, error: errorOf(result) } : result;
     gate.leave(summary, first.settled, parts.length);
     if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
     await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));

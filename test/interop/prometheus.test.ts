@@ -112,6 +112,8 @@ describe("Debian's prometheus", function () {
     writeFileSync(config, 'smtp:\n  max_sessions: 100\n');
     postern = await spawnDaemon(dir, {
       POSTERN_CONFIG: config,
+      // The name of the certificate; another one is a reason for an alert.
+      POSTERN_HOSTNAME: 'first.ours.test',
       POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
       POSTERN_SMTP__TLS__KEY: fixture('first.key'),
     });

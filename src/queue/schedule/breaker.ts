@@ -29,6 +29,8 @@ const PROBE_GAP = 30_000;
 const LATER_PROBE_GAP = 2 * MINUTE;
 const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
+/** At least this long from the end of a probe to the next. */
+const PROBE_AGAIN = 1000;
 // If a message may be the cause of the failures, another one may go before the next probe: at once, then after 1 s, 2 s
 // and so on, up to SECOND_OPINION_LATEST.
 const SECOND_OPINION = 1000;
@@ -196,6 +198,12 @@ export function begun(state: EndpointState, now: number): EndpointState {
  */
 export function probePlace({ run }: EndpointState): number {
   return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
+}
+
+/** A probe ended, perhaps before it was sent, because this host could not make it ready: the next one comes later. */
+export function probed(state: EndpointState, now: number): EndpointState {
+  const next = now + PROBE_AGAIN;
+  return { ...state, probeAt: Math.max(state.probeAt, next), opinionAt: Math.max(state.opinionAt, next) };
 }
 
 /** Allows a probe now, after an operator changed the queue by hand. */

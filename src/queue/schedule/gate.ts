@@ -64,7 +64,7 @@ export function createGate(
       posts.end(lane, inDoubt);
     }
     place = 'left';
-    if (probe) lane.endProbe();
+    if (probe) lane.endProbe(clock.monotonic());
     if (lane.hasTurn()) posts.add(lane);
   }
 

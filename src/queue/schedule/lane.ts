@@ -14,6 +14,7 @@ import {
   learn,
   mayProbe,
   type Occasion,
+  probed,
   probePlace,
   probeTime,
   readMemory,
@@ -248,8 +249,9 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /** The probe ended, at whatever stage. */
-  endProbe(): void {
+  endProbe(now: number): void {
     this.#probing = false;
+    if (this.#state.phase !== 'closed') this.#state = probed(this.#state, now);
   }
 
   /** Updates the state with the result of an attempt. */

@@ -179,7 +179,7 @@ function isDecided(visit: Visit): boolean {
 function toEnded(visit: Visit, { host, address }: Hop): AttemptResult {
   if (visit.kind !== 'replied') {
     const given = visit.kind === 'lost' && visit.given;
-    return { ...unanswered(`${host} (${address}): ${visit.reason}`), given };
+    return { ...unanswered(`${host} (${address}): ${visit.reason}`), ...(given && { given }) };
   }
   const { code, diag, source, tls } = visit;
   return { kind: 'answered', code, diag, host, address, source, tls };

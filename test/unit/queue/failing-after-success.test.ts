@@ -253,6 +253,27 @@ describe('an endpoint that fails after thousands of good posts', () => {
     expect(bench.posts.length).to.be.within(20, 40);
   });
 
+  it('is not tried again and again while this host cannot make its probe ready', async () => {
+    await open();
+    bench.endpoint(() => refused);
+    await put(10, 'inbound');
+    await bench.clock.advance(10 * SECOND);
+    bench.keys(undefined);
+    let looks = 0;
+    const { message } = bench.spool;
+    bench.spool.message = (...args) => {
+      looks++;
+      // Without an end, the loop would not let the test fail.
+      return looks > 1000 ? new Promise(() => {}) : message(...args);
+    };
+    await bench.clock.advance(MINUTE);
+    expect(looks).to.be.within(2, 60);
+    bench.keys(['present']);
+    bench.endpoint(() => answered(200));
+    await bench.clock.advance(MINUTE);
+    expect(await bench.spool.count({})).to.include({ delivered: 10 });
+  });
+
   it('gets no second opinion where no message can be the cause, or where it asks for quiet', async () => {
     for (const result of [refused, answered(503, '600')]) {
       await open();
