@@ -121,10 +121,9 @@ function isEmptyLine(bytes: Buffer, at: number, end: number): boolean {
 function isForgedField(bytes: Buffer, start: number, end: number, own: OwnFields): boolean {
   const dash = DASHES.get((bytes[start] ?? 0) | LOWER_CASE);
   if (dash === undefined || bytes[start + dash] !== DASH) return false; // nearly all
-  const colon = bytes.indexOf(COLON, start);
-  if (colon === -1 || colon >= end) return false;
-  const name = bytes.toString('latin1', start, colon).trimEnd();
-  return isForged(name, bytes.toString('utf8', colon + 1, end), own);
+  const field = bytes.subarray(start, end); // where there is no colon, the search ends with the field
+  const colon = field.indexOf(COLON);
+  return colon !== -1 && isForged(field.toString('latin1', 0, colon).trimEnd(), field.toString('utf8', colon + 1), own);
 }
 
 // Values that need no quotes and cannot end a line.
