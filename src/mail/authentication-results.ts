@@ -8,6 +8,8 @@ const LF = 0x0a;
 const SPACE = 0x20;
 const TAB = 0x09;
 const COLON = 0x3a;
+const DASH = 0x2d;
+const LOWER_CASE = 0x20;
 
 /**
  * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that does not
@@ -79,13 +81,18 @@ export interface OwnFields {
 /** Whether a field from outside claims to be ours: it is taken off. */
 export function isForged(name: string, value: string, { hosts, withTrace }: OwnFields): boolean {
   const field = name.toLowerCase();
-  if (field !== NAME) return withTrace && TRACE.has(field);
-  const server = serverOf(value);
-  return hosts.some((host) => toServer(host) === server);
+  if (field === NAME) return hosts.map(toServer).includes(serverOf(value));
+  if (field === SPF) return hosts.some((host) => value.toLowerCase().split(NO_NAME).includes(toServer(host)));
+  return withTrace && TRACE.has(field);
 }
 
+/** It names its receiver where it likes (RFC 7208 section 9.1). */
+const SPF = 'received-spf';
+const NO_NAME = /[^\w.-]+/;
+
 const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to']);
-const BEGINS_WITH_TRACE = /^(?:return-path|x-original-to)/;
+/** Of each name: its first letter, and where it has a dash. */
+const GLANCES = [NAME, SPF, ...TRACE].map((name) => ({ letter: name.charCodeAt(0), dash: name.lastIndexOf('-') }));
 
 /** The message without forged fields, in pieces of the same bytes. */
 export function* withoutForged(message: Buffer, own: OwnFields): Iterable<Buffer> {
@@ -114,12 +121,11 @@ function isEmptyLine(bytes: Buffer, at: number, end: number): boolean {
 
 /** The colon may be apart from the name, even on the next line. */
 function isForgedField(bytes: Buffer, start: number, end: number, own: OwnFields): boolean {
-  const beginning = bytes.toString('latin1', start, Math.min(end, start + NAME.length)).toLowerCase();
-  if (beginning !== NAME && !BEGINS_WITH_TRACE.test(beginning)) return false;
-  const colon = bytes.indexOf(COLON, start);
-  if (colon === -1 || colon >= end) return false;
-  const name = bytes.toString('latin1', start, colon).trimEnd();
-  return isForged(name, bytes.toString('utf8', colon + 1, end), own);
+  const first = (bytes[start] ?? 0) | LOWER_CASE;
+  if (!GLANCES.some(({ letter, dash }) => letter === first && bytes[start + dash] === DASH)) return false; // nearly all
+  const field = bytes.subarray(start, end); // where there is no colon, the search ends with the field
+  const colon = field.indexOf(COLON);
+  return colon !== -1 && isForged(field.toString('latin1', 0, colon).trimEnd(), field.toString('utf8', colon + 1), own);
 }
 
 // Values that need no quotes and cannot end a line.

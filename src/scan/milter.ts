@@ -293,9 +293,11 @@ function toFinding({ verdict, text, quarantined, unread, written }: Word, finds:
     written.flatMap(({ name, value }) => (names.includes(name) ? [value] : []));
   const rejects = verdict === 'reject';
   const stopped = rejects || verdict === 'discard' || quarantined;
-  const status = valuesOf('x-virus-status').find((value) => /^(?:infected|yes)\b/i.test(value));
+  const status = valuesOf('x-virus', 'x-virus-flag', 'x-virus-status').find((value) =>
+    /^(?:infected|yes)\b/i.test(value),
+  );
   const infected = status !== undefined || (stopped && (finds === 'virus' || INFECTED.test(text)));
-  const name = /^infected\s*\(?([^)]*)/i.exec(status ?? '')?.[1] || text;
+  const name = /^infected[\s:(]*([^)]*)/i.exec(status ?? '')?.[1] || text;
   const flagged = valuesOf('x-spam', 'x-spam-flag', 'x-spam-status').some((value) => /^yes\b/i.test(value));
   // rspamd's "rewrite subject" writes nothing else.
   const marked = finds === 'spam' && valuesOf('subject').some((value) => /\bspam\b/i.test(value));

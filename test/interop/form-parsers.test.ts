@@ -59,6 +59,11 @@ const READERS: Readonly<
     isHere: () => works('python3', '-c', 'import werkzeug.formparser'),
     read: ({ path, type }) => read('python3', scriptOf('form.py'), 'werkzeug', path, type),
   },
+  // Debian's packages belong to Debian's Python.
+  "Django's": {
+    isHere: () => works('/usr/bin/python3', '-c', 'import django'),
+    read: ({ path, type }) => read('/usr/bin/python3', scriptOf('form.py'), 'django', path, type),
+  },
   "Rack's, which is Rails'": {
     isHere: () => works('ruby', '-e', 'require "rack"'),
     read: ({ path, type }) => read('ruby', scriptOf('form.rb'), path, type),

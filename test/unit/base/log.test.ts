@@ -25,6 +25,18 @@ describe('the log', () => {
     expect(printable('x'.repeat(1000))).to.have.length(257);
   });
 
+  it('is one line wherever Unicode ends lines, also in lists, objects and stacks', () => {
+    const lines: string[] = [];
+    const log = createLog('debug', (line) => lines.push(line));
+    const hostile = 'a\u0085b\u2028c\u2029d\ve\ff\u009b31m\u202eg\u{e0001}';
+    const error = new Error('x');
+    error.stack = `Error: x\n    at ${hostile}`;
+    log.error('daemon.fault', { text: hostile, list: [hostile], inner: { [hostile]: hostile }, error });
+    expect(lines).to.have.length(1);
+    expect(lines[0]?.slice(0, -1)).not.to.match(/[\p{Cc}\p{Cf}\u2028\u2029]/u);
+    expect(JSON.parse(lines[0] ?? '').list).to.deep.equal([hostile]);
+  });
+
   it('shows a fault with its message and the first lines of its stack', () => {
     const [line] = logged((log) => log.error('daemon.fault', { error: new Error('broken\nhere') }));
     expect(line?.error).to.have.property('message', 'broken\\u000ahere');

@@ -152,10 +152,13 @@ describe('the formats of a post', () => {
     'Authentication-Results: mx2.example.net; dmarc=pass header.from=victim.example',
     `Authentication-Results${' '.repeat(300)}: "MX2.example.net." 1; dmarc=pass header.from=victim.example`,
     'authentication-results: (c)xn--bcher-kva.example.net; dmarc=pass header.from=victim.example',
+    'Received-SPF: Pass (mx.example.net: domain of victim.example says so) client-ip=192.0.2.1',
+    'received-spf: pass; receiver="MX2.example.net"; envelope-from=ceo@victim.example',
   ];
   const GENUINE = [
     'From: a@example.com',
     'Authentication-Results: mx3.example.net; spf=pass',
+    'Received-SPF: pass receiver=mx.example.net.attacker.test',
     'Return-Path-X: y',
     '',
     'ü',

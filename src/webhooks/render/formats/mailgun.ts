@@ -47,7 +47,7 @@ export function mailgun(mail: Mail): Written {
   );
 }
 
-/** The header fields that are fields of the form. A form with two values of From shows one of them, and not each the same. */
+/** The header fields that are fields of the form. Of From and Subject there is one, with the value of `from` and `subject`. */
 function formHeaders(fields: readonly HeaderField[], mail: Mail): HeaderField[] {
   const values = new Map(addressing(mail).map(({ name, value }) => [name, value]));
   const seen = new Set<string>();

@@ -1,4 +1,4 @@
-"""Reads a multipart form as a parser of Python does: form.py email|werkzeug FILE CONTENT-TYPE. Prints fields and files as JSON."""
+"""Reads a multipart form as a parser of Python does: form.py email|werkzeug|django FILE CONTENT-TYPE. Prints fields and files as JSON."""
 
 import email.parser
 import email.policy
@@ -34,8 +34,22 @@ def with_werkzeug(body, content_type):
     return list(form.items(multi=True)), [[name, file.filename] for name, file in files.items(multi=True)]
 
 
+def with_django(body, content_type):
+    import django
+    from django.conf import settings
+    from django.http.multipartparser import MultiPartParser
+    from django.core.files.uploadhandler import MemoryFileUploadHandler
+
+    settings.configure(DATA_UPLOAD_MAX_MEMORY_SIZE=None)
+    django.setup()
+    meta = {"CONTENT_TYPE": content_type, "CONTENT_LENGTH": str(len(body))}
+    form, files = MultiPartParser(meta, io.BytesIO(body), [MemoryFileUploadHandler()]).parse()
+    fields = [[name, value] for name, values in form.lists() for value in values]
+    return fields, [[name, file.name] for name, all in files.lists() for file in all]
+
+
 reader, path, content_type = sys.argv[1:]
 with open(path, "rb") as file:
     body = file.read()
-fields, files = {"email": with_email, "werkzeug": with_werkzeug}[reader](body, content_type)
+fields, files = {"email": with_email, "werkzeug": with_werkzeug, "django": with_django}[reader](body, content_type)
 print(json.dumps({"fields": fields, "files": files}))
