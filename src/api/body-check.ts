@@ -53,27 +53,17 @@ interface ChunkCheck {
   faultOf(chunk: Buffer): string | undefined;
 }
 
-/**
- * Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. Strings are skipped by byte
- * search, so a message of megabytes costs next to nothing.
- */
+/** Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. */
 function createJsonCheck(maxValues: number): ChunkCheck {
+  const string = createStringSkip();
   let depth = 0;
   let values = 0;
   let inString = false;
-  /** The previous chunk ended in a string, with a backslash that escapes the first byte of this one. */
-  let escaped = false;
   const faultOf = (chunk: Buffer) => {
     for (let at = 0; at < chunk.length; at++) {
       if (inString) {
-        const quote = chunk.indexOf(QUOTE, at);
-        const end = quote < 0 ? chunk.length : quote;
-        let slashes = end;
-        while (slashes > at && chunk[slashes - 1] === BACKSLASH) slashes--;
-        const isOdd = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
-        escaped = quote < 0 && isOdd;
-        inString = quote < 0 || isOdd;
-        at = end;
+        at = string.skip(chunk, at);
+        inString = at >= chunk.length;
         continue;
       }
       const byte = chunk[at];
@@ -88,6 +78,37 @@ function createJsonCheck(maxValues: number): ChunkCheck {
     return undefined;
   };
   return { count: () => values, faultOf };
+}
+
+/** Bytes of a string that are read one by one before a search begins, which takes as long as these. */
+const NEAR = 64;
+
+/**
+ * Finds the ends of JSON strings. Long ones are skipped by byte search, so a message of megabytes costs next to nothing;
+ * one full of escaped quotes costs no more than its bytes.
+ */
+function createStringSkip() {
+  /** Whether a backslash escapes the next byte, which may be in the next chunk. */
+  let escaped = false;
+  return {
+    /** The place of the quote that ends the string; the end of the chunk if it goes on. */
+    skip(chunk: Buffer, from: number): number {
+      for (let at = from; at < chunk.length; ) {
+        for (const near = Math.min(at + NEAR, chunk.length); at < near; at++) {
+          const byte = chunk[at];
+          if (byte === QUOTE && !escaped) return at;
+          escaped = byte === BACKSLASH && !escaped;
+        }
+        const quote = chunk.indexOf(QUOTE, at);
+        const end = quote < 0 ? chunk.length : quote;
+        let slashes = end;
+        while (slashes > at && chunk[slashes - 1] === BACKSLASH) slashes--;
+        escaped = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
+        at = end;
+      }
+      return chunk.length;
+    },
+  };
 }
 
 function createFormCheck(): ChunkCheck {

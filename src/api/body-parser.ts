@@ -24,7 +24,7 @@ export interface BodyParser {
 }
 
 /** Larger bodies, and those with more values, are parsed on a thread. */
-const LARGE_BYTES = 1024 * 1024;
+const LARGE_BYTES = 256 * 1024;
 const MANY_VALUES = 10_000;
 /** The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character. */
 const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };

@@ -197,7 +197,8 @@ describe('bodies that are made to stop us', () => {
   it('would hold it up without the count of values (control)', async () => {
     victim = await start([
       { file: 'api/body-check.ts', from: 'values > maxValues', to: 'false' },
-      { file: 'api/body-parser.ts', from: 'const LARGE_BYTES = 1024 * 1024;', to: 'const LARGE_BYTES = 1e12;' },
+      { file: 'api/body-parser.ts', from: '= 256 * 1024;', to: '= 1e12;' },
+      { file: 'api/body-parser.ts', from: '= 10_000;', to: '= 1e12;' },
     ]);
     const body = Buffer.from(SHAPES['JSON: structs']?.(6_000_000, 'nobody') ?? '');
     await victim.lateness();
