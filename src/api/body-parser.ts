@@ -1,6 +1,8 @@
+import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import { frozen } from '../base/frozen.ts';
 import { free } from '../base/room.ts';
+import { createTurn } from '../base/turns.ts';
 import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
 import { type BodyFormat, readBody } from './body-values.ts';
 import { invalid } from './errors.ts';
@@ -48,6 +50,7 @@ export interface ParsedBody {
 export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): BodyParser {
   const script = new URL('./body-thread.ts', import.meta.url);
   const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
+  const inTurn = createTurn();
   const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
 
   async function parseElsewhere({ chunks, isForm, names }: WholeBody): Promise<Params> {
@@ -70,6 +73,7 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): 
     };
     return {
       textOnly: isForm,
+      turn: () => inTurn(() => setImmediate()),
       get: (name) => (name === 'key' ? key : unpacked().get(name)),
       of: (wanted, anyText) => unpacked().of(wanted, anyText),
     };

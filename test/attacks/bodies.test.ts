@@ -56,7 +56,8 @@ describe('bodies that are made to stop us', () => {
         const { most, held } = await victim.lateness();
         seen.calls++;
         seen.late = Math.max(seen.late, most);
-        if (process.env.ATTACKS_SHOW !== undefined) console.log(`      ${name}: ${status}, late ${most.toFixed(0)}, held ${held.toFixed(0)} ms`);
+        if (process.env.ATTACKS_SHOW !== undefined)
+          console.log(`      ${name}: ${status}, late ${most.toFixed(0)}, held ${held.toFixed(0)} ms`);
         if (held > seen.held) Object.assign(seen, { held, which: name });
         return status;
       },
