@@ -13,7 +13,7 @@ import type { Store } from '../store/store.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { PartsOf } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
-import { type BodySettings, createBodyReader } from './body.ts';
+import { type BodySettings, createBodyReader, type WantedBody } from './body.ts';
 import type { BodyParser } from './body-parser.ts';
 import type { RunCall, RunHostCall } from './console/calls.ts';
 import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
@@ -116,13 +116,17 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
   const { clock, log } = deps;
   const body = createBodyReader(settings, deps);
 
-  async function answer(ctx: Context, operation: Pick<Operation, 'path' | 'large'>, identify: Identify): Promise<void> {
+  async function answer(
+    ctx: Context,
+    operation: Pick<Operation, 'path'> & WantedBody,
+    identify: Identify,
+  ): Promise<void> {
     const began = clock.monotonic();
     const address = deps.clientAddress(ctx.req);
     let account: AccountRow | undefined;
     let failure: Refusal | undefined;
     try {
-      const params = await body.read(ctx, operation.large, address);
+      const params = await body.read(ctx, operation, address);
       const caller = await identify(params, address);
       account = caller.account;
       if (account) deps.limits.call(account.id);
@@ -150,7 +154,7 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
 
   return {
     answer,
-    params: (ctx: Context, address: string) => body.read(ctx, false, address),
+    params: (ctx: Context, address: string) => body.read(ctx, { large: false }, address),
     run: (ctx: Context, operation: Operation, account: AccountRow, person: string, begin: (params: Params) => void) =>
       answer(ctx, operation, async (params) => ({
         account,

@@ -10,6 +10,8 @@ export const JSON_OPENING = /^[[{]$/;
 export interface BodyCheck {
   /** The first character that is not space; '' if there was none yet. */
   opening(): string;
+  /** About how many values there are so far. */
+  count(): number;
   /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
   faultOf(chunk: Buffer | undefined): Refusal | null;
 }
@@ -17,11 +19,12 @@ export interface BodyCheck {
 /** Checks a body chunk by chunk. `maxValues`: values that JSON may hold. */
 export function createBodyCheck(maxValues: number): BodyCheck {
   const utf8 = new TextDecoder('utf-8', { fatal: true });
-  const jsonFault = createJsonCheck(maxValues);
-  const formFault = createFormCheck();
+  const json = createJsonCheck(maxValues);
+  const form = createFormCheck();
   let opening = '';
   return {
     opening: () => opening,
+    count: () => json.count() + form.count(),
     faultOf(chunk) {
       try {
         const text = utf8.decode(chunk, { stream: chunk !== undefined });
@@ -29,7 +32,7 @@ export function createBodyCheck(maxValues: number): BodyCheck {
       } catch {
         return invalid({ body: 'The body is not valid UTF-8' });
       }
-      const fault = chunk && (JSON_OPENING.test(opening) ? jsonFault(chunk) : formFault(chunk));
+      const fault = chunk && (JSON_OPENING.test(opening) ? json.faultOf(chunk) : form.faultOf(chunk));
       return fault === undefined ? null : invalid({ body: fault });
     },
   };
@@ -44,27 +47,23 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const AMPERSAND = 0x26;
 
-/**
- * Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. Strings are skipped by byte
- * search, so a message of megabytes costs next to nothing.
- */
-function createJsonCheck(maxValues: number): (chunk: Buffer) => string | undefined {
+/** The check of one format. */
+interface ChunkCheck {
+  count(): number;
+  faultOf(chunk: Buffer): string | undefined;
+}
+
+/** Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. */
+function createJsonCheck(maxValues: number): ChunkCheck {
+  const string = createStringSkip();
   let depth = 0;
   let values = 0;
   let inString = false;
-  /** The previous chunk ended in a string, with a backslash that escapes the first byte of this one. */
-  let escaped = false;
-  return (chunk) => {
+  const faultOf = (chunk: Buffer) => {
     for (let at = 0; at < chunk.length; at++) {
       if (inString) {
-        const quote = chunk.indexOf(QUOTE, at);
-        const end = quote < 0 ? chunk.length : quote;
-        let slashes = end;
-        while (slashes > at && chunk[slashes - 1] === BACKSLASH) slashes--;
-        const isOdd = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
-        escaped = quote < 0 && isOdd;
-        inString = quote < 0 || isOdd;
-        at = end;
+        at = string.skip(chunk, at);
+        inString = at >= chunk.length;
         continue;
       }
       const byte = chunk[at];
@@ -78,13 +77,46 @@ function createJsonCheck(maxValues: number): (chunk: Buffer) => string | undefin
     }
     return undefined;
   };
+  return { count: () => values, faultOf };
 }
 
-function createFormCheck(): (chunk: Buffer) => string | undefined {
+/** Bytes of a string that are read one by one before a search begins, which takes as long as these. */
+const NEAR = 64;
+
+/**
+ * Finds the ends of JSON strings. Long ones are skipped by byte search, so a message of megabytes costs next to nothing;
+ * one full of escaped quotes costs no more than its bytes.
+ */
+function createStringSkip() {
+  /** Whether a backslash escapes the next byte, which may be in the next chunk. */
+  let escaped = false;
+  return {
+    /** The place of the quote that ends the string; the end of the chunk if it goes on. */
+    skip(chunk: Buffer, from: number): number {
+      for (let at = from; at < chunk.length; ) {
+        for (const near = Math.min(at + NEAR, chunk.length); at < near; at++) {
+          const byte = chunk[at];
+          if (byte === QUOTE && !escaped) return at;
+          escaped = byte === BACKSLASH && !escaped;
+        }
+        const quote = chunk.indexOf(QUOTE, at);
+        const end = quote < 0 ? chunk.length : quote;
+        let slashes = end;
+        while (slashes > at && chunk[slashes - 1] === BACKSLASH) slashes--;
+        escaped = (end - slashes + Number(escaped && slashes === at)) % 2 === 1;
+        at = end;
+      }
+      return chunk.length;
+    },
+  };
+}
+
+function createFormCheck(): ChunkCheck {
   let separators = 0;
-  return (chunk) => {
+  const faultOf = (chunk: Buffer) => {
     for (let at = chunk.indexOf(AMPERSAND); at >= 0; at = chunk.indexOf(AMPERSAND, at + 1))
       if (++separators > MAX_FORM_FIELDS) return tooManyFields().message;
     return undefined;
   };
+  return { count: () => separators, faultOf };
 }

@@ -1,18 +1,21 @@
+import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import { frozen } from '../base/frozen.ts';
 import { free } from '../base/room.ts';
+import { createTurn } from '../base/turns.ts';
 import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
-import { readBody } from './body-values.ts';
+import { type BodyFormat, readBody } from './body-values.ts';
 import { invalid } from './errors.ts';
 import { type Params, paramsOfClean } from './parameters.ts';
 
 // Parses bodies: small ones here, large ones on a thread. Within the limits of body-check.ts, a parser still takes
-// tenths of a second for megabytes of escapes, digits or space.
+// tenths of a second for megabytes of escapes, digits or space, or for different names.
 
 /** A body that has arrived and passed the checks. */
-export interface WholeBody {
+export interface WholeBody extends BodyFormat {
   readonly chunks: readonly Buffer[];
-  readonly isForm: boolean;
+  /** About how many values are in it. */
+  readonly count: number;
 }
 
 export interface BodyParser {
@@ -22,15 +25,15 @@ export interface BodyParser {
   stop(): Promise<void>;
 }
 
-/** Larger bodies are parsed on a thread. */
-const LARGE_BYTES = 1024 * 1024;
+/** Larger bodies, and those with more values, are parsed on a thread. */
+const LARGE_BYTES = 256 * 1024;
+const MANY_VALUES = 10_000;
 /** The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character. */
 const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };
 
 /** What the thread gets. */
-export interface RawBody {
+export interface RawBody extends BodyFormat {
   readonly bytes: ArrayBuffer;
-  readonly isForm: boolean;
 }
 
 /**
@@ -47,33 +50,41 @@ export interface ParsedBody {
 export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): BodyParser {
   const script = new URL('./body-thread.ts', import.meta.url);
   const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
+  const inTurn = createTurn();
   const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
 
-  async function parseElsewhere({ chunks, isForm }: WholeBody): Promise<Params> {
+  async function parseElsewhere({ chunks, isForm, names }: WholeBody): Promise<Params> {
     const parsed = await run(() => {
       const bytes = joined(chunks).buffer;
-      return { value: { bytes, isForm }, transfer: [bytes] };
+      return { value: { bytes, isForm, names }, transfer: [bytes] };
     }).catch((error: unknown) => {
       if (error instanceof TaskBroken) return { fault: `The body ${error.message} to parse` };
       throw error;
     });
     if ('fault' in parsed) throw invalid({ body: parsed.fault });
     const { key, packed, hasBadText } = parsed;
-    const unpack = (): object => {
+    let params: Params | undefined;
+    const unpacked = () => {
+      if (params) return params;
       const values: unknown = deserialize(packed);
       free(packed);
-      return typeof values === 'object' && values !== null ? values : {};
+      params = paramsOfClean({ values: values instanceof Map ? values : new Map(), hasBadText }, isForm);
+      return params;
     };
-    const params = paramsOfClean(unpack, { textOnly: isForm, hasBadText });
-    return { ...params, get: (name) => (name === 'key' ? key : params.get(name)) };
+    return {
+      textOnly: isForm,
+      turn: () => inTurn(() => setImmediate()),
+      get: (name) => (name === 'key' ? key : unpacked().get(name)),
+      of: (wanted, anyText) => unpacked().of(wanted, anyText),
+    };
   }
 
   return frozen({
     async parse(body) {
-      if (sizeOf(body.chunks) > LARGE_BYTES) return parseElsewhere(body);
-      const read = readBody(joined(body.chunks), body.isForm);
+      if (sizeOf(body.chunks) > LARGE_BYTES || body.count > MANY_VALUES) return parseElsewhere(body);
+      const read = readBody(joined(body.chunks), body);
       if ('fault' in read) throw invalid({ body: read.fault });
-      return paramsOfClean(() => read.values, { textOnly: body.isForm, hasBadText: read.hasBadText });
+      return paramsOfClean(read, body.isForm);
     },
     stop: pool.stop,
   });

@@ -4,17 +4,25 @@ import { type CleanValues, cleaned } from './parameters.ts';
 /** The parameters in a body. Otherwise why there are none. */
 export type BodyValues = CleanValues | { readonly fault: string };
 
+/** A body as it is parsed. */
+export interface BodyFormat {
+  readonly isForm: boolean;
+  /** The parameters that are wanted; undefined: all. */
+  readonly names: readonly string[] | undefined;
+}
+
 const STRUCTURE = /^[ \t\r\n]*[[{]/;
 
 /**
  * Parses a body whose text has been checked (body-check.ts). A parser's message is not passed on: it would echo the
  * body, and with it the key.
  */
-export function readBody(bytes: Uint8Array, isForm: boolean): BodyValues {
+export function readBody(bytes: Uint8Array, { isForm, names }: BodyFormat): BodyValues {
   // Without a byte order mark.
   const text = new TextDecoder().decode(bytes);
   try {
-    return isForm ? cleaned(parseForm(text)) : readJson(text);
+    const values = isForm ? parseForm(text) : parseJson(text, names);
+    return 'fault' in values ? values : cleaned(values);
   } catch (error) {
     if (error instanceof UnreadableForm) return { fault: error.message };
     if (error instanceof SyntaxError) return NOT_JSON;
@@ -24,11 +32,12 @@ export function readBody(bytes: Uint8Array, isForm: boolean): BodyValues {
 
 const NOT_JSON = { fault: 'The body is not valid JSON' };
 
-function readJson(text: string): BodyValues {
-  if (text === '') return cleaned({});
+function parseJson(text: string, names: BodyFormat['names']): Map<string, unknown> | { readonly fault: string } {
+  if (text === '') return new Map();
   if (!STRUCTURE.test(text)) return NOT_JSON;
   const values: unknown = JSON.parse(text);
-  return typeof values === 'object' && values !== null && !Array.isArray(values)
-    ? cleaned(values)
-    : { fault: 'The body must be a JSON object that holds the parameters' };
+  if (typeof values !== 'object' || values === null || Array.isArray(values))
+    return { fault: 'The body must be a JSON object that holds the parameters' };
+  const found = (names ?? Object.keys(values)).filter((name) => Object.hasOwn(values, name));
+  return new Map(found.map((name) => [name, Reflect.get(values, name)]));
 }

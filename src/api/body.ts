@@ -6,7 +6,7 @@ import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
 import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
-import { createBodyCheck, JSON_OPENING } from './body-check.ts';
+import { type BodyCheck, createBodyCheck, JSON_OPENING } from './body-check.ts';
 import type { BodyParser, WholeBody } from './body-parser.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
 import type { Params } from './parameters.ts';
@@ -20,13 +20,20 @@ export interface BodySettings {
   readonly minBodyRate: number;
 }
 
+/** What a body may hold. */
+export interface WantedBody {
+  /** It may hold a message or a template. */
+  readonly large: boolean;
+  /** Its parameters besides the key; undefined: any. */
+  readonly params?: { readonly shape: object };
+}
+
 /** Reads bodies within limits on size, time, speed and number. */
 interface BodyReader {
   /**
-   * Reads the parameters of a call. `large`: the body may hold a message or a template. `client`: the client's address.
-   * Throws only `Refusal`.
+   * Reads the parameters of a call. `client`: the client's address. Throws refusals.
    */
-  read(ctx: Context, large: boolean, client: string): Promise<Params>;
+  read(ctx: Context, wanted: WantedBody, client: string): Promise<Params>;
 }
 
 /**
@@ -119,12 +126,12 @@ export function createBodyReader(settings: BodySettings, { parser, clock }: Body
     };
   }
 
-  async function receive(ctx: Context, size: SizeClass, client: string): Promise<WholeBody> {
-    const { stream, opening } = openBody(ctx, size, networkOf(client));
+  async function receive(ctx: Context, size: SizeClass, client: string): Promise<Omit<WholeBody, 'names'>> {
+    const { stream, check } = openBody(ctx, size, networkOf(client));
     const watched = watch(ctx, size.deadlineMs);
     try {
       const chunks = await Promise.race([stream.toArray(), watched.late]);
-      return { chunks, isForm: isForm(ctx, opening()) };
+      return { chunks, count: check.count(), isForm: isForm(ctx, check.opening()) };
     } catch (error) {
       throw error instanceof Refusal ? error : invalid({ body: 'The body could not be read' });
     } finally {
@@ -142,15 +149,16 @@ export function createBodyReader(settings: BodySettings, { parser, clock }: Body
   }
 
   return frozen({
-    async read(ctx, isLarge, client) {
+    async read(ctx, { large: isLarge, params }, client) {
       const size = isLarge ? large : small;
+      const names = params && ['key', ...Object.keys(params.shape)];
       const { headers, httpVersion } = ctx.req;
       try {
         if (Number(headers['content-length'] ?? 0) > size.limit) throw overLimit(size.limit);
         // Answer `Expect: 100-continue` (RFC 9110 section 10.1.1). If the call is refused instead, Node closes the
         // connection.
         if (headers.expect !== undefined && httpVersion === '1.1') ctx.res.writeContinue();
-        return await parser.parse(await receive(ctx, size, client));
+        return await parser.parse({ ...(await receive(ctx, size, client)), names });
       } catch (error) {
         linger(ctx);
         if (error instanceof Refusal && error.name === 'RequestTimeout') ctx.set('Connection', 'close');
@@ -165,8 +173,7 @@ const MAX_RATIO = 50;
 
 interface Incoming {
   readonly stream: Readable;
-  /** The first character that is not space; '' if there is none. Resolves with the end of the body at the latest. */
-  opening(): string;
+  readonly check: BodyCheck;
 }
 
 /**
@@ -223,7 +230,7 @@ function openBody({ req, res }: Context, { limit, room, maxValues }: SizeClass, 
   decoder?.once('error', fail);
   if (decoder) req.pipe(decoder).pipe(checked);
   else req.pipe(checked);
-  return { stream: checked, opening: check.opening };
+  return { stream: checked, check };
 }
 
 /** Only gzip: no client of the API compresses on its own, and proxies that do use it (docs/decisions/0048). */

@@ -175,6 +175,7 @@ export function createParamsReader<S extends z.ZodObject>(
   const names = Object.keys(shape.shape);
   const reading = createReading(shape);
   return async (given) => {
+    await given.turn?.();
     const values = given.of(names, anyText);
     const read = await inSlices(reading({ ...defaults(values), ...values }, given.textOnly));
     if (!read.success) throw toRefusal(read.issues, given, names);

@@ -10,56 +10,57 @@ export interface Params {
   of(names: readonly string[], anyText?: readonly string[]): Record<string, unknown>;
   /** Whether they came as a form, in which every value is text. */
   readonly textOnly: boolean;
+  /** Waits for the turn of many or large values, so that the loop goes on between those of several calls. */
+  turn?(): Promise<void>;
 }
 
-/** The values of parameters, in a Map if they are from a form, without what is null. */
+/** Parameters by name, without what is null. */
 export interface CleanValues {
-  readonly values: object;
+  readonly values: ReadonlyMap<string, unknown>;
   /** Whether there is NUL or a lone surrogate in a text, which do not survive a round trip through a database. */
   readonly hasBadText: boolean;
 }
 
+/** Different names in the structs of a call; each is kept in a table of its own, which takes longer than its value. */
+const MAX_NAMES = 10_000;
+
 /**
  * Removes what is null, in place: that means absent everywhere, and official clients send it for every omitted
- * parameter.
+ * parameter. Or tells why the values cannot be used.
  */
-export function cleaned(values: object): CleanValues {
-  const seen = { badText: false };
-  for (const one of values instanceof Map ? values.values() : [values]) removeNulls(one, seen);
-  return { values, hasBadText: seen.badText };
+export function cleaned(values: Map<string, unknown>): CleanValues | { readonly fault: string } {
+  const seen: Seen = { badText: false, names: new Set() };
+  for (const [name, value] of values)
+    if (value === null) values.delete(name);
+    else removeNulls(value, seen);
+  return seen.names.size > MAX_NAMES
+    ? { fault: `The structs of the body have more than ${MAX_NAMES} different names` }
+    : { values, hasBadText: seen.badText };
 }
 
 /** Parameters of a caller in this process. */
 export function paramsOf(values: object): Params {
-  const clean = cleaned(structuredClone(values));
-  return paramsOfClean(() => clean.values, { textOnly: false, hasBadText: clean.hasBadText });
+  const clean = cleaned(new Map(Object.entries(structuredClone(values))));
+  if ('fault' in clean) throw invalid({ body: clean.fault });
+  return paramsOfClean(clean, false);
 }
 
-/** Parameters from clean values, which are asked for once, with the first parameter. */
-export function paramsOfClean(
-  values: () => object,
-  { textOnly, hasBadText: isBad }: { readonly textOnly: boolean } & Pick<CleanValues, 'hasBadText'>,
-): Params {
-  let known: ReadonlyMap<string, unknown> | undefined;
-  const fields = () => (known ??= toFields(values()));
+/** Parameters from clean values. `textOnly`: they came as a form. */
+export function paramsOfClean({ values, hasBadText: isFaulty }: CleanValues, textOnly: boolean): Params {
   return {
     textOnly,
-    get: (name) => fields().get(name),
+    get: (name) => values.get(name),
     of(names, anyText = []) {
       // Without prototype, so that a parameter named like a member of Object is absent unless it was sent.
       const found: Record<string, unknown> = Object.create(null);
       for (const name of names) {
-        const value = fields().get(name);
+        const value = values.get(name);
         if (value !== undefined) found[name] = value;
       }
-      if (isBad) refuseBadText(found, anyText);
+      if (isFaulty) refuseBadText(found, anyText);
       return found;
     },
   };
-}
-
-function toFields(values: object): ReadonlyMap<string, unknown> {
-  return values instanceof Map ? values : new Map(Object.entries(values));
 }
 
 function refuseBadText(found: Readonly<Record<string, unknown>>, anyText: readonly string[]): void {
@@ -68,19 +69,34 @@ function refuseBadText(found: Readonly<Record<string, unknown>>, anyText: readon
   if (faulty.length > 0) throw invalid(Object.fromEntries(faulty.map(([name]) => [name, fault])));
 }
 
-/** Whether there is NUL or a lone surrogate in a value. */
+/** Whether there is NUL or a lone surrogate in a value without nulls. */
 export function hasBadText(value: unknown): boolean {
-  return cleaned([value]).hasBadText;
+  const seen: Seen = { badText: false, names: new Set() };
+  removeNulls(value, seen);
+  return seen.badText;
 }
 
-/** Removes members of structs that are null, and notes bad text. Items of lists stay. */
-function removeNulls(value: unknown, seen: { badText: boolean }): void {
-  if (typeof value === 'string') seen.badText ||= !value.isWellFormed() || value.includes('\0');
+/** What is noted of values. */
+interface Seen {
+  badText: boolean;
+  readonly names: Set<string>;
+}
+
+/** Removes members of structs that are null. Items of lists stay. */
+function removeNulls(value: unknown, seen: Seen): void {
+  if (typeof value === 'string') seen.badText ||= isBad(value);
   else if (Array.isArray(value)) for (const item of value) removeNulls(item, seen);
   else if (typeof value === 'object' && value !== null)
     for (const [name, item] of Object.entries(value)) {
-      removeNulls(name, seen);
+      if (!seen.names.has(name)) {
+        seen.names.add(name);
+        seen.badText ||= isBad(name);
+      }
       if (item === null) Reflect.deleteProperty(value, name);
       else removeNulls(item, seen);
     }
+}
+
+function isBad(text: string): boolean {
+  return !text.isWellFormed() || text.includes('\0');
 }

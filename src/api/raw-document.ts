@@ -41,27 +41,35 @@ export function withoutBcc(document: string): string {
 }
 
 const BARE_END = /\r(?!\n)|(?<!\r)\n/;
-/** Characters between two steps: some milliseconds of work if all of them are line ends. */
-const SLICE = 32_768;
+const CR = 0x0d;
+const LF = 0x0a;
+/** Bytes between two steps: about a millisecond of work. */
+const SLICE = 262_144;
 
 /**
- * The document with all line ends as CRLF, as on the wire. Most large messages are like that already. In slices:
- * megabytes of line ends take seconds.
+ * The document with all line ends as CRLF, as on the wire. Most large messages are like that already. By bytes and in
+ * slices: a pattern takes seconds for megabytes of line ends, and a hundred bytes of memory for each.
  */
 export async function withCrlf(document: string): Promise<string> {
-  return BARE_END.test(document) ? inSlices(mendingEnds(document)) : document;
+  return BARE_END.test(document) ? inSlices(mendingEnds(Buffer.from(document))) : document;
 }
 
-function* mendingEnds(document: string): Steps<string> {
-  const parts: string[] = [];
-  for (let at = 0; at < document.length; ) {
-    const isSplit = document.startsWith('\r\n', at + SLICE - 1);
-    const end = at + SLICE + Number(isSplit);
-    parts.push(document.slice(at, end).replace(/\r\n|\r|\n/g, '\r\n'));
-    at = end;
+function* mendingEnds(bytes: Buffer): Steps<string> {
+  const parts: Buffer[] = [];
+  for (let at = 0; at < bytes.length; at += SLICE) {
+    const end = Math.min(at + SLICE, bytes.length);
+    const part = Buffer.allocUnsafe(2 * (end - at));
+    let length = 0;
+    for (let n = at; n < end; n++) {
+      const byte = bytes[n] ?? 0;
+      if (byte === LF && bytes[n - 1] !== CR) part[length++] = CR;
+      part[length++] = byte;
+      if (byte === CR && bytes[n + 1] !== LF) part[length++] = LF;
+    }
+    parts.push(part.subarray(0, length));
     yield;
   }
-  return parts.join('');
+  return Buffer.concat(parts).toString();
 }
 
 /** The header block up to the empty line, including its line ends, which must be CRLF. */

@@ -22,8 +22,11 @@ export interface Victim {
   forgetPeak(): Promise<void>;
   /** Seconds of a processor that the daemon has used, on all its threads. */
   used(): Promise<number>;
-  /** How late the loop of the daemon was since the last question, as it measures itself, in milliseconds. */
-  lateness(): Promise<{ readonly p99: number; readonly most: number }>;
+  /**
+   * How late the loop of the daemon was since the last question, as it measures itself, in milliseconds; and the most
+   * that it held the processor at a time.
+   */
+  lateness(): Promise<{ readonly p99: number; readonly most: number; readonly held: number }>;
   /** What stands in the log that is no one's fault but ours, and whatever a crash would print. */
   faults(): string[];
   /** Forgets what else stands in the log, when there is much of it. */
@@ -36,15 +39,19 @@ export interface VictimOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Protections that are switched off. */
   readonly patches?: readonly Patch[];
+  /** Megabytes of its heap. */
+  readonly heapMb?: number;
   /** Where its mail goes instead of to a receiver of its own. */
   readonly url?: string;
 }
 
-export async function startVictim({ env = {}, patches = [], url }: VictimOptions = {}): Promise<Victim> {
+export async function startVictim({ env = {}, patches = [], heapMb, url }: VictimOptions = {}): Promise<Victim> {
   const dir = await tempDir();
   const gauge = join(await tempDir(), 'gauge.json');
   const hook = await startReceiver();
-  const postern = await spawnDaemon(dir, { ...env, ...withHooks(patches, gauge) }).catch(async (error: unknown) => {
+  const hooks = withHooks(patches, gauge);
+  if (heapMb !== undefined) hooks['NODE_OPTIONS'] += ` --max-old-space-size=${heapMb}`;
+  const postern = await spawnDaemon(dir, { ...env, ...hooks }).catch(async (error: unknown) => {
     await hook.stop();
     throw error;
   });

@@ -381,16 +381,25 @@ function* readingBase64(text: string): Steps<string | undefined> {
   const parts: string[] = [];
   let padding = '';
   for (let at = 0; at < text.length; at += SLICE) {
-    const slice = text.slice(at, at + SLICE).replace(/\s+/g, '');
+    const given = text.slice(at, at + SLICE);
+    if (/[^A-Za-z0-9+/=\t\n\v\f\r ]/.test(given)) return undefined;
+    const slice = withoutSpace(given);
     const end = slice.indexOf('=');
     const digits = end < 0 ? slice : slice.slice(0, end);
-    if (/[^A-Za-z0-9+/]/.test(digits) || (padding !== '' && digits !== '')) return undefined;
+    if (padding !== '' && digits !== '') return undefined;
     padding += slice.slice(digits.length);
     if (padding !== '' && !/^={1,2}$/.test(padding)) return undefined;
     parts.push(slice);
     yield;
   }
   return parts.join('');
+}
+
+function withoutSpace(base64: string): string {
+  const bytes = Buffer.from(base64, 'latin1');
+  let length = 0;
+  for (const byte of bytes) if (byte > 0x20) bytes[length++] = byte;
+  return length === bytes.length ? base64 : bytes.toString('latin1', 0, length);
 }
 
 /** The key by which merge variables and metadata find their recipient. */
