@@ -13,6 +13,7 @@ import {
   senderDomains,
   sending,
 } from './names.ts';
+import { ownMail } from './own-mail.ts';
 import { scanners } from './scanners.ts';
 
 /** All checks; a check that others depend on comes before them. */
@@ -30,6 +31,7 @@ export const CHECKS: readonly Check[] = [
   mailOrigin,
   postmaster,
   sending,
+  ownMail,
   inboundDomains,
   reservedDomains,
   senderDomains,
