@@ -4,6 +4,7 @@ import { type Check, type Finding, fault, type World, warning } from './finding.
 import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './machine.ts';
 import { hostName, hostsFile, inboundDomains, postmaster, reservedDomains, senderDomains, sending } from './names.ts';
+import { ownMail } from './own-mail.ts';
 import { scanners } from './scanners.ts';
 import { waiting } from './waiting.ts';
 import { mailOrigin, publicUrl } from './web.ts';
@@ -25,6 +26,7 @@ export const CHECKS: readonly Check[] = [
   mailOrigin,
   postmaster,
   sending,
+  ownMail,
   inboundDomains,
   reservedDomains,
   senderDomains,

@@ -171,10 +171,28 @@ export const senderDomains: Check = {
     const rows = await store.senderDomains.many({}, { limit: MOST + 1 });
     const domains = [...new Set(rows.map(({ domain }) => domain))];
     if (domains.length === 0) return yield skipped('sender domains', 'none yet');
-    yield* each(domains, (domain) => senderRecords(world, store, domain));
+    const verified = new Set(rows.filter(({ verifiedAt }) => verifiedAt !== null).map(({ domain }) => domain));
+    yield* each(domains, async (domain) => {
+      const records = await senderRecords(world, store, domain);
+      // Until then, that mail leaves unsigned is no surprise.
+      const complete = records.every(({ verdict }) => verdict === 'ok');
+      return complete ? [...records, signing(world, domain, verified.has(domain))] : records;
+    });
     yield* cut(domains.length, 'sender domains');
   },
 };
+
+/** Whether mail From a domain with valid records is signed by it. */
+function signing({ settings }: World, domain: string, verified: boolean): Finding {
+  const check = `signing ${domain}`;
+  const own = settings.outbound.signing_domain;
+  if (verified || domain === own) return ok(check, 'mail From it is signed');
+  return warning(
+    check,
+    `no account has verified it: mail From it leaves ${own === '' ? 'unsigned' : `signed by ${own} only`}`,
+    `If it is yours, run postern sender add ${domain}; else its owner verifies it with /senders/verify-domain.`,
+  );
+}
 
 async function senderRecords({ settings, resolver }: World, store: Store, domain: string): Promise<readonly Finding[]> {
   const { hostname, senders } = settings;

@@ -79,15 +79,18 @@ export interface Unclear {
 
 /** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
 const LONGEST_FROM = 4096;
-/** Where some reader may see the end of a line, though RFC 5322 does not. */
-const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e\u0085\u2028\u2029]/;
+/** Where some reader may see the end of a line, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8. */
+const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]/;
+/** The same of a block that is not UTF-8, where U+0085 is one byte. */
+const EIGHT_BIT_LINE_ENDS = new RegExp(`${LINE_ENDS.source}|\\x85`);
 const FOLDED = /\r?\n[ \t]+/g;
 /** An optional name (words, encoded words or one quoted string) and an address without quotes, comments or routes. */
 const PLAIN_FROM =
-  /^(?:(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*")[ \t]*<[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+>|[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+)$/u;
+  /^(?:(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*"[ \t]*)<[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+>|[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+)$/u;
 const PLAIN_NAME = /^From:/im;
 const ENCODED_WORDS = /=\?[^\s?]+\?[bq]\?/i;
-const ADDRESSES = /[^\s<>"(),:;@\\]+@([^\s<>"(),:;@\\]+)/g;
+const ENDS_IN_WORD = /[^\s<>"(),:;\\]$/;
+const BEGINS_WITH_WORD = /^[^\s<>"(),:;\\]+/;
 
 /**
  * Determines who wrote a message that an account sends, from its header block. It is the author that the account must
@@ -124,18 +127,19 @@ export function isPlainAuthor(address: string): boolean {
 
 /** Whether a text contains an address of a domain other than `domain`. */
 export function namesOther(text: string, domain: string): boolean {
-  return [...text.matchAll(ADDRESSES)].some(([, other = '']) => {
-    const name = toAsciiDomain(other);
-    return name?.includes('.') === true && name !== domain;
+  const pieces = text.split('@');
+  return pieces.slice(1).some((behind, at) => {
+    const name = toAsciiDomain(BEGINS_WITH_WORD.exec(behind)?.[0] ?? '');
+    return name?.includes('.') === true && name !== domain && ENDS_IN_WORD.test(pieces[at] ?? '');
   });
 }
 
 /** How many lines some reader may take for a From field. */
 function fromLines(block: Buffer): number {
   return block
-    .toString(isUtf8(block) ? 'utf8' : 'latin1')
+    .toString('latin1')
     .replace(FOLDED, ' ')
-    .split(LINE_ENDS)
+    .split(isUtf8(block) ? LINE_ENDS : EIGHT_BIT_LINE_ENDS)
     .filter((line) => /^from$/i.test(line.slice(0, Math.max(0, line.indexOf(':'))).replace(/[^!-~]/g, ''))).length;
 }
 

@@ -26,6 +26,13 @@ const FORGED: readonly string[] = [
   'From: ok@tenant.test\r\nX-A: b\nFrom: ceo@op.test',
   'From: ok@tenant.test\r\nX-A: b\0From: ceo@op.test',
   'From: ok@tenant.test\r\nX-A: b\u2028From: ceo@op.test',
+  'From: ok@tenant.test\r\nX-A: b\x85From: ceo@op.test',
+  'From: ok@tenant.test\r\nX-A: b\r\n\tc\x0c\r\nFrom\x7f: ceo@op.test',
+  `From${' '.repeat(300)}: ceo@op.test\r\nFrom: ok@tenant.test`,
+  `From: ok@tenant.test\r\n${'X-A: b\r\n'.repeat(900)}From: ceo@op.test`,
+  'From: ok@tenant.test (ceo@op.test',
+  'From: ceo@op.test\u200b',
+  'From: ceo@o\u00adp.test',
   'From: ok@tenant.test\r\nX-A: b\x0bFrom: ceo@op.test',
   'From: ok@tenant.test\r\n\0From: ceo@op.test',
   'From: ok@tenant.test\r\n\xa0From: ceo@op.test',
@@ -201,6 +208,18 @@ describe('the author of mail that leaves', function () {
       .to.contain('Jürgen')
       .and.not.contain('@');
     expect(raw.match(/^[\w-]*From:.*/gim)).to.have.length(1);
+  });
+
+  it('is not hidden in a name that looks encoded', async () => {
+    for (const from_name of [word('ceo@op.test'), `"${word('<ceo@op.test>')}`, `${word('ceo')} ${word('@op.test')}`]) {
+      const to = next();
+      await tenant.api('/messages/send', {
+        message: { from_email: 'ok@tenant.test', from_name, text: 'x', to: [{ email: to }] },
+      });
+      const { raw } = await arrived(to);
+      expect(await authorsOf(raw), raw).to.deep.equal(['ok@tenant.test']);
+      expect((await simpleParser(raw)).from?.value[0]?.name).to.match(/ceo at op\.test/);
+    }
   });
 
   it('is not written beside From by a message in parts, nor by its template', async () => {

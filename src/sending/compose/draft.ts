@@ -8,6 +8,7 @@ import { namesOther } from '../../mail/author.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
+import { decodeWords } from '../../mail/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
 import type { ComposeJob } from '../types.ts';
 import type { Personal } from './compose.ts';
@@ -191,11 +192,12 @@ export function fromField(name: string, address: string): string {
 }
 
 /**
- * Name and address of From. A name beyond ASCII is encoded, and some mail programs decode it before they look for
- * addresses: it must not contain another one.
+ * Name and address of From. A name that is encoded, or looks like it, must not contain another address: some mail
+ * programs decode it before they look for addresses.
  */
 function authorField(name: string, address: string): { readonly name: string; readonly address: string } {
-  const domain = parseAddress(address)?.domain ?? '';
-  const hides = !isAscii(Buffer.from(name)) && namesOther(name, domain);
-  return { name: hides ? name.replaceAll('@', ' at ') : name, address };
+  const decoded = decodeWords(name);
+  const encoded = decoded !== name || !isAscii(Buffer.from(name));
+  const hides = encoded && namesOther(decoded, parseAddress(address)?.domain ?? '');
+  return { name: hides ? decoded.replaceAll('@', ' at ') : name, address };
 }

@@ -19,6 +19,7 @@ import {
   senderDomains,
   sending,
 } from '../../../src/examination/names.ts';
+import { ownMail } from '../../../src/examination/own-mail.ts';
 import { scanners } from '../../../src/examination/scanners.ts';
 import { waiting } from '../../../src/examination/waiting.ts';
 import { mailOrigin, publicUrl } from '../../../src/examination/web.ts';
@@ -718,6 +719,68 @@ describe('postern doctor', () => {
           'SPF new.example warning',
           'SPF shop.example ok',
         ]);
+      }));
+
+    it('that are right do not hide that mail leaves unsigned, because no account has verified the domain', () =>
+      withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, async (store) => {
+        const row = newSenderDomain('a', 'shop.example', new Date(NOW));
+        await store.senderDomains.insert(row);
+        await store.domainKeys.insert({ id: 'shop.example', ...TEST_KEYS, createdAt: new Date(NOW) });
+        const zone: ZoneRecords = {
+          'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] },
+          'postern._domainkey.shop.example': { TXT: [TEST_TXT] },
+        };
+        const signing = async (env = {}) => (await look(senderDomains, { store, zone, env })).at(-1);
+        expect(await signing()).to.deep.equal({
+          check: 'signing shop.example',
+          verdict: 'warning',
+          seen: 'no account has verified it: mail From it leaves unsigned',
+          advice:
+            'If it is yours, run postern sender add shop.example; else its owner verifies it with /senders/verify-domain.',
+        });
+        expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' })).to.include({
+          verdict: 'warning',
+          seen: 'no account has verified it: mail From it leaves signed by example.com only',
+        });
+        expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'shop.example' })).to.include({ verdict: 'ok' });
+        await store.senderDomains.change({ id: row.id }, { verifiedAt: new Date(NOW) });
+        expect(await signing()).to.include({ check: 'signing shop.example', verdict: 'ok' });
+      }));
+
+    it('of our own mail cover its senders and hold its key: the host name, the return domain, the signing domain', () =>
+      withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, async (store) => {
+        const env = { POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' };
+        const hosts: ZoneRecords = { 'mx.example.com': { A: ['192.0.2.10'], AAAA: ['2001:db8::10'] } };
+        const own = async (zone: ZoneRecords, more = {}) =>
+          (await look(ownMail, { store, zone, env: { ...env, ...more } })).map(
+            ({ check, verdict, seen }) => `${check}: ${verdict}: ${seen}`,
+          );
+        expect(await own(hosts)).to.deep.equal([
+          'SPF mx.example.com: warning: no SPF record',
+          'SPF bounces.mx.example.com: warning: no SPF record',
+          'DKIM example.com: warning: no key yet',
+        ]);
+        await store.domainKeys.insert({ id: 'example.com', ...TEST_KEYS, createdAt: new Date(NOW) });
+        const good: ZoneRecords = {
+          'mx.example.com': { ...hosts['mx.example.com'], TXT: ['v=spf1 a -all'] },
+          'bounces.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.10 -all'] },
+          'postern._domainkey.example.com': { TXT: [TEST_TXT] },
+        };
+        expect(await own(good)).to.deep.equal([
+          'SPF mx.example.com: ok: pass for 192.0.2.10, 2001:db8::10',
+          'SPF bounces.mx.example.com: warning: fail for 2001:db8::10',
+          'DKIM example.com: ok: valid',
+        ]);
+        const relay = { POSTERN_OUTBOUND__RELAY: 'smtp://relay.example', POSTERN_MAIL__FROM: 'a@shop.example' };
+        expect(await own(good, relay), 'a relay has other addresses').to.deep.equal([
+          'SPF mx.example.com: ok: pass for 192.0.2.10, 2001:db8::10',
+          'SPF shop.example: warning: no SPF record',
+          'SPF bounces.mx.example.com: ok: v=spf1 ip4:192.0.2.10 -all',
+          'DKIM shop.example: warning: no key yet',
+          'DKIM example.com: ok: valid',
+        ]);
+        const two = { 'mx.example.com': { ...hosts['mx.example.com'], TXT: ['v=spf1 a -all', 'v=spf1 mx -all'] } };
+        expect((await own({ ...good, ...two }))[0]).to.match(/^SPF mx\.example\.com: warning: permerror for /);
       }));
 
     it('of our own take bounces and stand in what others include', async () => {

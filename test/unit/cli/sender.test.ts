@@ -81,6 +81,17 @@ describe('sender domains on the command line, beside a running daemon', function
     expect(server.mails.filter(({ raw }) => raw.includes('/verify/'))).to.deep.equal([]);
   });
 
+  it('that sign our own mail show their record before there is any mail', async () => {
+    const own = await postern(['dkim', 'show', '--json'], env);
+    expect(own.json()).to.have.length(1);
+    expect(own.json()[0]).to.include({ domain: 'in.postern.test', name: 'postern._domainkey.in.postern.test' });
+    const signing = { ...env, POSTERN_OUTBOUND__SIGNING_DOMAIN: 'op.test' };
+    const both = (await postern(['dkim', 'show', '--json'], signing)).json();
+    expect(both.map(({ domain }: { domain: string }) => domain)).to.deep.equal(['in.postern.test', 'op.test']);
+    expect((await postern(['dkim', 'show', 'op.test', '--json'], env)).json()[0].txt).to.equal(both[1].txt);
+    expect(await postern(['dkim', 'show', 'other.test'], env)).to.include({ code: 64 });
+  });
+
   it('belong to the account that is named, and must be names that somebody can own', async () => {
     const { id } = await addAccount(running, 'second');
     expect((await postern(['sender', 'add', 'op.test'], env)).err).to.contain('choose one with --account');

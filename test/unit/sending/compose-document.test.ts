@@ -108,6 +108,32 @@ describe('a document that is composed', () => {
     expect(valuesOf(same, 'From')).to.deep.equal(['ANN@Example.COM']);
   });
 
+  it('is not composed if its author is unclear, as one that an older version queued', async () => {
+    for (const from of [
+      'From: ann@example.com, eve@example.com',
+      'From: ann@example.com\r\nFrom: eve@example.com',
+      'From: eve@example.net <ann@example.com>',
+      'From: =?utf-8?q?eve=40example.net?=',
+    ]) {
+      const error = await sendDocument([from, ...HEAD.slice(1), '', 'x']).catch((fault: unknown) => fault);
+      expect(error, from).to.include({ name: 'UnclearAuthor' });
+    }
+  });
+
+  it('has a From in plain form, and the bytes of one that is plain', async () => {
+    const fromOf = async (from: string) => valuesOf(await sendDocument([from, ...HEAD.slice(1), '', 'x']), 'From');
+    expect(await fromOf('From: "Ann" (of us) <ann(x)@example.com>')).to.deep.equal(['Ann <ann@example.com>']);
+    expect(await fromOf('From: jü@example.com <ann@example.com>')).to.deep.equal([
+      '=?UTF-8?Q?j=C3=BC=40example=2Ecom?= <ann@example.com>',
+    ]);
+    for (const plain of [
+      '"Ann,  of us"   <ANN@Example.com>',
+      '=?utf-8?q?J=C3=BC?=  Ann <ann@example.com>',
+      'ann@example.com',
+    ])
+      expect(await fromOf(`From: ${plain}`)).to.deep.equal([plain]);
+  });
+
   it('has CRLF line ends, whatever it came with', async () => {
     const seen = await sendDocument(Buffer.from([...HEAD, '', 'a', 'b\rc\r', '', 'd'].join('\n')));
     expect(seen.raw.toString()).to.equal([...HEAD, '', 'a', 'b', 'c', '', 'd'].join('\r\n'));

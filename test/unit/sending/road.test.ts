@@ -261,6 +261,17 @@ describe('mail going out', () => {
     expect(world.sent).to.deep.equal([]);
   });
 
+  it('is rejected when its account may not write as its sender any more', async () => {
+    await open({ mayWriteFrom: async (account, from) => account !== 'acc' || from !== 'news@sender.example' });
+    const delivery = await world.mail();
+    await settleDown(world);
+    expect(world.sent).to.deep.equal([]);
+    expect(await row(delivery.id)).to.include({ state: 'dead' });
+    expect(await world.reports()).to.deep.equal([
+      { kind: 'reject', detail: { reason: 'rule', diag: 'its account may not use this sender address any more' } },
+    ]);
+  });
+
   it('that was scheduled is claimed before its first attempt alone, and nothing of it is told when it was cancelled', async () => {
     const claimed: string[] = [];
     const scheduling = {
