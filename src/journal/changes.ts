@@ -144,10 +144,13 @@ export function createChanges(db: DatabaseSync) {
   return {
     /** Writes what was noted. */
     write(batch: Batch): void {
+      const summaries = new Map<SQLInputValue, string>();
+      each(batch.summaries, 2, ([id = '', fields = '']) => summaries.set(id, fields));
       within(db, () => {
-        for (const { table, width, insert } of inserts) each(batch[table], width, (values) => insert.run(...values));
+        for (const { table, width, insert } of inserts)
+          each(batch[table], width, (values) => insert.run(...(table === 'mail' ? named(values, summaries) : values)));
         each(batch.patches, PATCH.length, patch);
-        each(batch.summaries, 2, ([id = '', fields = '']) => describe(id, fields));
+        for (const [id, fields] of summaries) describe(String(id), fields);
         each(batch.arrivals, 3, ([id, session = null, n = null]) => arrive.run(session, n, `${id}-`, `${id}.`));
       });
     },
@@ -196,6 +199,18 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     if (typeof story === 'string' && story !== '') tell.run(late ? attemptsOf(story) : story, n);
     if (wasIn) indexing.putIn(n);
   };
+}
+
+const [ID, FROM] = [COLUMNS.mail.indexOf('id'), COLUMNS.mail.indexOf('header_from')];
+
+/** A new row with its texts, which are taken out of the summaries. */
+function named(values: readonly SQLInputValue[], summaries: Map<SQLInputValue, string>): readonly SQLInputValue[] {
+  const id = values[ID] ?? null;
+  const fields = summaries.get(id);
+  if (fields === undefined) return values;
+  summaries.delete(id);
+  const { from, subject, messageId } = summaryOf(fields);
+  return values.toSpliced(FROM, 3, from, subject, messageId);
 }
 
 /** Gives a row its texts, if it has none. */

@@ -151,7 +151,7 @@ if (program !== undefined)
       const many = given.toLocaleString('en');
       const steps = await ask('Replay what failed:', async ({ press, shows }) => {
         await press(`:${crm.port}`); // under "Needs you"
-        await press('Replay what was given up');
+        await press('Replay failed mail');
         await shows(`${many} mails will be posted again`);
         expect(crmPosts).to.deep.equal([]);
         await press(`Replay ${many}`);
