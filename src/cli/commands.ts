@@ -11,6 +11,7 @@ import {
   personList,
   personRemove,
   personResetFactor,
+  personUnlock,
 } from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
@@ -52,6 +53,7 @@ const all: readonly Command[] = [
   personList,
   personRemove,
   personResetFactor,
+  personUnlock,
   ipAdd,
   ipList,
   ipRemove,

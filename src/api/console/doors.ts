@@ -69,6 +69,20 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
     return person !== undefined && session.by === 'link' && isFresh(session, clock.now());
   }
 
+  /** Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones. */
+  async function useCode(person: PersonRow, code: string, address: string): Promise<void> {
+    const used = await factor.use(person, code);
+    if (used === 'right') return;
+    log.info('console.refused', { address, by: 'code' });
+    if (used === 'locks') {
+      log.warn('console.locked', { name: person.name, address });
+      noteFactor(person, 'locked after too many wrong codes');
+    }
+    if (used === 'wrong') throw new Denial('Wrong_Code', WRONG_CODE);
+    const command = `postern person unlock ${person.name}`;
+    throw new Denial('Locked', `Too many wrong codes: nobody can sign in as ${person.name}. On the host: ${command}`);
+  }
+
   /** The person with this name, if password and code are right. Throws `Denial`. */
   async function identify(name: string, params: Params, address: string): Promise<PersonRow> {
     const password = textOf(params, 'password');
@@ -80,10 +94,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
       throw new Denial('Wrong_Login', WRONG_LOGIN);
     }
     const code = codeOf(params);
-    if (person.factor && code !== '' && !(await factor.use(person, code))) {
-      log.info('console.refused', { address, by: 'code' });
-      throw new Denial('Wrong_Code', WRONG_CODE);
-    }
+    if (person.factor && code !== '') await useCode(person, code, address);
     throttle.forgive(keys);
     if (person.factor && code === '') throw new Denial('Code_Needed', 'Enter the code of your authenticator app.');
     return person;
@@ -141,7 +152,12 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
         return answerLinkPage(ctx, 200, 'Postern', CODE_PAGE);
       }
       await throttle.admit(guesses);
-      if (!(await factor.use(person, code))) return refuse(401, 'Wrong code', WRONG_CODE_PAGE);
+      try {
+        await useCode(person, code, address);
+      } catch (error) {
+        if (!(error instanceof Denial) || error.name !== 'Wrong_Code') throw error;
+        return answerLinkPage(ctx, 401, 'Wrong code', WRONG_CODE_PAGE);
+      }
       throttle.forgive(guesses);
     }
     if (!(await spendEnterLink(store, token, { clock }))) return refuse(410, NO_WAY, SPENT);
@@ -161,7 +177,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
         await tryLink(ctx, ...how);
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
-        ctx.set('Retry-After', String(error.retryAfterS));
+        if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
         answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
       }
     },

@@ -4,6 +4,7 @@ import {
   addPerson,
   type ConsoleSessionRow,
   createEnterLink,
+  isLocked,
   LINK_MS,
   type PersonRow,
   personName,
@@ -46,6 +47,7 @@ const people = hostOperation({
         account: account.nullable(),
         has_password: z.boolean(),
         has_factor: z.boolean(),
+        locked: z.boolean(),
         created_at: z.string(),
         sessions: z.int(),
       }),
@@ -56,12 +58,13 @@ const people = hostOperation({
     const sessions = await openSessions(call);
     const nameOf = await call.names(rows.flatMap((one) => one.account ?? []));
     return {
-      people: rows.map(({ id, name, role, account, password, factor, createdAt }) => ({
+      people: rows.map(({ id, name, role, account, password, factor, wrongCodes, createdAt }) => ({
         name,
         role,
         account: account === null ? null : nameOf(account),
         has_password: password !== null,
         has_factor: Boolean(factor),
+        locked: isLocked({ wrongCodes }),
         created_at: toTime(createdAt.getTime()),
         sessions: sessions.filter(({ person }) => person === id).length,
       })),
