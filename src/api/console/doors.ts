@@ -1,11 +1,14 @@
 import type { Context } from 'koa';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { Notes } from '../../journal/types.ts';
 import {
+  addPerson,
   findEnterLink,
+  NAME_RULE,
   type PersonRow,
   personName,
   resetFactor,
@@ -39,7 +42,7 @@ export interface Doors {
   /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
   turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
   turnFactorOff(visitor: Visitor): Promise<void>;
-  /** Gives the visitor a new password. */
+  /** Gives the visitor a new password; one who is nobody yet, and came by a link of the command line, becomes a person. */
   changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
   /** Whether the visitor may set a password without the old one, because they have just come in by link. */
   maySetPassword(visitor: Visitor): boolean;
@@ -54,19 +57,20 @@ interface DoorDeps {
   /** Named in authenticator apps. */
   readonly hostname: string;
   readonly clock: Clock;
+  readonly ids: Ids;
   readonly log: Log;
 }
 
 const WRONG_LOGIN = 'The name or the password is wrong.';
 const WRONG_CODE = 'This code is wrong or was used already. Enter the next one that the app shows.';
 
-export function createDoors({ store, sessions, notes, hostname, clock, log }: DoorDeps): Doors {
+export function createDoors({ store, sessions, notes, hostname, clock, ids, log }: DoorDeps): Doors {
   const passwords = createPasswords();
   const throttle = createThrottle(clock);
   const factor = createSecondFactor({ store, clock });
 
-  function maySetPassword({ session, person }: Visitor): boolean {
-    return person !== undefined && session.by === 'link' && isFresh(session, clock.now());
+  function maySetPassword({ session }: Visitor): boolean {
+    return session.by === 'link' && isFresh(session, clock.now());
   }
 
   /** Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones. */
@@ -112,6 +116,23 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
       throw new Denial('Confirm_Password', 'Enter your password again to do this.');
     const command = person ? `postern person invite ${person.name}` : 'postern console link';
     throw new Denial('Confirm_Password', `To do this, come in by a new link (on the host: ${command}).`);
+  }
+
+  /** Adds an operator with the name and password that were chosen, whom the session is of from now on. */
+  async function becomePerson(visitor: Visitor, params: Params): Promise<void> {
+    if (!maySetPassword(visitor))
+      throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
+    const name = personName(textOf(params, 'name'));
+    if (name === undefined) throw new Denial('ValidationError', NAME_RULE);
+    const password = textOf(params, 'password');
+    const fault = passwordFault(password, name);
+    if (fault !== undefined) throw new Denial('ValidationError', fault);
+    const hash = await passwords.hash(password);
+    const added = await addPerson(store, { name, role: 'operator', account: null }, { clock, ids });
+    if (added === 'taken') throw new Denial('ValidationError', `There is a person named ${name}. Choose another name`);
+    await store.people.change({ id: added.id }, { password: hash });
+    await store.consoleSessions.change({ id: visitor.session.id }, { person: added.id });
+    noteAction({ notes, now: () => clock.now(), by: name }, 'person added', 1, `${name} (operator)`);
   }
 
   const noteFactor = ({ name, account }: PersonRow, what: string) =>
@@ -217,8 +238,8 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
     maySetPassword,
     async changePassword(visitor, params, address) {
       const { person } = visitor;
-      if (!person) throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
       mustBeFresh(visitor);
+      if (!person) return becomePerson(visitor, params);
       const password = textOf(params, 'password');
       if (!maySetPassword(visitor)) {
         const current = textOf(params, 'current');

@@ -102,6 +102,9 @@ export function personName(text: string): string | undefined {
   return /^[\p{L}\p{N}._@+-]{1,64}$/u.test(name) ? name : undefined;
 }
 
+/** What a name may consist of, for people. */
+export const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
+
 /** Adds a person, who has no password yet. */
 export async function addPerson(
   { people }: Pick<Store, 'people'>,

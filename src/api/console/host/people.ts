@@ -6,6 +6,7 @@ import {
   createEnterLink,
   isLocked,
   LINK_MS,
+  NAME_RULE,
   type PersonRow,
   personName,
   ROLES,
@@ -74,9 +75,6 @@ const people = hostOperation({
 
 /** A link that opens the console, as it is shown this once. */
 const link = z.object({ name: z.string(), url: z.string(), until: z.string() });
-
-/** What a name may consist of. */
-const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
 
 const add = hostOperation({
   path: '/host/add-person',
