@@ -98,6 +98,7 @@ export const EVENTS = [
   // the console
   'console.entered',
   'console.refused',
+  'console.locked',
   // dedicated addresses
   'ip.given',
   'ip.returned',

@@ -12,6 +12,7 @@ import {
   personList,
   personRemove,
   personResetFactor,
+  personUnlock,
 } from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
@@ -54,6 +55,7 @@ const all: readonly Command[] = [
   personList,
   personRemove,
   personResetFactor,
+  personUnlock,
   ipAdd,
   ipList,
   ipRemove,

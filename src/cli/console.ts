@@ -7,6 +7,8 @@ import type { Settings } from '../settings.ts';
 import {
   addPerson,
   createEnterLink,
+  forgetWrongCodes,
+  isLocked,
   LINK_MS,
   type PersonRow,
   personName,
@@ -37,7 +39,7 @@ export const consoleLink: Command = {
 function notePerson(
   io: Io,
   settings: Settings,
-  what: 'person added' | 'person invited' | 'person removed' | 'second factor reset',
+  what: 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset',
   { name, role, account }: Pick<PersonRow, 'name' | 'role' | 'account'>,
 ): void {
   const detail = what === 'person added' || what === 'person removed' ? `${name} (${role})` : name;
@@ -117,12 +119,13 @@ export const personList: Command = {
     return withStore(call.settings().settings, async (store) => {
       const rows = await store.people.many({}, { sort: 'name' });
       const shown = await Promise.all(
-        rows.map(async ({ name, role, account, password, factor, createdAt }) => ({
+        rows.map(async ({ name, role, account, password, factor, wrongCodes, createdAt }) => ({
           name,
           role,
           account: account && ((await store.accounts.one({ id: account }))?.name ?? account),
           has_password: password !== null,
           has_factor: Boolean(factor),
+          locked: isLocked({ wrongCodes }),
           created_at: toTimestamp(createdAt),
         })),
       );
@@ -134,7 +137,7 @@ export const personList: Command = {
             row.role,
             row.account,
             row.has_password ? 'yes' : 'no',
-            row.has_factor ? 'yes' : 'no',
+            row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
             row.created_at,
           ]),
         ),
@@ -173,6 +176,24 @@ export const personResetFactor: Command = {
       await resetFactor(store, id);
       notePerson(io, settings, 'second factor reset', person);
       call.print([{ name, has_factor: false }], () => `${name} comes in without a code now\n`);
+      return EXIT.ok;
+    });
+  },
+};
+
+export const personUnlock: Command = {
+  name: 'person unlock',
+  args: 'NAME',
+  summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
+  notes:
+    'Whoever entered the codes had the password, or a link. Unless it was the person, let them choose another password (postern person invite NAME).',
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const person = await thePerson(store, call);
+      await forgetWrongCodes(store, person.id);
+      notePerson(io, settings, 'person unlocked', person);
+      call.print([{ name: person.name, locked: false }], () => `${person.name} can sign in again\n`);
       return EXIT.ok;
     });
   },

@@ -139,6 +139,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       role,
       account: account === null ? null : (accounts[0] ?? null),
       accounts,
+      is_person: person !== undefined,
       has_password: person !== undefined && person.password !== null,
       has_factor: Boolean(person?.factor),
       recovery_codes: person ? recoveryCodesLeft(person) : 0,

@@ -6,6 +6,7 @@ const STATUS = {
   Code_Needed: 401,
   Wrong_Code: 401,
   Confirm_Password: 403,
+  Locked: 403,
   Not_Allowed: 403,
   Cross_Site: 403,
   Unknown_Path: 404,

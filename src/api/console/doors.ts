@@ -1,11 +1,14 @@
 import type { Context } from 'koa';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { Notes } from '../../journal/types.ts';
 import {
+  addPerson,
   findEnterLink,
+  NAME_RULE,
   type PersonRow,
   personName,
   resetFactor,
@@ -39,7 +42,7 @@ export interface Doors {
   /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
   turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
   turnFactorOff(visitor: Visitor): Promise<void>;
-  /** Gives the visitor a new password. */
+  /** Gives the visitor a new password; one who is nobody yet, and came by a link of the command line, becomes a person. */
   changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
   /** Whether the visitor may set a password without the old one, because they have just come in by link. */
   maySetPassword(visitor: Visitor): boolean;
@@ -54,19 +57,34 @@ interface DoorDeps {
   /** Named in authenticator apps. */
   readonly hostname: string;
   readonly clock: Clock;
+  readonly ids: Ids;
   readonly log: Log;
 }
 
 const WRONG_LOGIN = 'The name or the password is wrong.';
 const WRONG_CODE = 'This code is wrong or was used already. Enter the next one that the app shows.';
 
-export function createDoors({ store, sessions, notes, hostname, clock, log }: DoorDeps): Doors {
+export function createDoors({ store, sessions, notes, hostname, clock, ids, log }: DoorDeps): Doors {
   const passwords = createPasswords();
   const throttle = createThrottle(clock);
   const factor = createSecondFactor({ store, clock });
 
-  function maySetPassword({ session, person }: Visitor): boolean {
-    return person !== undefined && session.by === 'link' && isFresh(session, clock.now());
+  function maySetPassword({ session }: Visitor): boolean {
+    return session.by === 'link' && isFresh(session, clock.now());
+  }
+
+  /** Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones. */
+  async function useCode(person: PersonRow, code: string, address: string): Promise<void> {
+    const used = await factor.use(person, code);
+    if (used === 'right') return;
+    log.info('console.refused', { address, by: 'code' });
+    if (used === 'locks') {
+      log.warn('console.locked', { name: person.name, address });
+      noteFactor(person, 'locked after too many wrong codes');
+    }
+    if (used === 'wrong') throw new Denial('Wrong_Code', WRONG_CODE);
+    const command = `postern person unlock ${person.name}`;
+    throw new Denial('Locked', `Too many wrong codes: nobody can sign in as ${person.name}. On the host: ${command}`);
   }
 
   /** The person with this name, if password and code are right. Throws `Denial`. */
@@ -80,10 +98,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
       throw new Denial('Wrong_Login', WRONG_LOGIN);
     }
     const code = codeOf(params);
-    if (person.factor && code !== '' && !(await factor.use(person, code))) {
-      log.info('console.refused', { address, by: 'code' });
-      throw new Denial('Wrong_Code', WRONG_CODE);
-    }
+    if (person.factor && code !== '') await useCode(person, code, address);
     throttle.forgive(keys);
     if (person.factor && code === '') throw new Denial('Code_Needed', 'Enter the code of your authenticator app.');
     return person;
@@ -101,6 +116,23 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
       throw new Denial('Confirm_Password', 'Enter your password again to do this.');
     const command = person ? `postern person invite ${person.name}` : 'postern console link';
     throw new Denial('Confirm_Password', `To do this, come in by a new link (on the host: ${command}).`);
+  }
+
+  /** Adds an operator with the name and password that were chosen, whom the session is of from now on. */
+  async function becomePerson(visitor: Visitor, params: Params): Promise<void> {
+    if (!maySetPassword(visitor))
+      throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
+    const name = personName(textOf(params, 'name'));
+    if (name === undefined) throw new Denial('ValidationError', NAME_RULE);
+    const password = textOf(params, 'password');
+    const fault = passwordFault(password, name);
+    if (fault !== undefined) throw new Denial('ValidationError', fault);
+    const hash = await passwords.hash(password);
+    const added = await addPerson(store, { name, role: 'operator', account: null }, { clock, ids });
+    if (added === 'taken') throw new Denial('ValidationError', `There is a person named ${name}. Choose another name`);
+    await store.people.change({ id: added.id }, { password: hash });
+    await store.consoleSessions.change({ id: visitor.session.id }, { person: added.id });
+    noteAction({ notes, now: () => clock.now(), by: name }, 'person added', 1, `${name} (operator)`);
   }
 
   const noteFactor = ({ name, account }: PersonRow, what: string) =>
@@ -141,7 +173,12 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
         return answerLinkPage(ctx, 200, 'Postern', CODE_PAGE);
       }
       await throttle.admit(guesses);
-      if (!(await factor.use(person, code))) return refuse(401, 'Wrong code', WRONG_CODE_PAGE);
+      try {
+        await useCode(person, code, address);
+      } catch (error) {
+        if (!(error instanceof Denial) || error.name !== 'Wrong_Code') throw error;
+        return answerLinkPage(ctx, 401, 'Wrong code', WRONG_CODE_PAGE);
+      }
       throttle.forgive(guesses);
     }
     if (!(await spendEnterLink(store, token, { clock }))) return refuse(410, NO_WAY, SPENT);
@@ -161,7 +198,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
         await tryLink(ctx, ...how);
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
-        ctx.set('Retry-After', String(error.retryAfterS));
+        if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
         answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
       }
     },
@@ -201,8 +238,8 @@ export function createDoors({ store, sessions, notes, hostname, clock, log }: Do
     maySetPassword,
     async changePassword(visitor, params, address) {
       const { person } = visitor;
-      if (!person) throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
       mustBeFresh(visitor);
+      if (!person) return becomePerson(visitor, params);
       const password = textOf(params, 'password');
       if (!maySetPassword(visitor)) {
         const current = textOf(params, 'current');

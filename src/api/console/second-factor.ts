@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { PersonRow } from '../../store/rows/people.ts';
+import { countCode, forgetWrongCodes, isLocked, type PersonRow } from '../../store/rows/people.ts';
 import type { Store } from '../../store/store.ts';
 
 // The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app is
@@ -9,8 +9,8 @@ import type { Store } from '../../store/store.ts';
 
 /** Codes that a person enters after the password. Each is right once. */
 export interface SecondFactor {
-  /** Uses up a code of the app, or a recovery code. Returns whether it was right. */
-  use(person: PersonRow, code: string): Promise<boolean>;
+  /** Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is. */
+  use(person: PersonRow, code: string): Promise<'right' | 'wrong' | 'locks' | 'locked'>;
   /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
   offer(person: PersonRow): Promise<string>;
   /** Returns the recovery codes, which are shown this once; undefined if the code is not one of the offered secret. */
@@ -57,8 +57,13 @@ export function createSecondFactor(deps: {
 
   return frozen({
     async use(person, given) {
+      const counted = await countCode(deps.store, person.id);
+      if (!counted) return 'locked';
       const code = given.replaceAll(/[\s-]/g, '').toLowerCase();
-      return CODE.test(code) ? useStep(person, code) : useRecovery(person, code);
+      const isRight = CODE.test(code) ? await useStep(person, code) : await useRecovery(person, code);
+      if (!isRight) return isLocked(counted) ? 'locks' : 'wrong';
+      await forgetWrongCodes(deps.store, person.id);
+      return 'right';
     },
     async offer({ id }) {
       const secret = toBase32(randomBytes(SECRET_BYTES));

@@ -23,6 +23,8 @@ export interface PersonRow extends Row {
   readonly factor?: string | null;
   /** The last step of it whose code was used. */
   readonly factorStep?: number | null;
+  /** Wrong codes since the last right one; a restart or another session does not reset it. */
+  readonly wrongCodes?: number | null;
   /** A secret that was offered and not turned on yet. */
   readonly nextFactor?: string | null;
   /** Hashes of the recovery codes that are left, with a space between them. */
@@ -100,6 +102,9 @@ export function personName(text: string): string | undefined {
   return /^[\p{L}\p{N}._@+-]{1,64}$/u.test(name) ? name : undefined;
 }
 
+/** What a name may consist of, for people. */
+export const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
+
 /** Adds a person, who has no password yet. */
 export async function addPerson(
   { people }: Pick<Store, 'people'>,
@@ -145,9 +150,39 @@ export async function findEnterLink(
   return row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
 }
 
+/**
+ * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and somebody who
+ * gets to try has the password already.
+ */
+const MOST_WRONG_CODES = 30;
+
+/** Whether there were so many wrong codes that somebody on the host has to unlock the person. */
+export function isLocked({ wrongCodes }: { readonly wrongCodes?: number | null | undefined }): boolean {
+  return (wrongCodes ?? 0) >= MOST_WRONG_CODES;
+}
+
+/**
+ * Counts a code as wrong before it is compared, so that tries side by side cannot outrun the count. Returns the person;
+ * undefined if no more codes are tried.
+ */
+export async function countCode({ people }: Pick<Store, 'people'>, id: string): Promise<PersonRow | undefined> {
+  for (;;) {
+    const row = await people.one({ id });
+    if (!row || isLocked(row)) return undefined;
+    const { wrongCodes = null } = row;
+    const counted = await people.change({ id, wrongCodes }, { wrongCodes: (wrongCodes ?? 0) + 1 });
+    if (counted) return counted;
+  }
+}
+
+/** A code was right, or somebody on the host says that codes may be tried again. */
+export async function forgetWrongCodes({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
+  await people.change({ id }, { wrongCodes: 0 });
+}
+
 /** Takes the second factor from a person whose app is lost. */
 export async function resetFactor({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
-  await people.change({ id }, { factor: null, factorStep: null, nextFactor: null, recoveryCodes: null });
+  await people.change({ id }, { factor: null, factorStep: null, nextFactor: null, recoveryCodes: null, wrongCodes: 0 });
 }
 
 /** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */

@@ -47,18 +47,19 @@ describe('postern console, postern person', () => {
   });
 
   it('notes what it did to people in the list of actions: of the account, or of the host for an operator', async () => {
-    for (const line of ['add kim --role reader', 'invite kim', 'reset-factor kim', 'remove kim'])
+    for (const line of ['add kim --role reader', 'invite kim', 'reset-factor kim', 'unlock kim', 'remove kim'])
       expect((await postern(['person', ...line.split(' ')], env)).code, line).to.equal(0);
     const whats = async () =>
       (await daemon.api('/actions/list')).actions.filter(({ detail }: any) => /^kim/.test(detail));
     const noted = await until('the actions', async () => {
       const found = await whats();
-      return found.length === 4 && found;
+      return found.length === 5 && found;
     });
     expect(noted.map(({ what, by, detail }: any) => [what, by, detail])).to.have.deep.members([
       ['person added', 'command line', 'kim (reader)'],
       ['person invited', 'command line', 'kim'],
       ['second factor reset', 'command line', 'kim'],
+      ['person unlocked', 'command line', 'kim'],
       ['person removed', 'command line', 'kim (reader)'],
     ]);
     await postern(['person', 'add', 'root', '--role', 'operator'], env);

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { createPasswords } from '../../../src/api/console/passwords.ts';
+import { ACCOUNT } from '../../support/api.ts';
 import { addTestPerson, PASSWORD, startConsole } from '../../support/console.ts';
 
 type World = Awaited<ReturnType<typeof startConsole>>;
@@ -189,10 +190,44 @@ describe('the doors of the console', () => {
       }
     });
 
-    it('is nothing that an operator without a name has', async () => {
+    it('makes an operator without a name a person, who comes back by it; for ten minutes, and once', async () => {
       const browser = world.browser();
       await browser.press(await world.link());
-      expect((await browser.write('/console/password', { password: 'four unlikely words' })).status).to.equal(403);
+      const before = (await browser.read('/console/me')).body;
+      expect([before.is_person, before.has_password, before.can_set_password]).to.deep.equal([false, false, true]);
+      const password = 'four unlikely words';
+      await addTestPerson(world.store, 'bob', 'reader');
+      for (const params of [
+        { password },
+        { password, name: 'two words' },
+        { password, name: 'Bob' },
+        { password: 'short', name: 'ann' },
+        { password: 'anneliese here', name: 'anneliese' },
+        { name: 'ann' },
+      ]) {
+        const { status, body } = await browser.write('/console/password', params);
+        expect([status, body.name], JSON.stringify(params)).to.deep.equal([422, 'ValidationError']);
+      }
+      expect((await browser.write('/console/password', { password, name: 'Ann' })).status).to.equal(204);
+      const after = (await browser.read('/console/me')).body;
+      expect([after.name, after.role, after.is_person, after.has_password]).to.deep.equal([
+        'ann',
+        'operator',
+        true,
+        true,
+      ]);
+      expect((await world.browser().enter('ann', password)).body.role).to.equal('operator');
+      await world.clock.advance(11 * MINUTE_MS);
+      const late = await browser.write('/console/call/keys/add', {}, { 'Postern-Account': ACCOUNT });
+      expect([late.status, late.body.name]).to.deep.equal([403, 'Confirm_Password']);
+      expect((await browser.write('/console/confirm', { password })).status).to.equal(204);
+      expect((await browser.write('/console/call/keys/add', {}, { 'Postern-Account': ACCOUNT })).status).to.equal(200);
+      const other = world.browser();
+      await other.press(await world.link());
+      await world.clock.advance(11 * MINUTE_MS);
+      const tooLate = await other.write('/console/password', { password, name: 'cho' });
+      expect([tooLate.status, tooLate.body.name]).to.deep.equal([403, 'Confirm_Password']);
+      expect(await world.store.people.many({ name: 'cho' })).to.deep.equal([]);
     });
   });
 

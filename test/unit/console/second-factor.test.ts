@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { totp } from '../../../src/api/console/second-factor.ts';
-import { addTestPerson, type Browser, startConsole } from '../../support/console.ts';
+import { forgetWrongCodes } from '../../../src/store/rows/people.ts';
+import { addTestPerson, type Browser, PASSWORD, startConsole } from '../../support/console.ts';
 
 type World = Awaited<ReturnType<typeof startConsole>>;
 
@@ -130,6 +131,47 @@ describe('the second factor', () => {
     expect((await enter(world.browser(), codeOf(secret))).status).to.equal(429);
     await world.clock.advance(16 * MINUTE_MS);
     expect((await enter(world.browser(), codeOf(secret))).status).to.equal(200);
+  });
+
+  it('counts wrong codes for good: a restart, a new session and tries side by side do not reset it, a right one does', async () => {
+    const { secret } = await turnOn();
+    const wrong = async (n: number, at = world) => {
+      const all = Promise.all(Array.from({ length: n }, () => at.browser().enter('ann', PASSWORD, {}, '000000')));
+      let waiting = true;
+      void all.finally(() => {
+        waiting = false;
+      });
+      for (; waiting; await new Promise((resolve) => setImmediate(resolve))) await at.clock.advance(250);
+      return (await all).map(({ body }) => body.name);
+    };
+    await wrong(19);
+    await world.clock.advance(16 * MINUTE_MS);
+    expect((await enter(world.browser(), codeOf(secret))).status).to.equal(200);
+    expect((await world.store.people.one({ name: 'ann' }))?.wrongCodes).to.equal(0);
+    await wrong(15);
+    // Another host of the same store, or this one after a restart.
+    const restarted = await startConsole({}, { store: () => world.store });
+    const names = await wrong(20, restarted);
+    expect(names.filter((name) => name === 'Wrong_Code')).to.have.length(14);
+    expect(names.filter((name) => name === 'Locked')).to.have.length(6);
+    for (const { clock } of [world, restarted]) await clock.advance(16 * MINUTE_MS);
+    for (const at of [world, restarted]) {
+      const { status, body } = await at.browser().enter('ann', PASSWORD, {}, codeOf(secret));
+      expect([status, body.name]).to.deep.equal([403, 'Locked']);
+      expect(body.message).to.contain('postern person unlock ann');
+    }
+    expect((await enter(world.browser(), '000000', 'wrong password')).body.name).to.equal('Wrong_Login');
+    const person = await world.store.people.one({ name: 'ann' });
+    const linked = await world.browser().press(await world.link(person?.id), {}, { code: codeOf(secret) });
+    expect([linked.status, linked.text.includes('postern person unlock ann')]).to.deep.equal([403, true]);
+    expect(restarted.log.of('console.locked').map(({ fields }) => fields)).to.deep.equal([
+      { name: 'ann', address: '127.0.0.1' },
+    ]);
+    expect((await world.browser().press(await world.link())).status, 'an operator with a shell').to.equal(303);
+    await forgetWrongCodes(world.store, person?.id ?? '');
+    await world.clock.advance(16 * MINUTE_MS);
+    expect((await enter(world.browser(), codeOf(secret))).status).to.equal(200);
+    await restarted.stop();
   });
 
   it('is not counted as a wrong try while the code is asked for', async () => {

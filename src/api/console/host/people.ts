@@ -4,7 +4,9 @@ import {
   addPerson,
   type ConsoleSessionRow,
   createEnterLink,
+  isLocked,
   LINK_MS,
+  NAME_RULE,
   type PersonRow,
   personName,
   ROLES,
@@ -46,6 +48,7 @@ const people = hostOperation({
         account: account.nullable(),
         has_password: z.boolean(),
         has_factor: z.boolean(),
+        locked: z.boolean(),
         created_at: z.string(),
         sessions: z.int(),
       }),
@@ -56,12 +59,13 @@ const people = hostOperation({
     const sessions = await openSessions(call);
     const nameOf = await call.names(rows.flatMap((one) => one.account ?? []));
     return {
-      people: rows.map(({ id, name, role, account, password, factor, createdAt }) => ({
+      people: rows.map(({ id, name, role, account, password, factor, wrongCodes, createdAt }) => ({
         name,
         role,
         account: account === null ? null : nameOf(account),
         has_password: password !== null,
         has_factor: Boolean(factor),
+        locked: isLocked({ wrongCodes }),
         created_at: toTime(createdAt.getTime()),
         sessions: sessions.filter(({ person }) => person === id).length,
       })),
@@ -71,9 +75,6 @@ const people = hostOperation({
 
 /** A link that opens the console, as it is shown this once. */
 const link = z.object({ name: z.string(), url: z.string(), until: z.string() });
-
-/** What a name may consist of. */
-const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
 
 const add = hostOperation({
   path: '/host/add-person',

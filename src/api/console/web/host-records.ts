@@ -38,6 +38,8 @@ export interface HostPerson {
   readonly account: AccountName | null;
   readonly has_password: boolean;
   readonly has_factor: boolean;
+  /** After too many wrong codes; only a command on the host ends it. */
+  readonly locked: boolean;
   readonly created_at: string;
   readonly sessions: number;
 }

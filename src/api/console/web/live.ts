@@ -1,6 +1,6 @@
 import { effect, signal } from '@preact/signals';
 import type { Mail, Refusal } from './records.ts';
-import { account, person, readSession } from './session.ts';
+import { account, may, person, readSession } from './session.ts';
 
 // What happens right now, as the server tells it. There is one connection for the whole page, and none while nobody
 // looks at it.
@@ -39,7 +39,8 @@ export function keepLive(): void {
   });
   effect(() => {
     const id = account.value?.id;
-    if (!person.value || !visible.value) return;
+    // Those who see numbers only are told nothing of single mails.
+    if (!person.value || !may('inbound/search') || !visible.value) return;
     return connect(person.value.account === null ? id : undefined);
   });
 }

@@ -380,3 +380,8 @@ export interface Action {
   readonly count: number;
   readonly detail: string;
 }
+
+/** How much the account sent, by window: /users/info. */
+export interface AccountNumbers {
+  readonly stats: Readonly<Record<string, Readonly<Record<string, number>>>>;
+}

@@ -15,6 +15,8 @@ export interface Person {
   readonly role: 'operator' | 'owner' | 'helper' | 'reader';
   readonly account: Account | null;
   readonly accounts: readonly Account[];
+  /** False: an operator who came in by a link of the command line. */
+  readonly is_person: boolean;
   readonly has_password: boolean;
   /** Whether signing in needs a code. */
   readonly has_factor: boolean;

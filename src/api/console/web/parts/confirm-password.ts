@@ -11,7 +11,7 @@ export function ConfirmPassword(): ComponentChildren {
   const { has_password: hasPassword = false, has_factor: hasFactor = false } = person.value ?? {};
   return h(
     Dialog,
-    { title: 'Confirm your password', onClose: waiting.giveUp },
+    { title: hasPassword ? 'Confirm your password' : 'Come in by a new link', onClose: waiting.giveUp },
     h('p', null, waiting.text),
     hasPassword
       ? h(Form, {

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals';
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { messageOf } from '../session.ts';
@@ -256,7 +257,10 @@ export function Tabs({
   );
 }
 
-/** A dialog that is open as long as it is rendered. */
+/** Dialogs that are open, by id. Only the last is shown; those below come back, as they were, when it is closed. */
+const dialogs = signal<readonly string[]>([]);
+
+/** A dialog that is open as long as it is rendered, behind those that were opened later. */
 export function Dialog({
   title,
   onClose,
@@ -267,16 +271,27 @@ export function Dialog({
   readonly children?: ComponentChildren;
 }): ComponentChildren {
   const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
   useEffect(() => {
-    dialog.current?.showModal();
+    dialogs.value = [...dialogs.peek(), id];
+    return () => {
+      dialogs.value = dialogs.peek().filter((one) => one !== id);
+    };
   }, []);
+  const isShown = dialogs.value.at(-1) === id;
+  useEffect(() => {
+    const element = dialog.current;
+    if (isShown && element?.open === false) element.showModal();
+    else if (!isShown && element?.open) element.close();
+  }, [isShown]);
   return h(
     'dialog',
-    { ref: dialog, 'aria-labelledby': 'dialog-title', onClose },
+    // One that makes room for another is not closed by the person.
+    { ref: dialog, 'aria-labelledby': id, onClose: () => dialogs.peek().at(-1) === id && onClose() },
     h(
       'div',
       { class: 'heading' },
-      h('h2', { id: 'dialog-title' }, title),
+      h('h2', { id }, title),
       h(
         'button',
         { type: 'button', class: 'button quiet', 'aria-label': 'Close', onClick: () => dialog.current?.close() },

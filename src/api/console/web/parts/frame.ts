@@ -12,7 +12,7 @@ import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
-import { isIn, listOfShown, SECTIONS, type Section } from './sections.ts';
+import { isIn, listOfShown, mayOpen, SECTIONS, type Section } from './sections.ts';
 import { now, relative } from './text.ts';
 
 // What is around every screen.
@@ -106,6 +106,7 @@ const OF_MAIL: Searched = {
   about: 'mail',
   help: 'Words, or from: to: subject: route: client: url: state: status: id: before: after:',
 };
+const OF_DOMAINS: Searched = { about: 'domains', help: 'A part of the name' };
 /** Screens with a search of their own. */
 const SEARCHED: Readonly<Record<string, Searched>> = {
   '/mail': OF_MAIL,
@@ -113,14 +114,15 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
   '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
   '/sent': { about: 'mail out', help: 'Words, or email: sender: subject: tag: state: template: subaccount: u_name:' },
   '/lists': { about: 'addresses', help: 'The beginning of an address' },
-  '/domains': { about: 'domains', help: 'A part of the name' },
+  '/domains': OF_DOMAINS,
 };
 
-/** Searches what the screen shows, and mail where it shows no list. */
+/** Searches what the screen shows; where it shows no list, mail, or domains if the role sees no mail. */
 function Search(): ComponentChildren {
   const { path, query } = place.value;
-  const own = SEARCHED[path];
-  const { about, help } = own ?? OF_MAIL;
+  const own = mayOpen(path) ? SEARCHED[path] : undefined;
+  const otherwise = mayOpen('/mail') ? '/mail' : '/domains';
+  const { about, help } = own ?? SEARCHED[otherwise] ?? OF_MAIL;
   const shown = query.get('q') ?? '';
   const [text, setText] = useState(shown);
   useEffect(() => setText(shown), [shown, path]);
@@ -132,7 +134,7 @@ function Search(): ComponentChildren {
       onSubmit: (event: Event) => {
         event.preventDefault();
         const q = text.trim();
-        go(own ? withQuery({ q }) : linkTo('/mail', { q }));
+        go(own ? withQuery({ q }) : linkTo(otherwise, { q }));
       },
     },
     h(Icon, { name: 'search' }),
@@ -152,6 +154,7 @@ function Search(): ComponentChildren {
 }
 
 function LiveMark(): ComponentChildren {
+  if (!may('inbound/search')) return null;
   const state = live.value;
   return h(
     'span',

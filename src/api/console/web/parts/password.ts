@@ -9,19 +9,27 @@ import { Button, Dialog, Field } from './elements.ts';
 
 export const passwordOpen = signal(false);
 
-/** For somebody who came in by an invitation, and cannot come back without a password. */
+/** For somebody who came in by a link, and cannot come back, or change keys in ten minutes, without a password. */
 export function PasswordNotice(): ComponentChildren {
   const { has_password: has, can_set_password: can } = person.value ?? {};
   if (has !== false || !can) return null;
   return h(
     'p',
     { class: 'banner' },
-    'Choose a password, so that you can come back.',
-    h(Button, { label: 'Choose a password\u2026', onPress: () => (passwordOpen.value = true) }),
+    isNobody()
+      ? 'You came in by a link, which works once. Choose a name and a password: they let you come back, and change keys and people later.'
+      : 'Choose a password: it lets you come back, and change keys later.',
+    h(Button, { label: 'Choose a password\u2026', kind: 'main', onPress: () => (passwordOpen.value = true) }),
   );
 }
 
+/** Whether this is the operator of a link of the command line, who has no name yet. */
+const isNobody = () => person.value?.is_person === false;
+
 export function PasswordDialog(): ComponentChildren {
+  // What is asked for stays the same until the dialog is closed.
+  const [nobody] = useState(isNobody);
+  const [name, setName] = useState('');
   const [current, setCurrent] = useState('');
   const [password, setPassword] = useState('');
   const [error, setError] = useState<string>();
@@ -34,7 +42,7 @@ export function PasswordDialog(): ComponentChildren {
     event.preventDefault();
     setError(undefined);
     try {
-      await ask('POST', '/console/password', { password, ...(needsCurrent && { current }) });
+      await ask('POST', '/console/password', { password, ...(needsCurrent && { current }), ...(nobody && { name }) });
       setDone(true);
       await readSession();
     } catch (thrown) {
@@ -45,7 +53,13 @@ export function PasswordDialog(): ComponentChildren {
     return h(
       Dialog,
       { title: 'Password', onClose: close },
-      h('p', { role: 'status' }, 'The password is changed. Your other sessions have ended.'),
+      h(
+        'p',
+        { role: 'status' },
+        nobody
+          ? `From now on sign in as ${person.value?.name} with your password.`
+          : 'The password is changed. Your other sessions have ended.',
+      ),
       h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: close })),
     );
   return h(
@@ -54,6 +68,7 @@ export function PasswordDialog(): ComponentChildren {
     h(
       'form',
       { onSubmit: save },
+      nobody && h(Field, { label: 'Name', value: name, autocomplete: 'username', required: true, onValue: setName }),
       needsCurrent &&
         h(Field, {
           label: 'Current password',

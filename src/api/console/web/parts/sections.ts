@@ -1,5 +1,5 @@
 import { type ComponentChildren, h } from 'preact';
-import { linkToList, place } from '../router.ts';
+import { linkTo, linkToList, place } from '../router.ts';
 import { may } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
 
@@ -42,6 +42,19 @@ export function isIn({ path: own, one, further }: Section, path: string): boolea
 export function mayOpen(path: string): boolean {
   const needs = SECTIONS.find((section) => isIn(section, path))?.needs;
   return needs === undefined || may(needs);
+}
+
+/** A link to a screen; only its text where the role may not open that. */
+export function ToScreen({
+  path,
+  query,
+  children,
+}: {
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly children?: ComponentChildren;
+}): ComponentChildren {
+  return mayOpen(path) ? h('a', { href: linkTo(path, query) }, children) : h('span', null, children);
 }
 
 /** The list of which one entry is shown, as it was last seen; undefined on every other screen. */

@@ -4,7 +4,7 @@ import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
-import { Back } from '../parts/sections.ts';
+import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
 import { canTry, EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
@@ -52,7 +52,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
             : h(
                 'span',
                 null,
-                h('a', { href: linkTo('/mail', { q: `${ofUrl(url)} state:waiting` }) }, count(waiting, 'mail')),
+                h(ToScreen, { path: '/mail', query: { q: `${ofUrl(url)} state:waiting` } }, count(waiting, 'mail')),
                 oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
               ),
         ],
@@ -64,13 +64,14 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
     }),
     h('h2', null, 'The last POSTs'),
     h(Strip, { strip: endpoint.strip }),
-    h('h2', null, 'Answers'),
-    h(Answers, { endpoint }),
+    // An answer may quote the mail.
+    mayOpen('/mail') && [h('h2', { key: 'title' }, 'Answers'), h(Answers, { key: 'answers', endpoint })],
     endpoint.making.length > 0 && [
       h('h2', { key: 'title' }, 'Being made ready'),
       h(MakingList, { key: 'list', making: endpoint.making }),
     ],
-    h('p', { class: 'faint' }, h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All mail for this endpoint')),
+    mayOpen('/mail') &&
+      h('p', { class: 'faint' }, h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All mail for this endpoint')),
   );
 }
 

@@ -8,7 +8,7 @@ import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
+import type { AccountNumbers, Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { domainSentence, useDomains } from './domains.ts';
@@ -22,8 +22,94 @@ const FEW = 5;
 const COUNTED = 100;
 const MOST_NEEDS = 8;
 
-/** Is all well, and what is happening. */
+/** Is all well, and what is happening; for those who see no mail, the numbers. */
 export function Now(): ComponentChildren {
+  return may('inbound/search') ? h(NowWithMail, null) : h(NowInNumbers, null);
+}
+
+function NowInNumbers(): ComponentChildren {
+  const endpoints = useEndpoints();
+  const domains = useWrongDomains();
+  return h(
+    'div',
+    { class: 'screen' },
+    h(Title, { text: 'Now' }),
+    h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
+    endpoints.error && h(Fault, { error: endpoints.error, since: endpoints.failedAt, again: endpoints.again }),
+    h(NeedsYou, { endpoints, dead: [], held: 0, domains, host: [] }),
+    h(Sent, null),
+    h(
+      'p',
+      { class: 'faint' },
+      'Your role sees numbers and states: ',
+      h('a', { href: linkTo('/endpoints') }, 'endpoints'),
+      ' and ',
+      h('a', { href: linkTo('/domains') }, 'domains'),
+      '.',
+    ),
+  );
+}
+
+const WINDOWS = [
+  ['today', 'Today'],
+  ['last_7_days', 'Last 7 days'],
+  ['last_30_days', 'Last 30 days'],
+  ['all_time', 'In all'],
+] as const;
+const COUNTS = [
+  ['sent', 'Sent'],
+  ['opens', 'Opens'],
+  ['clicks', 'Clicks'],
+  ['hard_bounces', 'Hard bounces'],
+  ['complaints', 'Complaints'],
+] as const;
+
+/** How much the account sent. */
+function Sent(): ComponentChildren {
+  const { data, error, failedAt, again } = useLoad(
+    may('users/info') ? `numbers ${account.value?.id}` : undefined,
+    (stop) => call<AccountNumbers>('users/info', {}, stop),
+  );
+  return h(
+    'section',
+    { 'aria-labelledby': 'sent' },
+    h('h2', { id: 'sent' }, 'Mail out'),
+    error && h(Fault, { error, since: failedAt, again }),
+    data
+      ? h(
+          'div',
+          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Mail out' },
+          h(
+            'table',
+            null,
+            h(
+              'thead',
+              null,
+              h(
+                'tr',
+                null,
+                ['', ...COUNTS.map(([, label]) => label)].map((label) => h('th', { key: label, scope: 'col' }, label)),
+              ),
+            ),
+            h(
+              'tbody',
+              null,
+              WINDOWS.map(([window, label]) =>
+                h(
+                  'tr',
+                  { key: window },
+                  h('th', { scope: 'row' }, label),
+                  COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
+                ),
+              ),
+            ),
+          ),
+        )
+      : !error && h(Bars, { rows: 4 }),
+  );
+}
+
+function NowWithMail(): ComponentChildren {
   const mail = useMail('', FEED);
   const refused = useRefusals('', FEED);
   const dead = useMail('state:dead', COUNTED);

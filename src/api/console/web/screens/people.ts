@@ -108,7 +108,16 @@ function PersonRow({
   onRemove(): void;
   onReset(): void;
 }): ComponentChildren {
-  const { name, role, account: whose, has_password: has, has_factor: hasFactor, created_at: createdAt, sessions } = one;
+  const {
+    name,
+    role,
+    account: whose,
+    has_password: has,
+    has_factor: hasFactor,
+    locked,
+    created_at: createdAt,
+    sessions,
+  } = one;
   return h(
     'li',
     null,
@@ -125,6 +134,13 @@ function PersonRow({
         ? 'no session'
         : h('a', { href: linkTo('/accounts', { show: 'sessions' }) }, count(sessions, 'session')),
     ),
+    locked &&
+      h(
+        'span',
+        { class: 'wrong' },
+        'Locked after too many wrong codes. On the host: ',
+        h('code', null, `postern person unlock ${plain(name)}`),
+      ),
     h(
       'span',
       { class: 'buttons' },
