@@ -100,7 +100,11 @@ async function makeFile(file: string): Promise<void> {
   await (await open(file, 'a', 0o600)).close();
 }
 
-function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'reserve' | 'look'>): Collection<R> {
+function createCollection<R extends Row>(
+  link: Link,
+  shape: Shape,
+  room: Pick<Room, 'reserve' | 'look'>,
+): Collection<R> {
   /** Writes that grow the file reserve what they need, and are refused if the disk is nearly full. */
   const grow = async (statement: Statement) => {
     const bytes = COPIES * sizeOf(statement) + INDEX_BYTES;

@@ -213,7 +213,10 @@ describe('one client of the API', () => {
       world = await startApi({ settings: { maxConnections: 40, maxConnectionsPerAddress: 2 } });
       const held = await hold(20, 2, said);
       expect((await world.call('/users/ping')).status).to.equal(200);
-      await until('the end of another', () => held.filter((socket) => socket.destroyed || socket.readableEnded).length === 1);
+      await until(
+        'the end of another',
+        () => held.filter((socket) => socket.destroyed || socket.readableEnded).length === 1,
+      );
     });
   }
 

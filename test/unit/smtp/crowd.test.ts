@@ -1,5 +1,12 @@
 import { expect } from 'chai';
-import { type Client, openData, type Started, sendMessage, startListener, whereverSessionsAre } from '../../support/smtp.ts';
+import {
+  type Client,
+  openData,
+  type Started,
+  sendMessage,
+  startListener,
+  whereverSessionsAre,
+} from '../../support/smtp.ts';
 import { until } from '../../support/until.ts';
 
 const HOLDERS = 20;
