@@ -82,7 +82,7 @@ export const EVENTS = [
   'notice.failed',
   // exports
   'attachment.fetched',
-  'attachment.removed_early',
+  'attachment.no_room',
   'export.progress',
   'export.complete',
   'export.failed',

@@ -244,6 +244,7 @@ interface DeliveryParts {
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
   readonly tokenSecret: TokenSecret;
+  readonly growth: Storage['growth'];
   readonly threads: Threads;
 }
 
@@ -264,14 +265,14 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     signOwn,
     loopbackOnly,
   } = parts;
-  const { time, tokenSecret, threads } = parts;
+  const { time, tokenSecret, growth, threads } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const composer = createComposer(threads.task('compose'));
-  const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, clock });
+  const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, clock, log, growth });
   const renderer = createRenderer(rendererSettings(settings), {
     run: threads.task('render'),
     links: linkedFiles.place,

@@ -67,9 +67,16 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
-/** Attachments behind links are files in `links` of the data folder. */
+/** Attachments behind links are files in `links` of the data folder, and who has claimed them is in `link-claims`. */
 export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound }: Settings) {
-  return { dir: join(resolve(dataDir), 'links'), publicUrl, keepMs: inbound.link_hours * HOUR };
+  const dir = resolve(dataDir);
+  return {
+    dir: join(dir, 'links'),
+    claimsDir: join(dir, 'link-claims'),
+    publicUrl,
+    keepMs: inbound.link_hours * HOUR,
+    mostBytes: inbound.link_bytes,
+  };
 }
 
 /** The settings for who may use the shared domains that authenticate mail of all accounts as From. */
@@ -246,7 +253,7 @@ export function taskSettings(settings: Settings, holder: string) {
     inbound: { mxHosts: [hostname, ...inbound.mx_hosts] },
     ips: { hostname, quarantineDays: ips.quarantine_days },
     exports: exportSettings(settings, holder),
-    links: { ...linkSettings(settings), mostBytes: inbound.link_bytes },
+    links: linkSettings(settings),
     rows: { keepDays: events.keep_days },
   };
 }

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Clock, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { keepPrivate } from '../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -43,6 +44,8 @@ export async function openStorage(
     },
     { clock, log, metrics, role },
   );
+  if (role === 'daemon')
+    void keepPrivate(resolve(settings.data_dir), isOurs).catch((error: unknown) => log.warn('daemon.fault', { error }));
   const time = await openTime(spool, { clock, log });
   const growth = createRoom('store', growthSettings(settings), {
     clock: systemClock,
@@ -72,6 +75,10 @@ export async function openStorage(
     keyUses: createKeyUses({ store, clock, log }),
   };
 }
+
+/** Names in the folder of the data. */
+const OURS = /^(?:spool|exports|links|link-claims|(?:store|journal)\.db.*)$/;
+const isOurs = (name: string) => OURS.test(name);
 
 const DAY_MS = 86_400_000;
 

@@ -1,5 +1,6 @@
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { makePrivate } from '../base/private-files.ts';
 
 // The file of the journal. Whatever is wrong with it, a new one takes its place: history is lost, never mail.
 
@@ -130,6 +131,7 @@ const SQLITE_CORRUPT = 11;
 const SQLITE_NOTADB = 26;
 
 function open(path: string): DatabaseSync {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: BUSY_MS });
   try {
     // The first one has no effect once there is anything in the file.

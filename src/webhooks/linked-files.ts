@@ -4,12 +4,15 @@ import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import type { Room } from '../base/room.ts';
 import type { Task } from '../base/service.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 
 // Attachments that a post names by a link instead of holding them. Each is a file of this host, named by the hash of its
-// content; whoever has a link may fetch it until the link expires. A file is on the disk before its link is posted.
+// content; whoever has a link may fetch it until the link expires. A file is on the disk before its link is posted, and
+// stays until the link expires. An attachment for which there is no room stays in the post. Each account has a folder of
+// claims, an empty file for each of its linked files, so that it is known who takes how much.
 
 /** The path in front of the token of a link. */
 export const LINKS_PATH = '/inbound-files/';
@@ -17,10 +20,14 @@ export const LINKS_PATH = '/inbound-files/';
 export interface LinkSettings {
   /** The folder of the files on this host. */
   readonly dir: string;
+  /** The folder of the claims of all accounts. */
+  readonly claimsDir: string;
   /** Our URL as seen from outside, without a trailing slash. */
   readonly publicUrl: string;
   /** How long a link is good for, in milliseconds. */
   readonly keepMs: number;
+  /** The most bytes of all files. */
+  readonly mostBytes: number;
 }
 
 /** What the render threads need to make links. */
@@ -31,6 +38,17 @@ export interface LinkPlace {
   readonly secret: string;
   /** When links made now expire, in milliseconds since 1970. */
   readonly expiresAt: number;
+  /** The folder of the account's claims. */
+  readonly claims: string;
+  /** Bytes of files that may be added. */
+  readonly room: number;
+}
+
+/** Room for the links of a post, until its end. */
+export interface Linking {
+  readonly place: LinkPlace;
+  /** `bytes`: how much was added. */
+  end(bytes: number): void;
 }
 
 /** unknown: not one of our links · expired: it was one · missing: its file is not on this host. */
@@ -39,20 +57,92 @@ export type Opened =
   | { readonly kind: 'unknown' | 'expired' | 'missing' };
 
 export interface LinkedFiles {
-  /** Throws `StoreAway` if the secret was never read and cannot be. */
-  place(): Promise<LinkPlace>;
+  /**
+   * Reserves room for links of an account, of at most so many bytes. Throws `StoreAway` if the secret was never read and
+   * cannot be.
+   */
+  place(account: string, most: number): Promise<Linking>;
   /** Opens the file of a link; the caller closes it. Throws as `place`. */
   open(token: string): Promise<Opened>;
 }
 
-export function createLinkedFiles(
-  { dir, publicUrl, keepMs }: LinkSettings,
-  { tokenSecret, clock }: { readonly tokenSecret: TokenSecret; readonly clock: Clock },
-): LinkedFiles {
+/** An account may hold so many times what it leaves for all. */
+const SHARE = 3;
+/** How long a count is good for, and how long one is kept in any case. Milliseconds. */
+const COUNT_MS = 600_000;
+const COUNT_AGAIN_MS = 10_000;
+/** One line in this time says that there is no room. */
+const QUIET_MS = 60_000;
+/** The account of posts that belong to none: no account's id begins with a hyphen. */
+export const NOBODY = '-';
+
+interface LinkedFilesDeps {
+  readonly tokenSecret: TokenSecret;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** The room for what accounts store. */
+  readonly growth: Pick<Room, 'left' | 'wrote'>;
+}
+
+export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps): LinkedFiles {
+  const { dir, claimsDir, publicUrl, keepMs, mostBytes } = settings;
+  const { tokenSecret, clock, log, growth } = deps;
+  let counting: Promise<Count> | undefined;
+  let countedAt = -Infinity;
+
+  /** The last count, with what was added since. */
+  function counted(maxAgeMs: number): Promise<Count> {
+    if (counting && clock.monotonic() - countedAt < maxAgeMs) return counting;
+    countedAt = clock.monotonic();
+    const next = count(dir, claimsDir);
+    next.catch(() => {
+      counting = undefined;
+    });
+    counting = next;
+    return next;
+  }
+
+  /** Bytes that an account may add, so that it holds no more than its share afterwards. */
+  function roomIn({ all, held }: Count, account: string): number {
+    const left = Math.min(mostBytes - all, growth.left());
+    return Math.max(0, Math.floor((SHARE * left - (held.get(account) ?? 0)) / (SHARE + 1)));
+  }
+
+  let warnedAt = -Infinity;
+  function warn(account: string, room: number): void {
+    if (clock.monotonic() - warnedAt < QUIET_MS) return;
+    warnedAt = clock.monotonic();
+    log.warn('attachment.no_room', { account, room, most_bytes: mostBytes });
+  }
+
   return frozen({
-    async place() {
+    async place(account, most) {
       const secret = await tokenSecret.read();
-      return { dir, base: `${publicUrl}${LINKS_PATH}`, secret, expiresAt: clock.now() + keepMs };
+      let seen = await counted(COUNT_MS);
+      if (roomIn(seen, account) < most) seen = await counted(COUNT_AGAIN_MS);
+      const room = roomIn(seen, account);
+      if (room < most) warn(account, room);
+      const add = (bytes: number) => {
+        seen.all += bytes;
+        seen.held.set(account, (seen.held.get(account) ?? 0) + bytes);
+      };
+      const reserved = Math.min(room, most);
+      add(reserved);
+      const claims = join(claimsDir, account);
+      return {
+        place: {
+          dir,
+          base: `${publicUrl}${LINKS_PATH}`,
+          secret,
+          expiresAt: clock.now() + keepMs,
+          claims,
+          room: reserved,
+        },
+        end(bytes) {
+          add(bytes - reserved);
+          growth.wrote(bytes);
+        },
+      };
     },
     async open(token) {
       const claim = readToken(await tokenSecret.read(), token);
@@ -70,23 +160,60 @@ export function createLinkedFiles(
   });
 }
 
+/** Bytes of all files, and of those that each account has claimed. */
+interface Count {
+  all: number;
+  readonly held: Map<string, number>;
+}
+
+async function count(dir: string, claimsDir: string): Promise<Count> {
+  const sizes = new Map((await filesIn(dir)).map(({ name, size }) => [name, size]));
+  const held = new Map<string, number>();
+  for (const account of await namesIn(claimsDir)) {
+    const names = await namesIn(join(claimsDir, account));
+    held.set(
+      account,
+      names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0),
+    );
+  }
+  return { all: [...sizes.values()].reduce((sum, size) => sum + size, 0), held };
+}
+
+/** A link, and the bytes that its file added to those of the account. */
+interface Link {
+  readonly url: string;
+  readonly added: number;
+}
+
 /**
- * Writes a file and returns its link. The file is synced first; one that is there already is only kept for longer. The
- * name at the end of the link is for people and ignored. Throws what the disk throws.
+ * Writes a file and returns its link; undefined if it has no room. The file is synced first; one that is there already is
+ * only kept for longer. The name at the end of the link is for people and ignored. Throws what the disk throws.
  */
 export async function linkTo(
-  { dir, base, secret, expiresAt }: LinkPlace,
+  { dir, base, secret, expiresAt, claims, room }: LinkPlace,
   name: string,
   content: () => Iterable<Uint8Array>,
-): Promise<string> {
+): Promise<Link | undefined> {
   const sha256 = createHash('sha256');
-  for (const bytes of content()) sha256.update(bytes);
+  let size = 0;
+  for (const bytes of content()) {
+    sha256.update(bytes);
+    size += bytes.byteLength;
+  }
   const hash = sha256.digest('hex');
-  if (!(await touch(join(dir, hash)))) await write(dir, hash, content());
+  const claim = join(claims, hash);
+  const isOwn = (await touch(claim)) && (await touch(join(dir, hash)));
+  if (!isOwn && size > room) return undefined;
+  if (!isOwn) {
+    // First, so that a file without a claim is only ever one of an older version.
+    await mkdir(claims, { recursive: true, mode: 0o700 });
+    await (await open(claim, 'a', 0o600)).close();
+    if (!(await touch(join(dir, hash)))) await write(dir, hash, content());
+  }
   // Also of a file that another thread has just made.
   await syncFolder(dir);
   const end = name === '' ? '' : `/${encodeURIComponent(name.toWellFormed())}`;
-  return `${base}${toToken(secret, hash, expiresAt)}${end}`;
+  return { url: `${base}${toToken(secret, hash, expiresAt)}${end}`, added: isOwn ? 0 : size };
 }
 
 /** Whether the file was there. */
@@ -157,47 +284,44 @@ function sealOf(secret: string, until: string, hash: string): Buffer {
   return createHmac('sha256', secret).update(`inbound file\0${until}\0${hash}`).digest();
 }
 
-export interface ExpireLinksSettings extends Pick<LinkSettings, 'dir' | 'keepMs'> {
-  /** The most bytes of all files. */
-  readonly mostBytes: number;
-}
+export type ExpireLinksSettings = Pick<LinkSettings, 'dir' | 'claimsDir' | 'keepMs'>;
 
-/** Deletes the files whose links have expired, and the oldest ones while all together are too large. */
+/** Deletes the files whose links have expired, and the claims to them. */
 export function expireLinksTask(
-  { dir, keepMs, mostBytes }: ExpireLinksSettings,
-  { clock, log, time }: { readonly clock: Clock; readonly log: Log; readonly time: Belief },
+  { dir, claimsDir, keepMs }: ExpireLinksSettings,
+  { clock, time }: { readonly clock: Clock; readonly time: Belief },
 ): Task {
   const isSteady = createSteadiness(clock, time);
   return {
     perHost: true,
     async run() {
       const before = isSteady() ? clock.now() - keepMs : 0;
-      const files = (await filesIn(dir)).toSorted((a, b) => a.at - b.at);
-      let bytes = files.reduce((sum, { size }) => sum + size, 0);
-      let expired = 0;
-      let early = 0;
-      for (const { name, size, at } of files) {
-        if (at >= before && bytes <= mostBytes) break;
-        await rm(join(dir, name), { force: true });
-        bytes -= size;
-        if (at < before) expired++;
-        else early++;
-      }
-      if (early > 0) log.warn('attachment.removed_early', { removed: early, most_bytes: mostBytes });
-      return expired + early > 0 ? { removed: expired + early, bytes } : undefined;
+      const expired = async (folder: string) => {
+        const old = (await filesIn(folder)).filter(({ at }) => at < before);
+        for (const { name } of old) await rm(join(folder, name), { force: true });
+        return old;
+      };
+      for (const account of await namesIn(claimsDir)) await expired(join(claimsDir, account));
+      const removed = await expired(dir);
+      if (removed.length === 0) return undefined;
+      return { removed: removed.length, bytes: removed.reduce((sum, { size }) => sum + size, 0) };
     },
   };
 }
 
 async function filesIn(dir: string) {
-  const names = await readdir(dir).catch((error: unknown) => {
-    if (isMissing(error)) return [];
-    throw error;
-  });
   const files = [];
-  for (const name of names.filter((one) => OURS.test(one))) {
+  for (const name of (await namesIn(dir)).filter((one) => OURS.test(one))) {
     const found = await stat(join(dir, name)).catch(() => undefined);
     if (found) files.push({ name, size: found.size, at: found.mtimeMs });
   }
   return files;
+}
+
+/** The names in a folder; none if it is missing. */
+async function namesIn(dir: string): Promise<string[]> {
+  return readdir(dir).catch((error: unknown) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
 }

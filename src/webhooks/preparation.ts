@@ -98,12 +98,13 @@ export function createPreparation(deps: PreparationDeps): Preparation {
     const [first] = mail;
     const at = clock.now();
     const target = destinations.target(first.delivery);
+    const { account } = first.delivery;
     const style = { ...target, attachments: await attachmentsOf(first, target) };
     if (mail.length === 1) {
-      const { body, headers, ...part } = await renderer.render({ ...first, keys, at, style });
+      const { body, headers, ...part } = await renderer.render({ ...first, account, keys, at, style });
       return { body, headers, target, batch: undefined, parts: [{ ...first, ...part }] };
     }
-    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at, style });
+    const shared = await renderer.renderShared({ url: first.delivery.url, account, parts: mail, keys, at, style });
     if (!shared) return undefined;
     const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
     return { ...shared, target, batch: parts.length > 1 ? shared.id : undefined, parts };

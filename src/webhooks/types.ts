@@ -31,6 +31,8 @@ export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
   readonly id: string;
   /** The findings for each, in order; undefined: left out of the POST because its verdicts take long. */
   readonly parts: readonly (Findings | undefined)[];
+  /** Bytes of attachments that became files behind links. */
+  readonly linked: number;
 }
 
 /** What a POST is signed with, besides its id. */
@@ -52,12 +54,16 @@ export interface RenderPart {
 
 /** One message, or one batch of events, to be posted under the id of its delivery. */
 export interface RenderJob extends RenderPart, PostSigning {
+  /** Whose links its attachments may become; not given: of no account. */
+  readonly account?: string;
   readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
 }
 
 /** Several messages, to be posted together. */
 export interface SharedRenderJob extends PostSigning {
   readonly url: string;
+  /** As of `RenderJob`. */
+  readonly account?: string;
   /** Their bodies are in memory. */
   readonly parts: readonly RenderPart[];
 }

@@ -5,7 +5,7 @@ import type { RenderThreadData } from '../../src/composition/render-thread.ts';
 import type { Body } from '../../src/queue/delivery.ts';
 import { createComposer } from '../../src/sending/compose/composer.ts';
 import type { Composer } from '../../src/sending/types.ts';
-import type { LinkPlace } from '../../src/webhooks/linked-files.ts';
+import type { LinkedFiles } from '../../src/webhooks/linked-files.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
 import type { Renderer } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
@@ -17,7 +17,7 @@ export interface OpenRenderer extends Renderer, Composer {
 }
 
 type Change = Partial<Omit<PoolSettings<never>, 'data'>> &
-  Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: () => Promise<LinkPlace> };
+  Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: LinkedFiles['place'] };
 
 function copied(body: Body): Body {
   return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };

@@ -33,7 +33,7 @@ export async function runTasks({
       inbound: { mxHosts: ['mx.postern.test'] },
       ips: { hostname: 'mx.postern.test', quarantineDays: 30 },
       rows: { keepDays: 30 },
-      links: { dir: join(exportsDir, 'links'), keepMs: 1, mostBytes: 1 },
+      links: { dir: join(exportsDir, 'links'), claimsDir: join(exportsDir, 'link-claims'), keepMs: 1 },
       exports: {
         dir: exportsDir,
         hostname: 'mx.postern.test',

@@ -191,7 +191,7 @@ interface BlobFile {
 }
 
 async function createBlobFile(path: string): Promise<BlobFile> {
-  const handle = await open(path, 'wx', 0o640);
+  const handle = await open(path, 'wx', 0o600);
   const hash = createHash('sha256');
   let size = 0;
   return {

@@ -14,6 +14,7 @@ import {
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import { makePrivate } from '../../base/private-files.ts';
 import { kindOf, SpoolInUse } from './faults.ts';
 
 /** The paths in the folder of the queue. */
@@ -135,6 +136,7 @@ interface Lock {
  * kernel releases it when the process ends for any reason.
  */
 export function takeLock(path: string): Lock {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 0 });
   try {
     db.exec('BEGIN EXCLUSIVE');

@@ -1,5 +1,6 @@
 import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { makePrivate } from '../../base/private-files.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
@@ -194,6 +195,7 @@ const CACHE_KB = 8192;
 
 /** Opens a connection to a queue file with the settings that every connection needs. */
 export function connect(path: string): DatabaseSync {
+  makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 10_000 });
   db.exec(
     `PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY`,

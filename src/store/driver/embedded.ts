@@ -1,8 +1,9 @@
-import { mkdir, open } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { makePrivate } from '../../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
 import type { StoreCall, StoreProtocol } from './embedded-thread.ts';
@@ -94,10 +95,10 @@ export async function openEmbedded(
   });
 }
 
-/** SQLite gives its log the permissions of the file; nobody else may read the keys in it. */
+/** Nobody else may read the keys in it. */
 async function makeFile(file: string): Promise<void> {
   await mkdir(dirname(file), { recursive: true });
-  await (await open(file, 'a', 0o600)).close();
+  makePrivate(file);
 }
 
 function createCollection<R extends Row>(

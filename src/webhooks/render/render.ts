@@ -148,7 +148,13 @@ export function createRenderTask({
 
   async function post(job: RenderInput, events: readonly (Inbound | undefined)[]): Promise<RenderedShared> {
     const posted: Inbound[] = [];
-    for (const event of events) if (event) posted.push(await withLinks(event, job));
+    let linked = 0;
+    for (const event of events) {
+      if (!event) continue;
+      const { event: one, added } = await withLinks(event, job, linked);
+      posted.push(one);
+      linked += added;
+    }
     const [first, second] = posted;
     const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
     const { format } = job.style;
@@ -156,16 +162,16 @@ export function createRenderTask({
     const raw = job.style.raw && !posted.some(isElsewhere);
     if (format !== 'mandrill' && first) {
       const written = WRITERS[format](toMail(first, { withRaw: raw, key: job.keys[0] ?? '', at: job.at }));
-      return { ...(await encodePost(encoder, job, id, written)), parts: events.map(toFindings) };
+      return { ...(await encodePost(encoder, job, id, written)), parts: events.map(toFindings), linked };
     }
     const pieces = job.asJson && first ? eventPieces(first, '', raw) : toEventPieces(posted, raw);
-    return { ...(await encode(encoder, job, id, pieces)), parts: events.map(toFindings) };
+    return { ...(await encode(encoder, job, id, pieces)), parts: events.map(toFindings), linked };
   }
 
   async function renderEvents(job: RenderInput, { body, delivery: { id } }: RenderPart): Promise<RenderedShared> {
     return withRaw(body, async (raw) => {
       const post = await encode(encoder, job, id, [raw.toString()]);
-      return { ...post, parts: [NO_FINDINGS] };
+      return { ...post, parts: [NO_FINDINGS], linked: 0 };
     });
   }
 
@@ -186,17 +192,31 @@ export function createRenderTask({
   };
 }
 
-/** The message without the files whose content the receiver does not get in the post. */
-async function withLinks(event: Inbound, { style, links }: RenderInput): Promise<Inbound> {
+/**
+ * The message without the files whose content the receiver does not get in the post, and the bytes that they added to
+ * those behind links. `linked`: the bytes of other messages in the post. A file that has no room stays in the post.
+ */
+async function withLinks(
+  event: Inbound,
+  { style, links }: RenderInput,
+  linked: number,
+): Promise<{ readonly event: Inbound; readonly added: number }> {
   const { attachments, linkOver } = style;
-  if (!('parsed' in event.content) || (attachments !== 'none' && !links)) return event;
+  if (!('parsed' in event.content) || (attachments !== 'none' && !links)) return { event, added: 0 };
   const { parsed } = event.content;
   const files: FilePart[] = [];
+  let added = 0;
   for (const file of parsed.files) {
     if (sizeOfContent(file.content) <= linkOver) files.push(file);
-    else files.push({ ...file, link: links ? await linkTo(links, toFileName(file.name), () => bytesOf(file)) : null });
+    else if (!links) files.push({ ...file, link: null });
+    else {
+      const place = { ...links, room: links.room - linked - added };
+      const link = await linkTo(place, toFileName(file.name), () => bytesOf(file));
+      files.push(link ? { ...file, link: link.url } : file);
+      added += link?.added ?? 0;
+    }
   }
-  return { ...event, content: { parsed: { ...parsed, files } } };
+  return { event: { ...event, content: { parsed: { ...parsed, files } } }, added };
 }
 
 function* bytesOf({ content }: FilePart): Iterable<Uint8Array> {
@@ -260,7 +280,7 @@ async function encodePost(
   job: RenderInput,
   id: string,
   written: Written,
-): Promise<Omit<RenderedShared, 'parts'>> {
+): Promise<Omit<RenderedShared, 'parts' | 'linked'>> {
   const { keys, url, at, asJson } = job;
   const place = placeOf(job) ?? IN_MEMORY;
   if (!asJson) return { id, ...(await encoder.toPost(written, { keys, url, id, at }, place)) };
@@ -288,7 +308,7 @@ async function encode(
   job: RenderInput,
   id: string,
   pieces: Iterable<Piece>,
-): Promise<Omit<RenderedShared, 'parts'>> {
+): Promise<Omit<RenderedShared, 'parts' | 'linked'>> {
   const { keys, url, at, asJson } = job;
   const signing = { keys, url, id, at };
   const place = placeOf(job);

@@ -9,8 +9,9 @@ import type { Packed } from '../../base/worker-tasks.ts';
 import { factsOf, MANDRILL, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
+import type { Body } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import type { LinkPlace } from '../linked-files.ts';
+import { type LinkedFiles, type LinkPlace, NOBODY } from '../linked-files.ts';
 import type {
   EventRenderer,
   PostBody,
@@ -49,7 +50,7 @@ interface RendererDeps {
   /** Runs the render task on a thread. */
   readonly run: PooledTask<RenderInput, RenderedShared>;
   /** Where attachments go whose receiver gets links. Throws `StoreAway`. */
-  readonly links: () => Promise<LinkPlace>;
+  readonly links: LinkedFiles['place'];
   readonly log: Log;
 }
 
@@ -81,10 +82,29 @@ export function createRenderer(
     counted.delete(body);
   }
 
-  const linksOf = async ({ style }: Pick<RenderJob, 'style'>) => (style && hasLinks(style) ? links() : undefined);
+  /** Renders with room for the links that the attachments of these bodies may become. */
+  async function withRoom(
+    { style, account = NOBODY }: Pick<RenderJob, 'style' | 'account'>,
+    bodies: readonly Body[],
+    render: (place: LinkPlace | undefined) => Promise<RenderedShared>,
+  ): Promise<RenderedShared> {
+    if (!style || !hasLinks(style)) return render(undefined);
+    const { place, end } = await links(
+      account,
+      bodies.map(sizeOf).reduce((sum, size) => sum + size, 0),
+    );
+    let linked = 0;
+    try {
+      const rendered = await render(place);
+      linked = rendered.linked;
+      return rendered;
+    } finally {
+      end(linked);
+    }
+  }
 
   async function renderOnThread(job: RenderJob, path: string, asJson: boolean): Promise<Rendered> {
-    const rendered = toRendered(await tryOnThread(job, await linksOf(job), path, asJson));
+    const rendered = toRendered(await withRoom(job, [job.body], (place) => tryOnThread(job, place, path, asJson)));
     if (job.body.kind === 'blob') hold(rendered.body);
     return rendered;
   }
@@ -128,11 +148,12 @@ export function createRenderer(
     },
     async renderShared(job) {
       await swept;
-      const place = await linksOf(job);
       try {
-        return await run(() => packShared(job, place));
+        const bodies = job.parts.map(({ body }) => body);
+        return await withRoom(job, bodies, (place) => run(() => packShared(job, place)));
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
+        if (error instanceof StoreAway) throw error;
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
       } finally {
         for (const { body } of job.parts) if (body.kind === 'inline') free(body.bytes);
@@ -159,6 +180,8 @@ function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered 
   if (!part) throw new TypeError('nothing was rendered');
   return { body, headers, ...part };
 }
+
+const sizeOf = (body: Body): number => (body.kind === 'blob' ? body.size : body.bytes.length);
 
 /** Whether a post in this style may have links. */
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;

@@ -11,15 +11,26 @@ import { tempDir } from '../../support/temp.ts';
 const HOUR = 3_600_000;
 
 describe('files behind links', () => {
-  async function world(keepMs = HOUR) {
-    const dir = join(await tempDir(), 'links');
+  async function world({ keepMs = HOUR, mostBytes = 1_000_000, left = () => Infinity } = {}) {
+    const base = await tempDir();
+    const dir = join(base, 'links');
+    const claimsDir = join(base, 'link-claims');
     const clock = createTestClock();
+    const log = createTestLog();
     const tokenSecret = { read: async () => 'a secret of this service' };
-    const files = createLinkedFiles({ dir, publicUrl: 'https://mail.test', keepMs }, { tokenSecret, clock });
-    const link = async (text: string, name = 'a.txt') =>
-      linkTo(await files.place(), name, () => [Buffer.from(text.slice(0, 2)), Buffer.from(text.slice(2))]);
+    const settings = { dir, claimsDir, publicUrl: 'https://mail.test', keepMs, mostBytes };
+    const growth = { left, wrote: () => {} };
+    const files = createLinkedFiles(settings, { tokenSecret, clock, log, growth });
+    /** Links a text for an account; undefined if there is no room. */
+    const tryLink = async (account: string, text: string, name = 'a.txt') => {
+      const { place, end } = await files.place(account, text.length);
+      const linked = await linkTo(place, name, () => [Buffer.from(text.slice(0, 2)), Buffer.from(text.slice(2))]);
+      end(linked?.added ?? 0);
+      return linked?.url;
+    };
+    const link = async (text: string, name?: string) => (await tryLink('a', text, name)) ?? 'no room';
     const tokenOf = (url: string) => url.slice(`https://mail.test${LINKS_PATH}`.length).split('/')[0] ?? '';
-    return { dir, clock, files, link, tokenOf, keepMs };
+    return { dir, claimsDir, clock, log, files, link, tryLink, tokenOf, keepMs };
   }
 
   it('are found by their link until it expires, and not after it', async () => {
@@ -94,7 +105,7 @@ describe('files behind links', () => {
     const { dir, files, link } = await world();
     await Promise.all([link('same'), link('same'), link('other')]);
     expect(await readdir(dir)).to.have.length(2);
-    const place = await files.place();
+    const { place } = await files.place('a', 100);
     const failing = function* (): Generator<Uint8Array> {
       yield Buffer.from('half');
       throw new Error('the message cannot be read');
@@ -106,10 +117,9 @@ describe('files behind links', () => {
     expect(await readdir(dir)).to.have.length(2);
   });
 
-  it('go when their links have expired, the oldest ones before it when all are too large, and nothing else goes', async () => {
-    const { dir, clock, link, tokenOf, keepMs } = await world();
-    const log = createTestLog();
-    const task = expireLinksTask({ dir, keepMs, mostBytes: 10 }, { clock, log, time: { believed: () => true } });
+  it('go when their links have expired, with the claims to them, and nothing else goes', async () => {
+    const { dir, claimsDir, clock, link, tokenOf, keepMs } = await world();
+    const task = expireLinksTask({ dir, claimsDir, keepMs }, { clock, time: { believed: () => true } });
     expect(await task.run(), 'without a folder').to.equal(undefined);
     await clock.advance(HOUR);
     await mkdir(dir, { recursive: true });
@@ -117,25 +127,51 @@ describe('files behind links', () => {
     const age = async (text: string, ms: number) => {
       const [, name = ''] = tokenOf(await link(text)).split('-');
       const at = (clock.now() - ms) / 1000;
-      await utimes(join(dir, name), at, at);
+      for (const folder of [dir, join(claimsDir, 'a')]) await utimes(join(folder, name), at, at);
       return name;
     };
-    const old = await age('12345', 2 * HOUR);
-    const older = await age('abcdef', 1000);
+    await age('12345', 2 * HOUR);
     const newest = await age('ABCDEF', 0);
-    expect(await task.run()).to.deep.equal({ removed: 2, bytes: 6 });
+    expect(await task.run()).to.deep.equal({ removed: 1, bytes: 5 });
     expect((await readdir(dir)).toSorted()).to.deep.equal([newest, 'of-somebody-else'].toSorted());
+    expect(await readdir(join(claimsDir, 'a'))).to.deep.equal([newest]);
     expect(await readFile(join(dir, newest), 'utf8')).to.equal('ABCDEF');
-    expect(old).not.to.equal(older);
-    expect(log.lines.filter(({ event }) => event === 'attachment.removed_early')).to.have.length(1);
+  });
+
+  it('that were promised stay when strangers send an account more than there is room for', async () => {
+    const { dir, claimsDir, clock, files, tryLink, tokenOf, keepMs, log } = await world({ mostBytes: 100_000 });
+    const promised = (await tryLink('a', 'a'.repeat(5000))) ?? '';
+    // A megabyte for another account, in attachments that are all different.
+    const of = async (account: string, count: number) => {
+      const urls: string[] = [];
+      for (let n = 0; n < count; n++) {
+        const url = await tryLink(account, `${account}${n}`.padEnd(10_000, 'x'));
+        if (url) urls.push(url);
+      }
+      return urls;
+    };
+    const linked = await of('b', 100);
+    expect(linked.length, 'the others stay in their posts').to.be.within(5, 8);
+    expect((await of('c', 10)).length, 'there is room for a third').to.equal(1);
+    expect(log.of('attachment.no_room')).to.have.length(1);
+    await expireLinksTask({ dir, claimsDir, keepMs }, { clock, time: { believed: () => true } }).run();
+    for (const url of [promised, ...linked]) {
+      const opened = await files.open(tokenOf(url));
+      expect(opened.kind).to.equal('file');
+      if (opened.kind === 'file') await opened.file.close();
+    }
+    expect(await tryLink('b', 'b0'.padEnd(10_000, 'x')), 'what is linked already needs no room').to.be.a('string');
+  });
+
+  it('are not made where the disk has no room for what accounts store', async () => {
+    const { dir, tryLink } = await world({ left: () => 0 });
+    expect(await tryLink('a', 'text')).to.equal(undefined);
+    expect(await readdir(dir).catch(() => [])).to.deep.equal([]);
   });
 
   it('stay while the clock is in doubt', async () => {
-    const { dir, clock, link, keepMs } = await world();
-    const task = expireLinksTask(
-      { dir, keepMs, mostBytes: 100 },
-      { clock, log: createTestLog(), time: { believed: () => false } },
-    );
+    const { dir, claimsDir, clock, link, keepMs } = await world();
+    const task = expireLinksTask({ dir, claimsDir, keepMs }, { clock, time: { believed: () => false } });
     await link('12345');
     const [name = ''] = await readdir(dir);
     await utimes(join(dir, name), 1, 1);

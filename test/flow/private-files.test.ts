@@ -1,0 +1,49 @@
+import { chmod, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { tempDir } from '../support/temp.ts';
+import { until } from '../support/until.ts';
+
+describe('the files of a daemon', () => {
+  let running: TestDaemon | undefined;
+  let umask: number;
+  before(() => {
+    umask = process.umask(0);
+  });
+  afterEach(() => running?.stop());
+  after(() => process.umask(umask));
+
+  async function filesIn(dir: string): Promise<string[]> {
+    const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+    return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+  }
+  /** Files that others may read, by their names. */
+  async function open(dir: string): Promise<string[]> {
+    const modes = await Promise.all(
+      (await filesIn(dir)).map(async (path) => [path.slice(dir.length), (await stat(path)).mode & 0o077] as const),
+    );
+    return modes.flatMap(([name, mode]) => (mode === 0 ? [] : [name]));
+  }
+
+  it('are read by nobody else, whatever the umask, and though an earlier version made them', async () => {
+    const dir = join(await tempDir(), 'data');
+    running = await startDaemon({}, { dir });
+    await running.api('/inbound/add-domain', { domain: 'in.test' });
+    await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: 'pull:' });
+    const large = message('x'.repeat(70).concat('\r\n').repeat(10_000));
+    expect(await sendMail(running.smtp, { from: 'a@b.test', to: 'c@in.test' }, large)).to.match(/^250/);
+    await running.api('/exports/rejects');
+    await until('the export', async () => (await filesIn(dir)).some((path) => path.endsWith('.zip')));
+    const names = (await filesIn(dir)).map((path) => path.slice(dir.length));
+    for (const name of ['/spool/spool.db', '/spool/spool.db-wal', '/journal.db', '/journal.db-wal', '/store.db'])
+      expect(names).to.include(name);
+    expect(names.some((name) => name.startsWith('/spool/blobs/'))).to.equal(true);
+    expect(await open(dir)).to.deep.equal([]);
+    await running.stop();
+    for (const path of await filesIn(dir)) await chmod(path, 0o644);
+    running = await startDaemon({}, { dir });
+    await until('the permissions', async () => (await open(dir)).length === 0);
+  });
+});
