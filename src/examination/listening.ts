@@ -55,11 +55,9 @@ export const listening: Check = {
 export const arriving: Check = {
   name: 'inbound port 25',
   async *run(world) {
-    const { settings, resolver, places } = world;
+    const { settings, resolver } = world;
     const check = 'inbound port 25';
     if (isLocal(world)) return yield skipped(check, 'every listener is on loopback');
-    if (!places.smtp.some(({ port }) => port === SMTP_PORT) && settings.smtp.proxy_protocol.length === 0)
-      return yield skipped(check, 'nothing here listens on it');
     const addresses = (await publishedAddresses(resolver, settings.hostname))?.filter((each) => !isLoopback(each));
     if (addresses === undefined) return yield skipped(check, `no DNS answer for ${settings.hostname}`);
     yield* await Promise.all(addresses.map((address) => arrivingAt(address, world)));
