@@ -211,16 +211,20 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     for (const { name, does, undo, finds } of BREAKS)
       it(`finds ${name}, and that it is mended`, async () => {
         const at = { host, world: here() };
-        const undone = await does(at);
+        let undone: readonly string[] = [];
         try {
+          undone = await does(at);
           for (const [check, verdict, seen] of finds) {
             let last: readonly Finding[] = [];
             const isIt = (each: Finding) =>
               each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen);
-            await until(`${verdict} ${check}`, async () => {
+            const found = until(`${verdict} ${check}`, async () => {
               last = await bad();
               return last.some(isIt);
-            }).catch(() => expect(told(last)).to.include(`${verdict} ${check}: ${seen}`));
+            });
+            await found.catch((error: unknown) => {
+              throw new Error(`${String(error)}\n${told(last).join('\n')}`);
+            });
           }
         } finally {
           await undo(at, undone);
