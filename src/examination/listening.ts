@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { isIPv4 } from 'node:net';
 import { createAddressList, isLoopback } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
@@ -56,11 +57,9 @@ export const listening: Check = {
 export const arriving: Check = {
   name: 'inbound port 25',
   async *run(world) {
-    const { settings, resolver, places } = world;
+    const { settings, resolver } = world;
     const check = 'inbound port 25';
     if (isLocal(world)) return yield skipped(check, 'every listener is on loopback');
-    if (!places.smtp.some(({ port }) => port === SMTP_PORT) && settings.smtp.proxy_protocol.length === 0)
-      return yield skipped(check, 'nothing here listens on it');
     const addresses = (await publishedAddresses(resolver, settings.hostname))?.filter((each) => !isLoopback(each));
     if (addresses === undefined) return yield skipped(check, `no DNS answer for ${settings.hostname}`);
     yield* await Promise.all(addresses.map((address) => arrivingAt(address, world)));
@@ -78,7 +77,7 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
       ? fault(
           check,
           found.message,
-          `Strangers cannot connect either: check smtp.listen and the firewall of this host (nft list ruleset).`,
+          'Strangers cannot connect either: check smtp.listen and the firewall of this host (nft list ruleset).',
         )
       : warning(
           check,
@@ -130,11 +129,12 @@ export const outgoing: Check = {
     const failed: string[] = [];
     for (const domain of reach === undefined ? await others(world) : [reach]) {
       const host = await mailHost(domain, world);
-      if (host === undefined) continue;
-      const line = await firstLine(host.address, settings.outbound.mx_port);
-      if (typeof line === 'string') return yield ok(check, `${host.name} answered: ${line}`);
-      failed.push(`${host.name} (${host.address}): ${line.message}`);
-      if (failed.length === MOST_TRIED) break;
+      for (const address of host?.addresses ?? []) {
+        const line = await firstLine(address, settings.outbound.mx_port);
+        if (typeof line === 'string') return yield ok(check, `${host?.name} answered: ${line}`);
+        failed.push(`${host?.name} (${address}): ${line.message}`);
+      }
+      if (failed.length >= MOST_TRIED) break;
     }
     if (failed.length === 0)
       return yield skipped(
@@ -151,8 +151,8 @@ export const outgoing: Check = {
   },
 };
 
-/** Servers that are tried before port 25 counts as closed: one may be down. */
-const MOST_TRIED = 2;
+/** Addresses that are tried before port 25 counts as closed: a server may be down, and a host without IPv6. */
+const MOST_TRIED = 3;
 /** A domain whose mail servers always answer, for a host that knows nobody yet. */
 const WELL_KNOWN = 'gmail.com';
 
@@ -173,18 +173,19 @@ async function* relayed({ host, port, secure }: Relay): AsyncGenerator<Finding> 
     : ok(check, line);
 }
 
-/** The first mail server of a domain, unless it is one of ours: that would prove nothing. */
+/** The first mail server of a domain, with an address of each kind; none of ours, which would prove nothing. */
 async function mailHost(
   domain: string,
   { resolver, settings }: World,
-): Promise<{ readonly name: string; readonly address: string } | undefined> {
+): Promise<{ readonly name: string; readonly addresses: readonly string[] } | undefined> {
   const mx = await resolver.resolve(domain, 'MX');
   const name = mx.kind === 'records' ? mx.records.toSorted((a, b) => a.priority - b.priority)[0]?.exchange : domain;
   if (name === undefined || name === '') return undefined;
   if ([settings.hostname, ...settings.inbound.mx_hosts].some((own) => sameName(own, name))) return undefined;
   const found = await resolver.addresses(name);
-  const address = found.kind === 'records' ? found.records[0] : undefined;
-  return address === undefined ? undefined : { name, address };
+  const records = found.kind === 'records' ? found.records : [];
+  const addresses = [records.find(isIPv4), records.find((address) => !isIPv4(address))];
+  return { name, addresses: addresses.filter((address) => address !== undefined) };
 }
 
 /** The addresses to try for a listener from this machine: loopback for a wildcard, IPv4 in case IPv6 is disabled. */

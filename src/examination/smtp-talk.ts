@@ -30,6 +30,7 @@ export interface Call {
 /** Reads the greeting of a mail server, and what it shows after STARTTLS; sends no mail. An error is why there is none. */
 export async function greet({ host, port, asProxy = false, as }: Call): Promise<Greeted | Error> {
   const socket = connect({ host, port });
+  socket.on('error', () => {}); // also one that comes when nobody waits for a reply any more
   const late = AbortSignal.timeout(WAIT_MS);
   const stop = () => socket.destroy(new Error(`no answer within ${WAIT_MS / 1000} s`));
   late.addEventListener('abort', stop);
@@ -82,7 +83,7 @@ function reply(socket: Socket): Promise<string> {
 function certificateOf(socket: Socket, name: string): Promise<X509Certificate | undefined> {
   return new Promise((resolve, reject) => {
     const tls = secure({ socket, servername: name, rejectUnauthorized: false });
-    tls.once('error', reject);
+    tls.on('error', reject);
     tls.once('close', () => reject(new Error('the connection was closed during STARTTLS')));
     tls.once('secureConnect', () => {
       resolve(tls.getPeerX509Certificate());

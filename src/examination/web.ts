@@ -1,6 +1,7 @@
+import { readFile } from 'node:fs/promises';
 import { request as plainRequest } from 'node:http';
 import { request } from 'node:https';
-import { getCACertificates } from 'node:tls';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { isLoopback } from '../base/networks.ts';
 import { sameName } from '../dns/types.ts';
@@ -38,7 +39,9 @@ export const publicUrl: Check = {
     const own = await visit(new URL(`http://${urlHost(places.http)}:${places.http.port}`), reachableHost(places.http));
     const instance = own instanceof Error ? undefined : instanceOf(own);
     const found = await Promise.all(
-      addresses.map(async (address) => judge(url, address, await visit(url, address), { instance, world })),
+      addresses.map(async (address) =>
+        judge(url, address, await visitAsClient(url, address, world.root), { instance, world }),
+      ),
     );
     const bad = found.filter(({ verdict }) => verdict !== 'ok');
     yield* bad;
@@ -70,8 +73,27 @@ interface Answer {
   readonly body: string;
 }
 
-/** Asks for /healthz below a URL at one address, as a stranger does: TLS with the name of the URL, and a certificate that counts. */
-function visit(base: URL, address: string): Promise<Answer | Error> {
+/** Where hosts keep the authorities that their programs trust: Debian and Fedora with their relatives. */
+const AUTHORITIES = ['etc/ssl/certs/ca-certificates.crt', 'etc/pki/tls/certs/ca-bundle.crt'];
+
+/**
+ * As a client does: with a certificate that counts for Node, or for the host, whose operator may have an authority of
+ * their own. Its file is large, and read only then.
+ */
+async function visitAsClient(url: URL, address: string, root: string): Promise<Answer | Error> {
+  const answer = await visit(url, address);
+  if (!(answer instanceof Error) || !/^(?:UNABLE_TO|SELF_SIGNED|DEPTH_ZERO)/.test(codeOf(answer))) return answer;
+  for (const path of AUTHORITIES) {
+    const ca = await readFile(join(root, path), 'utf8').catch(() => undefined);
+    if (ca !== undefined) return visit(url, address, ca);
+  }
+  return answer;
+}
+
+const codeOf = (error: Error) => ('code' in error ? String(error.code) : '');
+
+/** Asks for /healthz below a URL at one address, with the name of the URL in TLS. */
+function visit(base: URL, address: string, ca?: string): Promise<Answer | Error> {
   const { protocol, port, host, pathname } = base;
   const isSecure = protocol === 'https:';
   return new Promise((resolve) => {
@@ -83,10 +105,8 @@ function visit(base: URL, address: string): Promise<Answer | Error> {
         headers: { host },
         agent: false,
         signal: AbortSignal.timeout(ANSWER_MS),
-        ...(isSecure && {
-          servername: base.hostname,
-          ca: [...getCACertificates('default'), ...getCACertificates('system')],
-        }),
+        ...(isSecure && { servername: base.hostname }),
+        ...(ca !== undefined && { ca }),
       },
       (answer) => {
         let body = '';
@@ -163,7 +183,7 @@ function hasOthers({ settings: { hostname, inbound, store } }: World): boolean {
 function unreachable(url: URL, address: string, error: Error): Finding {
   const check = 'public URL';
   const place = `${url.hostname} at ${address}`;
-  const code = 'code' in error ? String(error.code) : '';
+  const code = codeOf(error);
   const isCertificate = /CERT|SIGNATURE|ISSUER|ERR_TLS/.test(code);
   if (isCertificate)
     return fault(

@@ -81,13 +81,13 @@ const firewall = (
   name,
   async does({ world: { network } }) {
     const [program = '', ...words] = network[place];
-    const table = `table inet broken { chain all { type filter hook ${hook} priority 0; ${rule}; }; }`;
+    const table = `table inet blocked { chain port25 { type filter hook ${hook} priority 0; ${rule}; }; }`;
     await must(program, [...words, 'nft', table]);
     return [];
   },
   async undo({ world: { network } }) {
     const [program = '', ...words] = network[place];
-    await run(program, [...words, 'nft', 'delete table inet broken']);
+    await run(program, [...words, 'nft', 'delete table inet blocked']);
   },
   finds,
 });
@@ -235,7 +235,7 @@ export const BREAKS: readonly Break[] = [
     'a disk that is nearly full',
     ['/etc/postern/postern.yaml'],
     // The disk is that of the machine of the test: what counts as full is moved instead.
-    ({ host }) => host.edit('/etc/postern/postern.yaml', (text) => `${text}\nspool: {min_free_percent: 99}\n`),
+    ({ host }) => host.edit('/etc/postern/postern.yaml', (text) => `${text}\nspool: {min_free_bytes: 1000000000000000}\n`),
     'systemctl restart postern',
     ['disk', 'fault', /new mail is refused/],
     ['daemon', 'fault', /spool|disk|room/],

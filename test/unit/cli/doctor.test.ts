@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -21,6 +22,7 @@ import {
 } from '../../../src/examination/names.ts';
 import { ownMail } from '../../../src/examination/own-mail.ts';
 import { scanners } from '../../../src/examination/scanners.ts';
+import { greet } from '../../../src/examination/smtp-talk.ts';
 import { waiting } from '../../../src/examination/waiting.ts';
 import { mailOrigin, publicUrl } from '../../../src/examination/web.ts';
 import { newSenderDomain } from '../../../src/store/rows/domains.ts';
@@ -45,6 +47,7 @@ interface Shown {
   readonly advice?: string;
 }
 const NOW = Date.UTC(2030, 0, 5);
+const fixture = (name: string) => new URL(`../../fixtures/tls/${name}.pem`, import.meta.url).pathname;
 
 async function collect(findings: AsyncIterable<Shown>): Promise<Shown[]> {
   const all: Shown[] = [];
@@ -195,7 +198,7 @@ describe('postern doctor', () => {
   });
 
   it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
-    zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['192.0.2.1'] } });
+    zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['127.0.0.1'] } });
     const file = new URL('../../../config/production.example.yaml', import.meta.url).pathname;
     const found: Shown[] = (
       await postern(['doctor', '--json', '--config', file], {
@@ -205,8 +208,8 @@ describe('postern doctor', () => {
       })
     ).json();
     expect(verdicts(found)).to.include({
-      'host name': 'ok',
-      'reverse DNS 192.0.2.1': 'fault',
+      'host name': 'fault', // the name of a host on the internet is no address of the machine itself
+      'public URL': 'fault',
       certificate: 'warning',
       'return domain bounces.mx.example.com': 'warning',
     });
@@ -493,6 +496,50 @@ describe('postern doctor', () => {
       const [first] = await look(hostName, { zone: { 'mx.example.com': { A: ['127.0.1.1'] } } });
       expect(first).to.include({ verdict: 'fault' });
       expect(first?.seen).to.contain('127.0.1.1');
+    });
+  });
+
+  describe('what a mail server shows', () => {
+    it('is its greeting, and after STARTTLS its certificate', async () => {
+      daemon = await startDaemon(
+        { POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key') },
+        { dir },
+      );
+      const seen = await greet({ ...daemon.smtp, as: 'mx.example.com' });
+      expect(seen).to.include({ greeting: '220 in.postern.test ESMTP Postern', starttls: true });
+      const installed = new X509Certificate(readFileSync(fixture('first.cert')));
+      expect(!(seen instanceof Error) && seen.certificate?.fingerprint256).to.equal(installed.fingerprint256);
+    });
+
+    it('is an error when it says nothing, breaks off, or resets at any time', async () => {
+      for (const [lines, wanted] of [
+        [[], /without a greeting/],
+        [['220 there\r\n'], /closed|ECONNRESET/],
+        [['220 there\r\n', '250-there\r\n250 STARTTLS\r\n'], /closed|ECONNRESET/],
+        [['220 there\r\n', '250-there\r\n250 STARTTLS\r\n', '220 go\r\n'], /closed|ECONNRESET/],
+      ] as const) {
+        const left = [...lines];
+        const server = createServer((socket) => {
+          socket.on('error', () => {});
+          const next = () => {
+            const line = left.shift();
+            if (line === undefined) socket.resetAndDestroy();
+            else socket.write(line);
+          };
+          socket.on('data', next);
+          if (lines.length === 0) socket.end();
+          else next();
+        });
+        await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+        const seen = await greet({
+          host: '127.0.0.1',
+          port: (server.address() as AddressInfo).port,
+          as: 'mx.example.com',
+        });
+        expect(seen).to.be.instanceOf(Error);
+        expect(String(seen)).to.match(wanted);
+        server.close();
+      }
     });
   });
 
