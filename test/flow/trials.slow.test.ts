@@ -101,15 +101,13 @@ describe('trials of webhooks, through the whole daemon', function () {
         message: 'Validation error: {"url":"Nothing was posted: the host has no address that webhooks may reach"}',
       });
     }
-    // The port is in the URL: that it is refused says nothing of what is there, wherever the host is.
-    for (const host of ['127.0.0.1', '10.0.0.1', 'intra.test', 'nobody.test']) {
-      const { status, body } = await tryAt(`http://${host}:25/`);
-      expect({ status, message: body.message }, host).to.deep.equal({
-        status: 422,
-        message:
-          'Validation error: {"url":"Nothing was posted: webhooks may use port 80, 443 and those above 1023, not port 25"}',
-      });
-    }
+    // The port is in the URL: that it is refused says nothing of what is there.
+    const { status, body } = await tryAt('http://intra.test:25/');
+    expect({ status, message: body.message }).to.deep.equal({
+      status: 422,
+      message:
+        'Validation error: {"url":"Nothing was posted: webhooks may use port 80, 443 and those above 1023, not port 25"}',
+    });
     expect(other.connections()).to.equal(0);
     expect((await tryAt(other.url)).body, 'and this is allowed').to.include({ status: 200 });
   });
