@@ -1,8 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import type { MailFilter } from '../journal/types.ts';
-import { type DeliveryState, kindsOf, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
+import { kindsOf, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
+import type { DeliveryState } from '../queue/states.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
 import type { Job, JobProgress, Jobs } from './jobs.ts';
 

@@ -7,21 +7,23 @@ import { traceBefore } from '../mail/header-section.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
-  DELIVERY_STATES,
   type DeliveryKind,
-  type DeliveryState,
-  ENDED_STATES,
   KINDS,
   kindsOf,
-  OPEN_STATES,
   type Progress,
   type QueuedDelivery,
   type Selection,
   type Spool,
-  STATES,
-  sumOfStates,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
+import {
+  DELIVERY_STATES,
+  type DeliveryState,
+  ENDED_STATES,
+  OPEN_STATES,
+  STATES,
+  sumOfStates,
+} from '../queue/states.ts';
 import { countByAccount, noteActions, toWords } from './actions.ts';
 import { type Beside, lookBeside } from './beside.ts';
 import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';

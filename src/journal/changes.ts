@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
 import { summaryOf } from '../mail/summary.ts';
-import { ENDED_STATES } from '../queue/delivery.ts';
+import { ENDED_STATES } from '../queue/states.ts';
 import { MAX_STORY } from './gathering.ts';
 
 // What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at

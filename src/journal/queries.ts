@@ -1,5 +1,6 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { DeliveryKind, OPEN_STATES } from '../queue/delivery.ts';
+import type { DeliveryKind } from '../queue/delivery.ts';
+import type { OPEN_STATES } from '../queue/states.ts';
 import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type Wanted } from './minutes.ts';
 import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';

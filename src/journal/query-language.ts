@@ -1,6 +1,7 @@
 import { type QueryTerm, toTerms } from '../base/query-terms.ts';
 import { timestamp } from '../base/schema.ts';
-import { DELIVERY_KINDS, OPEN_STATES, type Selection } from '../queue/delivery.ts';
+import { DELIVERY_KINDS, type Selection } from '../queue/delivery.ts';
+import { OPEN_STATES } from '../queue/states.ts';
 import { MAIL_STATES, type MailFilter, type RefusalFilter } from './types.ts';
 
 // What people type to find mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Letters

@@ -1,6 +1,7 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
-import { DELIVERY_STATES, type DeliveryKind } from '../queue/delivery.ts';
+import type { DeliveryKind } from '../queue/delivery.ts';
+import { DELIVERY_STATES } from '../queue/states.ts';
 
 // What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.

@@ -2,14 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { summaryFields } from '../mail/summary.ts';
-import {
-  type Delivery,
-  type DeliveryState,
-  OPEN_STATES,
-  type QueuedDelivery,
-  type Selection,
-  type Spool,
-} from '../queue/delivery.ts';
+import type { Delivery, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { type DeliveryState, OPEN_STATES } from '../queue/states.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */

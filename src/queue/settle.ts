@@ -1,5 +1,6 @@
-import type { AttemptRecord, DeliveryState, LeaseEnd, QueuedDelivery, Settlement } from './delivery.ts';
+import type { AttemptRecord, LeaseEnd, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
+import type { DeliveryState } from './states.ts';
 
 // The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and by
 // a consumer that pulled it (`settleLease`).

@@ -3,7 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import { sentId } from '../mail/return-address.ts';
-import type { DeliveryState, Spool } from '../queue/delivery.ts';
+import type { Spool } from '../queue/delivery.ts';
+import type { DeliveryState } from '../queue/states.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 

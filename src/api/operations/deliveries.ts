@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import type { Scan } from '../../mail/scan.ts';
-import { type AttemptRecord, DELIVERY_STATES, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
+import { type AttemptRecord, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
+import { DELIVERY_STATES } from '../../queue/states.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 

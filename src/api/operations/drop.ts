@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import { OPEN_STATES } from '../../queue/delivery.ts';
+import { OPEN_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
 import { EXAMPLE } from './deliveries.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ENDED_STATES } from '../../queue/delivery.ts';
+import { ENDED_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
 import { selecting, toWish } from './selection.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
-import type { DeliveryState } from '../../queue/delivery.ts';
+import type { DeliveryState } from '../../queue/states.ts';
 import type { Wish } from '../account-bulk.ts';
 import type { Call } from '../operation.ts';
 import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';

@@ -1,17 +1,9 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
-import {
-  DELIVERY_STATES,
-  type DeliveryState,
-  type EndpointName,
-  OPEN_STATES,
-  type Progress,
-  type QueuedDelivery,
-  type Selection,
-  type Spool,
-} from '../delivery.ts';
+import type { EndpointName, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
+import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import type { Reader } from './reader.ts';

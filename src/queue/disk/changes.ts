@@ -1,8 +1,9 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
-import { type Delivery, type Endpoint, OPEN_STATES, type Settlement } from '../delivery.ts';
+import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
+import { OPEN_STATES } from '../states.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import { createLeasing, type Leasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';

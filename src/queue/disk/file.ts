@@ -6,12 +6,12 @@ import { tableOf } from '../../base/tables.ts';
 import {
   type AcceptOutcome,
   type Delivery,
-  type DeliveryState,
   ENDPOINT_KINDS,
   type Endpoint,
   type EndpointKind,
   KINDS,
 } from '../delivery.ts';
+import type { DeliveryState } from '../states.ts';
 import type { Accepted, MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
 import type { Loaded } from './open-file.ts';

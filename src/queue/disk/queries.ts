@@ -3,20 +3,18 @@ import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES, summaryFields } from '../../mail/summary.ts';
-import {
-  type AttemptRecord,
-  type Body,
-  DELIVERY_STATES,
-  type DeliveryState,
-  ENDED_STATES,
-  type EndpointName,
-  type LastTime,
-  type Message,
-  type QueuedDelivery,
-  type Report,
-  type Selection,
+import type {
+  AttemptRecord,
+  Body,
+  EndpointName,
+  LastTime,
+  Message,
+  QueuedDelivery,
+  Report,
+  Selection,
 } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
+import { DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault, startOfBlob } from './bodies.ts';
 import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';

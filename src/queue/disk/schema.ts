@@ -4,14 +4,13 @@ import { makePrivate } from '../../base/private-files.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
-  DELIVERY_STATES,
   type DeliveryKind,
-  type DeliveryState,
   KINDS,
   type Message,
   type QueuedDelivery,
   type ReturnTask,
 } from '../delivery.ts';
+import { DELIVERY_STATES, type DeliveryState } from '../states.ts';
 import { SpoolTooNew } from './faults.ts';
 
 /**

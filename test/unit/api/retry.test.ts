@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { DeliveryState } from '../../../src/queue/delivery.ts';
+import type { DeliveryState } from '../../../src/queue/states.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_ACCOUNT, startApi } from '../../support/api.ts';
 import { clockAt } from '../../support/clock.ts';
 import { attempt, put, settled } from '../../support/spool.ts';

@@ -1,16 +1,9 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
-import {
-  DELIVERY_STATES,
-  type DeliveryState,
-  type Endpoint,
-  type EndpointName,
-  OPEN_STATES,
-  type Selection,
-  sumOfStates,
-} from '../../../queue/delivery.ts';
+import type { Endpoint, EndpointName, Selection } from '../../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
+import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, sumOfStates } from '../../../queue/states.ts';
 import { MOST_AT_ONCE } from '../../account-bulk.ts';
 import type { JobProgress } from '../../jobs.ts';
 import { MAX_PAUSED } from '../../operations/endpoints.ts';

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
-import { type AttemptRecord, DELIVERY_STATES, type QueuedDelivery } from '../../../queue/delivery.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
+import { DELIVERY_STATES } from '../../../queue/states.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import { type Call, operation } from '../../operation.ts';
 import { str, time, timeOrNull } from '../fields.ts';
