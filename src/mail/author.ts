@@ -116,13 +116,12 @@ export function isPlainAuthor(address: string): boolean {
   return parsed !== undefined && !address.includes('"') && !parsed.domain.startsWith('[');
 }
 
-/** The addresses in a text whose domain is not `domain`. */
+/** The addresses in a text whose domain is not `domain`, each as `@` and its domain. */
 export function addressesBeside(text: string, domain: string): string[] {
   const pieces = text.split('@');
   return pieces.slice(1).flatMap((behind, at) => {
-    const local = ENDS_IN_WORD.exec(pieces[at] ?? '')?.[0];
     const name = toAsciiDomain(BEGINS_WITH_WORD.exec(behind)?.[0] ?? '');
-    return local !== undefined && name?.includes('.') && name !== domain ? [`${local}@${name}`] : [];
+    return ENDS_IN_WORD.test(pieces[at] ?? '') && name?.includes('.') && name !== domain ? [`@${name}`] : [];
   });
 }
 
