@@ -69,6 +69,8 @@ export interface SoleAuthor extends Mailbox {
   readonly domain: string;
   /** Whether the field is in the simple form that all parsers read alike. If not, it is written anew before it leaves. */
   readonly plain: boolean;
+  /** Addresses of other domains in its encoded words: some programs decode these before they look for addresses. */
+  readonly hidden: readonly string[];
 }
 
 /** No sole author, and why: the end of a sentence. `missing`: there is no From at all, and one may be added. */
@@ -95,15 +97,15 @@ const BEGINS_WITH_WORD = /^[^\s<>"(),:;\\]+/;
 /**
  * Determines who wrote a message that an account sends, from its header block. It is the author that the account must
  * be allowed to write as, so whatever some reader could take for another author makes it unclear: a second From, also
- * in disguise (`F rom`, behind a bare CR), a second address, a form that parsers read differently, an encoded word that
- * decodes to an address of another domain.
+ * in disguise (`F rom`, behind a bare CR), a second address, a form that parsers read differently.
  */
 export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor | Unclear {
   const fields = parseHeaders(block);
   const [value, ...others] = allValues(fields, 'from');
   const lines = fromLines(block);
   if (value === undefined && lines === 0) return { unclear: 'has no From', missing: true };
-  if (value === undefined || others.length > 0 || lines > 1) return unclear('has more than one From');
+  if (others.length > 0 || lines > 1) return unclear('has more than one From');
+  if (value === undefined) return unclear('has a From that mail programs read differently');
   if (Buffer.byteLength(value) > longest) return unclear(`has a From of more than ${longest} bytes`);
   const { mailboxes, unreadable, sound } = parseAddressList(value);
   const [mailbox, another] = mailboxes;
@@ -112,9 +114,9 @@ export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor 
   const { domain } = mailbox;
   if (!sound || unreadable.length > 0 || domain === undefined || !isPlainAuthor(mailbox.address))
     return unclear('has a From that mail programs read differently');
-  if (ENCODED_WORDS.test(value) && namesOther(decodeWords(value), domain))
-    return unclear('has another address in the name of its author');
-  return { ...shown(mailbox), domain, plain: PLAIN_FROM.test(value) && PLAIN_NAME.test(block.toString('latin1')) };
+  const hidden = ENCODED_WORDS.test(value) ? addressesBeside(decodeWords(value), domain) : [];
+  const plain = hidden.length === 0 && PLAIN_FROM.test(value) && PLAIN_NAME.test(block.toString('latin1'));
+  return { ...shown(mailbox), domain, plain, hidden };
 }
 
 const unclear = (why: string): Unclear => ({ unclear: why, missing: false });
@@ -125,12 +127,12 @@ export function isPlainAuthor(address: string): boolean {
   return parsed !== undefined && !`${address}${toWire(parsed)}`.includes('"') && !parsed.domain.startsWith('[');
 }
 
-/** Whether a text contains an address of a domain other than `domain`. */
-export function namesOther(text: string, domain: string): boolean {
+/** The addresses in a text whose domain is not `domain`, each as `@` and its domain. */
+export function addressesBeside(text: string, domain: string): string[] {
   const pieces = text.split('@');
-  return pieces.slice(1).some((behind, at) => {
+  return pieces.slice(1).flatMap((behind, at) => {
     const name = toAsciiDomain(BEGINS_WITH_WORD.exec(behind)?.[0] ?? '');
-    return name?.includes('.') === true && name !== domain && ENDS_IN_WORD.test(pieces[at] ?? '');
+    return ENDS_IN_WORD.test(pieces[at] ?? '') && name?.includes('.') && name !== domain ? [`@${name}`] : [];
   });
 }
 

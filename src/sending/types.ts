@@ -50,8 +50,8 @@ export interface Submission {
   readonly account: string;
   readonly outgoing: Outgoing;
   /**
-   * Other addresses that some reader may take for the author's: those of Sender and the Resent fields, and a From that
-   * is replaced. The account must be allowed to write as all of them.
+   * Other addresses that some reader may take for the author's: those of Sender and the Resent fields, in the encoded
+   * name of the author, and in a From that is replaced. The account must be allowed to write as all of them.
    */
   readonly otherAuthors: readonly string[];
   /** MIME or draft, as `outgoing.form` says. */

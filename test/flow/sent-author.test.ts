@@ -95,6 +95,7 @@ const GENUINE: readonly string[] = [
   'From: [Shop] <ok@tenant.test>',
   `From: ${word('Jürgen, ok@tenant.test')} <ok@tenant.test>`,
   'From: J\xfcrgen <ok@tenant.test>',
+  `From: ${word('Jürgen (juergen@customer.test) via Shop')} <ok@tenant.test>`,
   'From: ok@TENANT.test\r\nSender: jo@tenant.test\r\nReply-To: ceo@op.test',
 ];
 
@@ -104,6 +105,7 @@ describe('the author of mail that leaves', function () {
   let server: MailServer;
   let running: TestDaemon;
   let tenant: Awaited<ReturnType<typeof addAccount>>;
+  let transport: { sendMail(mail: object): Promise<{ response: string }>; close(): void };
   let count = 0;
 
   before(async () => {
@@ -122,8 +124,17 @@ describe('the author of mail that leaves', function () {
       POSTERN_SMTP__TLS__KEY: certificate('key'),
     });
     tenant = await addAccount(running, 'tenant');
+    transport = createTransport({
+      ...running.submission[0],
+      requireTLS: true,
+      auth: { user: 'any', pass: tenant.key },
+      tls: { rejectUnauthorized: false },
+      pool: true,
+      maxConnections: 1, // an address may not have many
+    });
   });
   after(async () => {
+    transport.close();
     await running.stop();
     await Promise.all([zone.stop(), server.stop()]);
   });
@@ -144,20 +155,12 @@ describe('the author of mail that leaves', function () {
 
   async function submit(header: string): Promise<{ to: string; outcome: string }> {
     const to = next();
-    const transport = createTransport({
-      ...running.submission[0],
-      requireTLS: true,
-      auth: { user: 'any', pass: tenant.key },
-      tls: { rejectUnauthorized: false },
-    });
     try {
       const raw = Buffer.from(document(header, to), /[^\0-\xff]/.test(header) ? 'utf8' : 'latin1');
       const { response } = await transport.sendMail({ envelope: { from: 'ok@tenant.test', to }, raw });
       return { to, outcome: response.slice(0, 3) };
     } catch (error) {
       return { to, outcome: error instanceof Error && 'responseCode' in error ? String(error.responseCode) : 'lost' };
-    } finally {
-      transport.close();
     }
   }
 

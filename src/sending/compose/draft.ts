@@ -4,7 +4,7 @@ import MailComposer from 'nodemailer/lib/mail-composer';
 import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
 import { parseAddress } from '../../mail/address.ts';
-import { namesOther } from '../../mail/author.ts';
+import { addressesBeside } from '../../mail/author.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
@@ -198,6 +198,6 @@ export function fromField(name: string, address: string): string {
 function authorField(name: string, address: string): { readonly name: string; readonly address: string } {
   const decoded = decodeWords(name);
   const encoded = decoded !== name || !isAscii(Buffer.from(name));
-  const hides = encoded && namesOther(decoded, parseAddress(address)?.domain ?? '');
+  const hides = encoded && addressesBeside(decoded, parseAddress(address)?.domain ?? '').length > 0;
   return { name: hides ? decoded.replaceAll('@', ' at ') : name, address };
 }

@@ -80,7 +80,8 @@ export interface Document {
   /** Lower case. */
   readonly sender: string;
   readonly fromName: string | null;
-  readonly shownBeside: readonly string[];
+  /** As in `Submission`. */
+  readonly otherAuthors: readonly string[];
   readonly subject: string;
   readonly options: McOptions;
   /** Without X-MC-*, Bcc and Return-Path fields. */
@@ -111,7 +112,7 @@ export function readDocument(
     document: {
       sender: from.address.toLowerCase(),
       fromName: from.name,
-      shownBeside: shownBeside(fields),
+      otherAuthors: [...from.hidden, ...shownBeside(fields)],
       subject: subjectOf(fields),
       options,
       bytes: Buffer.concat([header, rest]),

@@ -114,7 +114,7 @@ async function toContent(
 }
 
 function toSubmission(
-  { sender, fromName, shownBeside, options }: Document,
+  { sender, fromName, otherAuthors, options }: Document,
   { bytes, ...content }: Body,
   login: Login,
   { clock, tracking }: Parts,
@@ -159,7 +159,7 @@ function toSubmission(
   return {
     account: login.account,
     outgoing,
-    otherAuthors: shownBeside,
+    otherAuthors,
     bytes,
     sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null,
   };

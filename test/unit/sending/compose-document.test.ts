@@ -126,6 +126,12 @@ describe('a document that is composed', () => {
     expect(await fromOf('From: jü@example.com <ann@example.com>')).to.deep.equal([
       '=?UTF-8?Q?j=C3=BC=40example=2Ecom?= <ann@example.com>',
     ]);
+    expect(await fromOf('From: =?utf-8?q?J=C3=BC_eve=40example.net?= <ann@example.com>')).to.deep.equal([
+      '=?UTF-8?Q?J=C3=BC_eve_at_example=2Enet?= <ann@example.com>',
+    ]);
+    expect(await fromOf('From: =?utf-8?q?Eve_eve=40example.net?= <ann@example.com>')).to.deep.equal([
+      '"Eve eve@example.net" <ann@example.com>',
+    ]);
     for (const plain of [
       '"Ann,  of us"   <ANN@Example.com>',
       '=?utf-8?q?J=C3=BC?=  Ann <ann@example.com>',

@@ -271,7 +271,7 @@ const sendRaw = operation({
       {
         outgoing,
         // Its own From is replaced if `from_email` is another, and must be allowed all the same.
-        otherAuthors: [...(head.from ? [head.from.address] : []), ...head.shownBeside],
+        otherAuthors: [...(head.from ? [head.from.address, ...head.from.hidden] : []), ...head.shownBeside],
         bytes,
         recipients: [...named, ...copy],
         sendAt: sendAt ?? head.options.sendAt,
