@@ -17,7 +17,7 @@ const KEY = z.object({
   spf: z.string(),
 });
 /** The same of /senders/check-domain. */
-const TEST = z.object({ valid: z.boolean(), error: z.string().nullable() });
+const TEST = z.object({ valid: z.boolean(), valid_after: z.string().nullable(), error: z.string().nullable() });
 const CHECKED = z.object({ domain: z.string(), spf: TEST, dkim: TEST, valid_signing: z.boolean() });
 
 interface Shown extends z.output<typeof CHECKED> {
@@ -67,6 +67,8 @@ export const senderAdd: Command = {
 /** What is missing in the DNS, and what to do. */
 function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
   if (signs) return 'Both records are in the DNS: mail From it is signed from now on.\n';
+  if (dkim.valid && spf.valid)
+    return `Both records are in the DNS: mail From it is signed from ${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC on, when caches have none of before.\n`;
   const key = `DKIM: ${dkim.error}\n\n  ${records.name}  TXT  "${records.txt}"\n  or a CNAME to ${records.cname}, if you publish the TXT record there\n\n`;
   const include = `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to the SPF record that is there\n\n`;
   return `Mail From it is signed as soon as these records are in the DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ${domain}\n`;
@@ -88,7 +90,7 @@ export const senderList: Command = {
         verified_at: row.verifiedAt && toTimestamp(row.verifiedAt),
         spf: row.spfValid,
         dkim: row.dkimValid,
-        valid_signing: mayBeSigned(row),
+        valid_signing: mayBeSigned(row, new Date(systemClock.now())),
       }));
       const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
       call.print(shown, () =>

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
@@ -6,7 +6,7 @@ import { toAsciiDomain } from '../mail/address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type DomainTests, mayBeSigned } from './domains/domain-tests.ts';
+import { countsFrom, type DomainTests, mayBeSigned } from './domains/domain-tests.ts';
 import { type DomainKeys, selectorOf } from './domains/keys.ts';
 import type { ComposeJob, SigningOutlook } from './types.ts';
 
@@ -49,6 +49,7 @@ const TOLD_MS = 3_600_000;
  */
 export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps): Signing {
   const { store, keys, freshTests, clock, log } = deps;
+  const now = () => new Date(clock.now());
   const known = createRecent(find, FRESH_MS);
   const told = createRecent(async (key) => {
     const { account, domain, why } = JSON.parse(key);
@@ -61,8 +62,8 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
     let why = '';
     for (const domain of wanted) {
       const row = await testedRow(account, domain);
-      if (row && mayBeSigned(row)) return { signer: await signAs(domain), signedBy: domain, warning: null };
-      why = reasonOf(domain, row);
+      if (row && mayBeSigned(row, now())) return { signer: await signAs(domain), signedBy: domain, warning: null };
+      why = reasonOf(domain, row, now());
     }
     const domain = wanted.at(-1) ?? '';
     const signer = ownDomain === '' ? null : await signAs(ownDomain);
@@ -73,7 +74,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
 
   async function testedRow(account: string, domain: string): Promise<SenderDomainRow | undefined> {
     const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
-    if (!row || row.verifiedAt === null || mayBeSigned(row)) return row;
+    if (!row || row.verifiedAt === null || (row.spfValid === true && row.dkimValid === true)) return row;
     const { promise: late, resolve } = Promise.withResolvers<SenderDomainRow>();
     const cancel = clock.after(TEST_MS, () => resolve(row));
     try {
@@ -103,9 +104,12 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
 }
 
 /** Why a domain does not sign, and what to do. */
-function reasonOf(domain: string, row: SenderDomainRow | undefined): string {
+function reasonOf(domain: string, row: SenderDomainRow | undefined, now: Date): string {
   if (!row || row.verifiedAt === null)
     return `the account has not verified the domain (/senders/verify-domain, or postern sender add ${domain} on the host)`;
+  const from = countsFrom(row, now);
+  if (row.spfValid === true && row.dkimValid === true && from !== null)
+    return `its DNS records are right, and count from ${toTimestamp(from)} UTC, when caches have none of before`;
   const error = (row.dkimValid === true ? row.spfError : row.dkimError) ?? 'Its DNS records have not been found yet.';
   return `${error} (/senders/check-domain)`;
 }

@@ -155,7 +155,7 @@ const dnsTest = (what: string) =>
   z
     .object({
       valid: z.boolean().meta({ description: `whether the ${what} record is valid` }),
-      valid_after: timeOrNull('set if the record has become valid: until then caches may hold the previous one'),
+      valid_after: timeOrNull('set if the record has become valid: when its TTL has passed and the record is used'),
       error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
     })
     .meta({ description: `the ${what} record` });
@@ -170,7 +170,7 @@ const senderDomainRecord = z
     verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
     valid_signing: z.boolean().meta({
       description:
-        'whether the domain signs mail; false while both records are valid: the domain must be verified first (/senders/verify-domain)',
+        'whether the domain signs mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first (/senders/verify-domain)',
     }),
   })
   .meta({ title: 'sender domain record' });
@@ -178,7 +178,7 @@ const senderDomainRecord = z
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
-function toSenderDomainRecord(row: SenderDomainRow) {
+function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
     valid: valid === true,
@@ -192,7 +192,7 @@ function toSenderDomainRecord(row: SenderDomainRow) {
     spf: test(row.spfValid, row.spfValidAfter, row.spfError),
     dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
     verified_at: date(row.verifiedAt),
-    valid_signing: mayBeSigned(row),
+    valid_signing: mayBeSigned(row, now),
   };
 }
 
@@ -211,13 +211,13 @@ const domains = listing({
   returns: z.array(senderDomainRecord),
   errors: [],
   example: { params: {}, answer: [EXAMPLE] },
-  pages({ after = '' }, { store }) {
+  pages({ after = '' }, { store, now }) {
     const rows = pagesByKey(
       after,
       ({ domain }: SenderDomainRow) => domain,
       (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
     );
-    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row)));
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, new Date(now()))));
   },
 });
 
@@ -234,8 +234,8 @@ const addDomain = operation({
     params: { domain: 'mail.example.com' },
     answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', ...FRESH },
   },
-  async handle({ domain }, { senderDomains }) {
-    return toSenderDomainRecord(await senderDomains.add(domain));
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.add(domain), new Date(now()));
   },
 });
 
@@ -257,8 +257,8 @@ const checkDomain = operation({
       dkim: { valid: false, valid_after: null, error: 'There is no DKIM record at postern._domainkey.example.com.' },
     },
   },
-  async handle({ domain }, { senderDomains }) {
-    return toSenderDomainRecord(await senderDomains.check(domain));
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.check(domain), new Date(now()));
   },
 });
 
@@ -372,7 +372,7 @@ const deleteDomain = operation({
   returns: senderDomainRecord,
   errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
   example: { params: { domain: 'example.com' }, answer: EXAMPLE },
-  async handle({ domain, confirm = false }, { store, refuse }) {
+  async handle({ domain, confirm = false }, { store, refuse, now }) {
     const id = senderDomainId(store.account, domain);
     const row = await store.senderDomains.one({ id });
     if (!row) throw refuse('Unknown_Domain', domain);
@@ -380,7 +380,7 @@ const deleteDomain = operation({
     // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
     if (!removed) throw refuse('Invalid_Verified_Domain', domain);
-    return toSenderDomainRecord(removed);
+    return toSenderDomainRecord(removed, new Date(now()));
   },
 });
 

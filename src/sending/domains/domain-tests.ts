@@ -67,12 +67,19 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
 }
 
 /**
- * Whether mail of this account is signed as the domain. Requires proof of ownership, even if another account has one.
- * That caches may still hold an older record (`valid_after`) is no reason to wait: a receiver that finds no key takes
- * the message as unsigned (RFC 6376 section 6.1.2), which it would be if we waited.
+ * Whether mail of this account may be signed as the domain now. Requires proof of ownership, even if another account
+ * has one.
  */
-export function mayBeSigned(row: SenderDomainRow): boolean {
-  return row.verifiedAt !== null && row.spfValid === true && row.dkimValid === true;
+export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
+  return row.verifiedAt !== null && row.spfValid === true && row.dkimValid === true && countsFrom(row, now) === null;
+}
+
+/** When both records count, which were found valid: once no cache has an older one. Null: now. */
+export function countsFrom({ spfValidAfter, dkimValidAfter }: SenderDomainRow, now: Date): Date | null {
+  const [later = null] = [spfValidAfter, dkimValidAfter]
+    .filter((after) => after !== null && after > now)
+    .toSorted((a, b) => Number(b) - Number(a));
+  return later;
 }
 
 /** The state of a DNS record: whether it is valid (null: unknown), from when that counts, and what is wrong. */

@@ -61,14 +61,17 @@ describe('who signs mail going out', () => {
     expect(await signerOf()('other', OUTGOING), 'another account has not proven anything').to.equal(null);
   });
 
-  it('is nobody while a record is not valid, or ownership was never proven', async () => {
+  it('is nobody while a record is not valid, is not valid yet, or ownership was never proven', async () => {
     await add('a', 'sender.example', { verifiedAt: null });
     await add('b', 'sender.example', { dkimValid: false });
     await add('c', 'sender.example', { spfValid: null });
-    for (const account of ['a', 'b', 'c']) expect(await signerOf()(account, OUTGOING)).to.equal(null);
+    await add('d', 'sender.example', { dkimValidAfter: new Date(clock.now() + 60_000) });
+    for (const account of ['a', 'b', 'c', 'd']) expect(await signerOf()(account, OUTGOING)).to.equal(null);
+    await clock.advance(60_000);
+    expect(await signerOf()('d', OUTGOING)).to.include({ domain: 'sender.example' });
   });
 
-  it('is the domain of the sender as soon as its records are right: they are looked up, and no TTL is waited for', async () => {
+  it('is the domain of the sender once its records are right: they are looked up, and the time from which they count is told', async () => {
     await add('acc', 'sender.example', { dkimValid: false, dkimError: 'There is no DKIM record at x.' });
     const { signerOf, outlookOf } = signing();
     expect(await signerOf('acc', OUTGOING)).to.equal(null);
@@ -78,9 +81,14 @@ describe('who signs mail going out', () => {
     });
     published = () => ({ dkimValid: true, dkimValidAfter: new Date(clock.now() + 300_000) });
     await clock.advance(10_000);
+    expect((await outlookOf('acc', OUTGOING)).warning).to.match(
+      /^Not signed by sender\.example: its DNS records are right, and count from 2026-01-05 12:05:10 UTC, /,
+    );
+    published = () => ({ dkimValid: true });
+    await clock.advance(10_000);
     expect(await signerOf('acc', OUTGOING)).to.include({ domain: 'sender.example' });
     expect(await outlookOf('acc', OUTGOING)).to.deep.equal({ signedBy: 'sender.example', warning: null });
-    expect(tested).to.deep.equal(['sender.example', 'sender.example']);
+    expect(tested).to.deep.equal(['sender.example', 'sender.example', 'sender.example']);
   });
 
   it('is not waited for while the DNS is silent, and its records are not asked for without a proof of ownership', async () => {
