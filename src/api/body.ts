@@ -30,9 +30,7 @@ export interface WantedBody {
 
 /** Reads bodies within limits on size, time, speed and number. */
 interface BodyReader {
-  /**
-   * Reads the parameters of a call. `client`: the client's address. Throws refusals.
-   */
+  /** Reads the parameters of a call. `client`: the client's address. Throws refusals. */
   read(ctx: Context, wanted: WantedBody, client: string): Promise<Params>;
 }
 

@@ -105,26 +105,30 @@ describe('bodies that are made to stop us', () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();
-    const brotli = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
+    const brotli = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } };
+    const callers = [
+      ['/inbound/send-raw', KEY],
+      ['/messages/send', 'nobody'],
+      ['/messages/send', KEY],
+    ] as const;
     for (const [turn, [name, make]] of shapes.entries())
-      for (const path of inTurn(['/inbound/send-raw', '/messages/send'], turn, 1))
-        for (const key of inTurn([KEY, 'nobody'], turn, 1)) {
-          const body = Buffer.from(make(LARGEST, key));
-          const headers = headersOf(name);
-          const what = `${name}, at ${path} as ${key === KEY ? 'a customer' : 'nobody'}`;
-          await tally.send(what, path, body, headers);
-          const gzip = gzipSync(body, { level: 1 });
-          await tally.send(`${what}, gzip`, path, gzip, { ...headers, 'content-encoding': 'gzip' });
-          for (const [encoding, packed] of SMALL
-            ? []
-            : ([
-                ['br', brotliCompressSync(body, brotli)],
-                ['deflate', deflateSync(body, { level: 1 })],
-              ] as const))
-            expect(
-              await tally.send(`${what}, ${encoding}`, path, packed, { ...headers, 'content-encoding': encoding }),
-            ).to.equal(415);
-        }
+      for (const [path, key] of inTurn(callers, turn, 1)) {
+        const body = Buffer.from(make(LARGEST, key));
+        const headers = headersOf(name);
+        const what = `${name}, at ${path} as ${key === KEY ? 'a customer' : 'nobody'}`;
+        await tally.send(what, path, body, headers);
+        const gzip = gzipSync(body, { level: 1 });
+        await tally.send(`${what}, gzip`, path, gzip, { ...headers, 'content-encoding': 'gzip' });
+        // What is not unpacked costs nothing, whoever sends it.
+        if (SMALL || path !== '/inbound/send-raw') continue;
+        for (const [encoding, packed] of [
+          ['br', brotliCompressSync(body, brotli)],
+          ['deflate', deflateSync(body, { level: 1 })],
+        ] as const)
+          expect(
+            await tally.send(`${what}, ${encoding}`, path, packed, { ...headers, 'content-encoding': encoding }),
+          ).to.be.oneOf([0, 415]);
+      }
     await tally.end();
   });
 

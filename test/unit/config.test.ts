@@ -30,6 +30,10 @@ describe('the settings', () => {
     expect(settings.webhooks.allow_private).to.equal(null);
   });
 
+  it('allow the thousand pools that the contract lists', () => {
+    expect(loadSettings(undefined, {}).settings.accounts.max_pools).to.equal(1000);
+  });
+
   it('come from the file over the defaults, and from the environment over both', async () => {
     const path = await file('hostname: mx.example.com\nsmtp:\n  listen: ["0.0.0.0:25"]\n  max_sessions: 7\n');
     const { settings, shown } = loadSettings(path, {

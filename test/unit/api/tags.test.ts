@@ -166,7 +166,8 @@ for (const driver of drivers)
           message: 'no such tag "mytag"',
         });
         expect(await call(path, { tag: 'Example-Tag' }), 'letters count').to.include({ name: 'Invalid_Tag_Name' });
-        expect(await call(path, { tag: '__proto__' })).to.include({ name: 'Invalid_Tag_Name' });
+        for (const tag of ['__proto__', 'example-tag\0', 'example\ud800'])
+          expect(await call(path, { tag }), JSON.stringify(tag)).to.include({ name: 'Invalid_Tag_Name' });
       }
     });
 

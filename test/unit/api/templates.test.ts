@@ -83,7 +83,17 @@ for (const driver of drivers) {
     it('are found by name and by slug, exactly', async () => {
       const made = await ok('add', { name: 'My Letter' });
       for (const name of ['My Letter', 'my-letter']) expect(await ok('info', { name })).to.deep.equal(made);
-      for (const name of ['my letter', 'MY-LETTER', 'My-Letter', ' My Letter', 'my_letter', '!', '\u202e']) {
+      for (const name of [
+        'my letter',
+        'MY-LETTER',
+        'My-Letter',
+        ' My Letter',
+        'my_letter',
+        '!',
+        '\u202e',
+        'my-letter\0',
+        'My\0Letter',
+      ]) {
         expect(await fails('info', { name }), name).to.deep.equal({
           status: 'error',
           code: 5,
@@ -106,8 +116,8 @@ for (const driver of drivers) {
         await world.store.templateLabels.many({ account: ACCOUNT, label: 'x' }),
         'nothing is left of the attempts',
       ).to.deep.equal([]);
-      for (const name of ['a\u202eb', 'a\nb', '***'])
-        expect(await fails('add', { name }), name).to.include({ code: 6, name: 'Invalid_Template' });
+      for (const name of ['a\u202eb', 'a\nb', '***', 'a\0b', '\0', 'a\ud800b'])
+        expect(await fails('add', { name }), JSON.stringify(name)).to.include({ code: 6, name: 'Invalid_Template' });
       expect(
         (await world.call('/templates/add', { key: OTHER_KEY, name: 'Example Template' })).status,
         'names belong to an account',
