@@ -100,7 +100,7 @@ if (program !== undefined)
         for (const from of paths.values()) {
           await page.open(from.slice('/console'.length));
           if (await page.browser.evaluate(`document.querySelector('#search') === null`)) continue;
-          await page.browser.evaluate(`document.querySelector('#search').focus()`);
+          await page.browser.evaluate(`document.querySelector('#search').select()`);
           await page.browser.type('in');
           await page.browser.press('Enter');
           await until('the search', () => page.browser.evaluate(`location.search.includes('q=in')`));
@@ -110,6 +110,7 @@ if (program !== undefined)
 
     it('shows a reader how all is, and nothing of mails', async () => {
       await signIn('reader');
+      await page.open('/');
       expect(await faults()).to.equal('');
       const text = await page.text();
       expect(text)

@@ -260,7 +260,10 @@ export function Tabs({
 /** Dialogs that are open, by id. Only the last is shown; those below come back, as they were, when it is closed. */
 const dialogs = signal<readonly string[]>([]);
 
-/** A dialog that is open as long as it is rendered, behind those that were opened later. */
+/**
+ * A dialog that is open as long as it is rendered, behind those that were opened later. It is rendered beside another, never
+ * inside it, where it would be hidden with that.
+ */
 export function Dialog({
   title,
   onClose,

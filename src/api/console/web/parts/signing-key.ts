@@ -32,21 +32,22 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
           h(Button, { label: 'Make a new one\u2026', onPress: () => setRotating(true) }),
           h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
         ),
-        rotating &&
-          h(
-            Confirm,
-            {
-              title: 'Make a new signing key?',
-              label: 'Make it',
-              onConfirm: () => load({ rotate: true }),
-              onClose: () => setRotating(false),
-            },
-            h(
-              'p',
-              null,
-              'For a day webhook-signature has the signatures of both keys, and X-Mandrill-Signature of each in turn. Then the old one is void.',
-            ),
-          ),
+      ),
+    key &&
+      rotating &&
+      h(
+        Confirm,
+        {
+          title: 'Make a new signing key?',
+          label: 'Make it',
+          onConfirm: () => load({ rotate: true }),
+          onClose: () => setRotating(false),
+        },
+        h(
+          'p',
+          null,
+          'For a day webhook-signature has the signatures of both keys, and X-Mandrill-Signature of each in turn. Then the old one is void.',
+        ),
       ),
   );
 }

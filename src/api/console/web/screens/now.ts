@@ -78,7 +78,7 @@ function Sent(): ComponentChildren {
     data
       ? h(
           'div',
-          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Mail out' },
+          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Mail out, as a table' },
           h(
             'table',
             null,
@@ -88,7 +88,9 @@ function Sent(): ComponentChildren {
               h(
                 'tr',
                 null,
-                ['', ...COUNTS.map(([, label]) => label)].map((label) => h('th', { key: label, scope: 'col' }, label)),
+                ['Time', ...COUNTS.map(([, label]) => label)].map((label) =>
+                  h('th', { key: label, scope: 'col' }, label),
+                ),
               ),
             ),
             h(
