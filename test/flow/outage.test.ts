@@ -162,7 +162,8 @@ describe('what a session was refused', function () {
       until(`the session of ${subject}`, async () => {
         const [one] = (await running.api('/inbound/search', { query: `subject:${subject}` })).mails;
         const { timeline } = one ? await running.api('/inbound/info', { id: one.id }) : { timeline: [] };
-        return timeline[0]?.kind === 'session' && timeline;
+        const ended = timeline.some(({ kind }: any) => kind === 'delivered');
+        return timeline[0]?.kind === 'session' && ended && timeline;
       });
     const refusedIn = async (subject: string) =>
       (await timelineOf(subject)).filter(({ kind }: any) => kind === 'refused').map(({ text }: any) => text);
