@@ -190,9 +190,11 @@ export function scannerSettings({ scan, hostname }: Settings) {
   return { rspamd, spamd, clamd, milters, spamAt, concurrency, hostname };
 }
 
-/** Forms of large messages use the folder in which large messages arrive. */
+/** Forms of large messages use the folder in which large messages arrive, and at most half of what is kept free. */
 export function rendererSettings(settings: Settings) {
-  return { tmpDir: join(spoolDir(settings), 'tmp') };
+  const { spool, smtp } = settings;
+  const mostFormBytes = Math.max(spool.min_free_bytes / 2, 8 * smtp.max_message_bytes);
+  return { tmpDir: join(spoolDir(settings), 'tmp'), mostFormBytes };
 }
 
 /** Initial concurrency for a mail server without history. */

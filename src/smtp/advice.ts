@@ -37,6 +37,7 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   full: `The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ${RETRY}`,
   backlog: `Too much mail of the account is waiting for its webhook, or takes its share of the disk. Get the webhook to answer again. ${RETRY}`,
   tooManyRecipients: `The message has more recipients than one may have (smtp.max_recipients). The sending server sends the others in another message.`,
+  tooMuchInAll: `The message is large and has more recipients than this host prepares it for at one time. The sending server sends it to the others in another transaction.`,
   oneRecipient: `The routes of this recipient, or of the one before it, may refuse the message for what it says, so each gets a message of its own. ${RETRY}`,
 
   // Permanent

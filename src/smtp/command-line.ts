@@ -24,6 +24,8 @@ export interface MailCommand {
   /** The client asked for SMTPUTF8. */
   readonly utf8: boolean;
   readonly dsn: MailDsn;
+  /** The size that the client declared (RFC 1870); undefined if it did not. */
+  readonly size: number | undefined;
 }
 
 /**
@@ -42,7 +44,12 @@ export function readMail(
   const utf8 = params.has('SMTPUTF8');
   if (!utf8 && NOT_ASCII.test(path)) return { refused: REFUSALS.needsUtf8 };
   const dsn = readMailDsn(params);
-  return dsn.refused ? dsn : { value: { mailFrom: path, utf8, dsn: dsn.value } };
+  return dsn.refused ? dsn : { value: { mailFrom: path, utf8, dsn: dsn.value, size: sizeIn(params) } };
+}
+
+function sizeIn(params: Params): number | undefined {
+  const size = params.get('SIZE');
+  return size === undefined ? undefined : Number(size);
 }
 
 /** A parsed RCPT command. */

@@ -7,6 +7,7 @@ import { type MessageSink, openReception } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import type { Side } from './session.ts';
 import { dsnOf, protocolOf } from './session-state.ts';
+import { mostBytes } from './workload.ts';
 
 /** Size limit of a message kept for the postmaster: anyone can send one. */
 const MAX_KEPT_BYTES = 1024 * 1024;
@@ -34,7 +35,9 @@ export function createInboundSide(
       );
       const kept = settings.keepsPostmaster && routed.some(({ match }) => match.account === POSTMASTER);
       const maxMessageBytes = kept ? Math.min(settings.maxMessageBytes, MAX_KEPT_BYTES) : settings.maxMessageBytes;
-      return openReception({ ...settings, maxMessageBytes }, { log, sink: openSpoolSink(desk, arrival, routed) });
+      const most = mostBytes(transaction, settings.maxMessageBytes);
+      const limits = { ...settings, maxMessageBytes, mostBytes: most };
+      return openReception(limits, { log, sink: openSpoolSink(desk, arrival, routed) });
     },
   });
 }

@@ -44,7 +44,13 @@ const NOTHING: Buffer = Buffer.alloc(0);
  * client expects no reply before that.
  */
 export function openReception(
-  settings: { readonly maxMessageBytes: number; readonly maxReceived: number; readonly bareNewline: BareNewline },
+  settings: {
+    readonly maxMessageBytes: number;
+    /** How large the message may be for its recipients (workload.ts). */
+    readonly mostBytes: number;
+    readonly maxReceived: number;
+    readonly bareNewline: BareNewline;
+  },
   deps: { readonly sink: MessageSink; readonly log: Log },
 ): Reception {
   const { sink } = deps;
@@ -66,6 +72,7 @@ export function openReception(
     for (const piece of pieces) size += piece.length;
     if (refused) return void pieces.forEach(giveBack);
     if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);
+    if (size > settings.mostBytes) return refuse(REFUSALS.tooMuchInAll);
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     if (bytes === undefined || bytes.length === 0) return undefined;
     received.see(bytes);

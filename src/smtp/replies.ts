@@ -43,6 +43,7 @@ export const REFUSALS = frozen({
   full: reply(452, '4.3.1', 'Insufficient system storage, try again later'),
   backlog: reply(452, '4.2.2', 'Mailbox queue is full, try again later'),
   tooManyRecipients: reply(452, '4.5.3', 'Too many recipients'),
+  tooMuchInAll: reply(452, '4.5.3', 'Too many recipients for a message of this size'),
   oneRecipient: reply(452, '4.5.3', 'Too many recipients: send a separate message to this one'),
   // 5xx: permanent
   lineTooLong: reply(500, '5.5.2', 'Line too long'),

@@ -3,6 +3,7 @@ import type { ListenerSettings } from './listener.ts';
 import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
 import type { Gate, Routed, Side } from './session.ts';
 import type { SessionState, Transaction } from './session-state.ts';
+import { isTooMany } from './workload.ts';
 
 /** The reply to a command, and what the connection does next. */
 export interface Answer {
@@ -110,9 +111,10 @@ function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
 /** Adds the recipient to the transaction, or refuses it. */
 function addRecipient(
   { settings, side, state }: Dialog,
-  { utf8, mailFrom, recipients }: Transaction,
+  transaction: Transaction,
   rest: string,
 ): Answer | Promise<Answer> {
+  const { utf8, mailFrom, recipients } = transaction;
   const command = readRcpt(rest, utf8, settings.hostname);
   if (command.refused) return { reply: command.refused };
   const { address, dsn } = command.value;
@@ -125,6 +127,7 @@ function addRecipient(
     const others = [...recipients.values()].map(({ match }) => match);
     if (others.length > 0 && [found.value, ...others].some((match) => match?.refusable))
       return { reply: REFUSALS.oneRecipient };
+    if (isTooMany(transaction, found.value, settings.maxMessageBytes)) return { reply: REFUSALS.tooMuchInAll };
     state.addRecipient(key, { recipient: address.text, match: found.value, dsn });
     return { reply: REPLIES.recipientOk };
   };

@@ -161,9 +161,15 @@ function meteredCollection<R extends Row>(
   return frozen<Collection<R>>({
     ...rows,
     async insert(row) {
-      const outcome = await rows.insert(row);
-      if (outcome === 'inserted') noteRow(row, 1);
-      return outcome;
+      // From the beginning: the others that are under way must not each find room for all of them.
+      noteRow(row, 1);
+      let outcome: Awaited<ReturnType<typeof rows.insert>> | undefined;
+      try {
+        outcome = await rows.insert(row);
+        return outcome;
+      } finally {
+        if (outcome !== 'inserted') noteRow(row, -1);
+      }
     },
     async change(filter, patch) {
       const before = bytesOf(patch) > LARGE_PATCH ? await rows.one(filter) : undefined;

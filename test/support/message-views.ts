@@ -37,7 +37,10 @@ async function open(): Promise<Shared> {
   const { pool, log } = openThreads();
   return {
     pool,
-    renderer: createRenderer({ tmpDir: await tempDir() }, { run: pool.task('render'), links: noLinks, log }),
+    renderer: createRenderer(
+      { tmpDir: await tempDir(), mostFormBytes: 2 ** 30 },
+      { run: pool.task('render'), links: noLinks, log },
+    ),
   };
 }
 

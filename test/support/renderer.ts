@@ -54,7 +54,7 @@ export async function openRenderer(change: Change = {}) {
   const { pool, log } = openThreads(change);
   const { compose } = createComposer(pool.task('compose'));
   const { render, renderShared, discard } = createRenderer(
-    { tmpDir },
+    { tmpDir, mostFormBytes: 2 ** 30 },
     { run: pool.task('render'), links: change.links ?? noLinks, log },
   );
   const renderer: OpenRenderer = {

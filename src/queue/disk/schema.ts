@@ -186,10 +186,7 @@ export function taskCode(task: ReturnTask | undefined): number {
   return TASKS.indexOf(task);
 }
 
-/**
- * The page cache of a connection. New rows go to the ends of their tables, which are a few pages; a larger cache only
- * held bodies that are not read again.
- */
+/** The page cache of a connection. New rows go to the ends of tables; more only held bodies that are not read again. */
 const CACHE_KB = 8192;
 
 /** Opens a connection to a queue file with the settings that every connection needs. */

@@ -17,6 +17,7 @@ import {
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
 import type { Side } from '../session.ts';
+import { mostBytes } from '../workload.ts';
 import { createLoginGate, createLogins } from './login.ts';
 import { createDataMemory, openSubmissionSink } from './submit-message.ts';
 
@@ -108,9 +109,10 @@ function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps
     data: () => (memory.isFull() ? REFUSALS.full : undefined),
     gate: (state, client) => createLoginGate({ settings, logins, spool, meter, clock }, state, client),
     receive(state, address) {
-      if (!state.login) throw new Error('DATA without a login');
+      if (!state.login || !state.transaction) throw new Error('DATA without a login or a transaction');
       const sink = openSubmissionSink({ ...deps, memory, tracking: settings.tracking }, state.login, state, address);
-      return openReception(settings, { log, sink });
+      const most = mostBytes(state.transaction, settings.maxMessageBytes);
+      return openReception({ ...settings, mostBytes: most }, { log, sink });
     },
   });
 }

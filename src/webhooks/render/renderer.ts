@@ -22,6 +22,7 @@ import type {
   RenderPart,
   SharedRenderJob,
 } from '../types.ts';
+import { createFormRoom } from './form-room.ts';
 
 /** The input of the task on the thread (render.ts). */
 export interface RenderInput extends SharedRenderJob {
@@ -57,13 +58,15 @@ interface RendererDeps {
 /** The reason for delivering a message raw after it broke the parser. */
 export const PARSER_FAILED = 'the parser failed';
 const FORM_FILE = /^post-\d+\.form$/;
+/** A form is larger than its message: base64 has characters that a form escapes. */
+const FORM_TIMES = 1.5;
 
 /**
  * Creates the renderer, which turns queued messages and batches into POSTs on threads. A message that breaks a thread
  * on which it runs alone is rendered raw. Forms of large messages that do not fit in memory are files in `tmpDir`.
  */
 export function createRenderer(
-  { tmpDir }: { readonly tmpDir: string },
+  { tmpDir, mostFormBytes }: { readonly tmpDir: string; readonly mostFormBytes: number },
   { run, links, log }: RendererDeps,
 ): EventRenderer {
   const swept = sweep(tmpDir);
@@ -71,11 +74,22 @@ export function createRenderer(
   let forms = 0;
   const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const counted = new Map<PostBody, number>();
+  const room = createFormRoom(mostFormBytes);
+  /** What gives back the room of a form, by its path. */
+  const taken = new Map<string, () => void>();
 
   function hold(body: PostBody): void {
     if (body.kind !== 'bytes') return;
     counted.set(body, body.bytes.length);
     Atomics.add(held, 0, body.bytes.length);
+  }
+  async function remove(path: string): Promise<void> {
+    try {
+      await rm(path, { force: true });
+    } finally {
+      taken.get(path)?.();
+      taken.delete(path);
+    }
   }
   function release(body: PostBody): void {
     Atomics.sub(held, 0, counted.get(body) ?? 0);
@@ -128,9 +142,15 @@ export function createRenderer(
   async function renderOne(job: RenderJob, asJson: boolean): Promise<Rendered> {
     await swept;
     const formPath = join(tmpDir, `post-${++forms}.form`);
+    const give =
+      job.body.kind === 'blob' ? await room.take(job.account ?? NOBODY, FORM_TIMES * job.body.size) : () => {};
     try {
-      return await renderOnThread(job, formPath, asJson);
+      const rendered = await renderOnThread(job, formPath, asJson);
+      if (rendered.body.kind === 'file') taken.set(formPath, give);
+      else give();
+      return rendered;
     } catch (error) {
+      give();
       await rm(formPath, { force: true }).catch(() => undefined);
       if (error instanceof StoreAway) throw error;
       const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
@@ -160,7 +180,7 @@ export function createRenderer(
       }
     },
     discard(body) {
-      if (body.kind === 'file') return rm(body.path, { force: true });
+      if (body.kind === 'file') return remove(body.path);
       release(body);
       return undefined;
     },

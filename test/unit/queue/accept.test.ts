@@ -176,7 +176,7 @@ describe('what is put on the spool', () => {
     const one = mail(clock);
     const writer = spool.body(one.message.id);
     const reception = openReception(
-      { maxMessageBytes: 10_000, maxReceived: 10, bareNewline: 'reject' },
+      { mostBytes: 1e9, maxMessageBytes: 10_000, maxReceived: 10, bareNewline: 'reject' },
       {
         sink: {
           messageId: one.message.id,

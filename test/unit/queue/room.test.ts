@@ -12,7 +12,7 @@ import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 describe('room for new mail', () => {
-  const settings = { minFreePercent: 10, minFreeBytes: 50, maxMessageBytes: 10 };
+  const settings = { minFreePercent: 10, minFreeBytes: 50, maxMessageBytes: 10, times: 1 };
 
   async function watched(total: number, free: number, overrides: Partial<typeof settings> = {}) {
     const disk = { total, free };
@@ -66,6 +66,40 @@ describe('room for new mail', () => {
     await clock.advance(1000);
     expect(room.has()).to.equal(true);
     expect(log.of('spool.fault')).to.have.length(1);
+    room.stop();
+  });
+
+  it('is reserved by writers, so that together they take no more than there is', async () => {
+    const { disk, clock, room } = await watched(1000, 500);
+    const ends = Array.from({ length: 10 }, () => room.reserve(90));
+    expect(ends.filter(Boolean)).to.have.length(4);
+    expect(room.left()).to.equal(40);
+    // They are on the disk, and still counted until the next look.
+    for (const end of ends) end?.();
+    expect(room.left()).to.be.at.most(40);
+    disk.free = 140;
+    await clock.advance(1000);
+    expect(room.left()).to.equal(40);
+    expect(room.reserve(41)).to.equal(undefined);
+    expect(room.reserve(40)).to.be.a('function');
+    room.stop();
+  });
+
+  it('is looked at again before a second has passed when much was written', async () => {
+    const { disk, room } = await watched(1000, 500);
+    disk.free = 100;
+    room.wrote(10);
+    await room.look();
+    disk.free = 90;
+    room.wrote(200);
+    await until('another look', () => room.disk()?.free === 90);
+    expect(room.has()).to.equal(false);
+    room.stop();
+  });
+
+  it('ends earlier by as many times as it is told', async () => {
+    const { room } = await watched(1000, 149, { times: 1.5 });
+    expect(room.has()).to.equal(false);
     room.stop();
   });
 

@@ -1,4 +1,5 @@
-import { stat, writeFile } from 'node:fs/promises';
+import { statfsSync } from 'node:fs';
+import { readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
@@ -168,5 +169,38 @@ describe('the embedded store on a disk that is full', function () {
     const third = await open();
     expect(await (await third.collection(notes)).many({})).to.have.length(41);
     await third.close();
+  });
+
+  afterEach(async () => {
+    for (const name of await readdir(dir)) await rm(join(dir, name), { recursive: true });
+  });
+
+  it('is never below the floor, however many rows come at once, and all of them can be removed', async () => {
+    const floor = 16 * MEGABYTE;
+    const database = await openEmbedded(
+      { file: join(dir, 'floor', 'store.db'), timeoutMs: 30_000, room: { ...NO_FLOOR, minFreeBytes: floor } },
+      { log: createTestLog(), clock: systemClock },
+    );
+    const rows = await database.collection(notes);
+    const freeOf = () => {
+      const { bavail, bsize } = statfsSync(dir);
+      return bavail * bsize;
+    };
+    let lowest = freeOf();
+    const watch = setInterval(() => {
+      lowest = Math.min(lowest, freeOf());
+    }, 1);
+    const kept: string[] = [];
+    await Promise.all(
+      Array.from({ length: 200 }, async (_, n) => {
+        const inserted = await rows.insert(note(`f${n}`, { body: 'x'.repeat(500_000) })).catch(() => undefined);
+        if (inserted) kept.push(`f${n}`);
+      }),
+    );
+    expect(kept.length).to.be.within(1, 199);
+    for (const id of kept) expect(await rows.remove({ id })).to.include({ id });
+    clearInterval(watch);
+    await database.close();
+    expect(lowest, 'bytes').to.be.above(floor);
   });
 });

@@ -19,7 +19,10 @@ const MOST_SHOWN = 40_000_000;
 async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   const { pool, log } = openThreads(change);
   const dir = await tempDir();
-  const renderer = createRenderer({ tmpDir: dir }, { run: pool.task('render'), links: noLinks, log });
+  const renderer = createRenderer(
+    { tmpDir: dir, mostFormBytes: 2 ** 30 },
+    { run: pool.task('render'), links: noLinks, log },
+  );
   const views = createMessageViews({
     renderer,
     run: pool.task('content'),

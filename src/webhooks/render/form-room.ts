@@ -1,0 +1,62 @@
+import { frozen } from '../../base/frozen.ts';
+
+/**
+ * Room on the disk for forms of large messages while they are posted. A message is on the disk once, but each of its
+ * deliveries has a form of its own: without a bound, one large message to many recipients whose endpoint is slow takes
+ * the disk that mail needs.
+ */
+interface FormRoom {
+  /** Resolves when there is room, with the function that gives it back. One form is always let in. */
+  take(account: string, bytes: number): Promise<() => void>;
+}
+
+/** The part of the room that one account may have. */
+const SHARE = 1 / 2;
+
+interface Waiting {
+  readonly account: string;
+  readonly bytes: number;
+  readonly enter: (give: () => void) => void;
+}
+
+export function createFormRoom(most: number): FormRoom {
+  const held = new Map<string, number>();
+  let all = 0;
+  let waiting: readonly Waiting[] = [];
+
+  const fits = ({ account, bytes }: Waiting): boolean => {
+    const own = held.get(account) ?? 0;
+    return (all === 0 || all + bytes <= most) && (own === 0 || own + bytes <= most * SHARE);
+  };
+  const shift = (account: string, bytes: number): void => {
+    const own = (held.get(account) ?? 0) + bytes;
+    if (own > 0) held.set(account, own);
+    else held.delete(account);
+    all += bytes;
+  };
+  function enter(one: Waiting): void {
+    const { account, bytes } = one;
+    shift(account, bytes);
+    let given = false;
+    one.enter(() => {
+      if (given) return;
+      given = true;
+      shift(account, -bytes);
+      // In their order; one that is too large lets smaller ones pass, and goes when there is nothing else.
+      for (const next of waiting) {
+        if (!fits(next)) continue;
+        waiting = waiting.filter((other) => other !== next);
+        enter(next);
+      }
+    });
+  }
+
+  return frozen({
+    take: (account, bytes) =>
+      new Promise((resolve) => {
+        const one = { account, bytes, enter: resolve };
+        if (fits(one)) enter(one);
+        else waiting = [...waiting, one];
+      }),
+  });
+}

@@ -1,0 +1,47 @@
+import { expect } from 'chai';
+import { openReader } from '../../../src/queue/disk/reader.ts';
+import { createHoldings } from '../../../src/queue/holdings.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { freshSpool, put } from '../../support/spool.ts';
+import { until } from '../../support/until.ts';
+
+describe('the bytes of the queue that an account holds', () => {
+  /** Holdings over a queue with some mail of `account`, on a disk with so many bytes left. */
+  async function world(left: number) {
+    const { spool, clock, dir } = await freshSpool();
+    const { delivery } = await put(spool, clock);
+    const log = createTestLog();
+    const reading = await openReader({ dir, role: 'visitor', now: 0 }, { clock, log }, async () => {});
+    const state = { left };
+    const holdings = createHoldings({ reading, room: { left: () => state.left }, clock: createTestClock(), log });
+    await holdings.count();
+    return { holdings, state, account: delivery.account, reading, log };
+  }
+
+  it('are counted from the file, and with what is accepted since', async () => {
+    const { holdings, state, account, reading } = await world(1_000_000);
+    expect(holdings.isWithinShare(account)).to.equal(true);
+    state.left = 1;
+    expect(holdings.isWithinShare(account), 'what is on the queue is more than three times what is left').to.equal(
+      false,
+    );
+    expect(holdings.isWithinShare('another'), 'others are not held back').to.equal(true);
+    state.left = 1000;
+    holdings.add(3001, [{ account: 'another' }]);
+    expect(holdings.isWithinShare('another')).to.equal(false);
+    holdings.stop();
+    await reading.close();
+  });
+
+  it('are counted again when an account seems to hold its share, so that what has left no longer counts', async () => {
+    const { holdings, state, reading } = await world(1000);
+    holdings.add(5000, [{ account: 'another' }]);
+    await holdings.count();
+    expect(holdings.isWithinShare('another'), 'nothing of it is on the queue').to.equal(true);
+    state.left = 1000;
+    await until('a count of its own', () => holdings.isWithinShare('another'));
+    holdings.stop();
+    await reading.close();
+  });
+});
