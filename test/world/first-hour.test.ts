@@ -109,7 +109,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     await host.edit(SETTINGS, (text) => text.replace(/# (cert: .*)/, '$1').replace(/# (key: .*privkey.*)/, '$1'));
     await type('the hook', `RENEWED_LINEAGE=/etc/letsencrypt/live/${HOST} ${HOOK}`);
     await tally.wrote('the site of nginx', () =>
-      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {')),
+      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {\n  server_name postern.')),
     );
     await type('nginx', 'systemctl reload nginx');
     await type('the settings', 'systemctl restart postern');
