@@ -61,6 +61,14 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     return JSON.parse(out);
   }
 
+  /** The message of a post. */
+  async function posted(subject: string) {
+    const { text } = await until(`the post of "${subject}"`, async () =>
+      (await here().app.received()).find((each) => each.text.includes(subject)),
+    );
+    return JSON.parse(text)[0].msg;
+  }
+
   it('installs the package', async () => {
     const script = block('Install', 'npm ci --omit=dev').split('\n').slice(1).join('\n');
     await type(
@@ -137,15 +145,21 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     await until('the route', () => here().mail.accepts(`support-1@${INBOUND}`));
     const line = await here().mail.send(`support-1@${INBOUND}`, 'The first one');
     expect(line, line).to.contain('status=sent');
-    const posted = await until('the post', async () =>
-      (await here().app.received()).find(({ text }) => text.includes('The first one')),
-    );
-    const [{ msg }] = JSON.parse(posted.text);
+    const msg = await posted('The first one');
     expect(msg.spf.result).to.equal('pass');
     expect(msg.dkim).to.deep.equal({ signed: true, valid: true });
     expect(msg.sender_auth).to.include({ authenticated: true, domain: SENDER });
     expect(msg.envelope.tls).to.match(/^TLSv1\.3/);
-    await tally.reached('a mail in, over TLS');
+    tally.reached('a mail in, over TLS');
+  });
+
+  it('posts a mail in the name of somebody else as what it is', async () => {
+    await here().mail.forge(`support-2@${INBOUND}`, 'The forged one');
+    const msg = await posted('The forged one');
+    expect(msg.spf.result).to.equal('fail');
+    expect(msg.dkim).to.include({ valid: false });
+    expect(msg.sender_auth).to.include({ authenticated: false });
+    expect(msg.sender_auth.dmarc.result ?? msg.sender_auth.dmarc).to.equal('fail');
   });
 
   it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
@@ -178,7 +192,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     const { text: judged } = await mail.arrived('the mail out', (each) => each.includes('The way out'));
     expect(judged).to.match(/^Authentication-Results: mx\.there\.example;\s+dkim=pass/m);
     expect(judged).to.match(/dmarc=pass/);
-    await tally.reached('a mail out, signed and judged');
+    tally.reached('a mail out, signed and judged');
   });
 
   it('keeps each certificate in its place when certbot renews both', async () => {

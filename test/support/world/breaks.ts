@@ -235,7 +235,8 @@ export const BREAKS: readonly Break[] = [
     'a disk that is nearly full',
     ['/etc/postern/postern.yaml'],
     // The disk is that of the machine of the test: what counts as full is moved instead.
-    ({ host }) => host.edit('/etc/postern/postern.yaml', (text) => `${text}\nspool: {min_free_bytes: 1000000000000000}\n`),
+    ({ host }) =>
+      host.edit('/etc/postern/postern.yaml', (text) => `${text}\nspool: {min_free_bytes: 1000000000000000}\n`),
     'systemctl restart postern',
     ['disk', 'fault', /new mail is refused/],
     ['daemon', 'fault', /spool|disk|room/],
