@@ -159,7 +159,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     expect(msg.spf.result).to.equal('fail');
     expect(msg.dkim).to.include({ valid: false });
     expect(msg.sender_auth).to.include({ authenticated: false });
-    expect(msg.sender_auth.dmarc.result ?? msg.sender_auth.dmarc).to.equal('fail');
+    expect(msg.sender_auth.dmarc).to.include({ result: 'fail' });
   });
 
   it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
