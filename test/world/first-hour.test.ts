@@ -4,7 +4,7 @@ import { until } from '../support/until.ts';
 import { BREAKS } from '../support/world/breaks.ts';
 import { ACME } from '../support/world/certificates.ts';
 import { commandsIn, HOST, INBOUND, own, recordsIn, SITE } from '../support/world/documents.ts';
-import { bootHost, type Finding, type Host, prepareHost } from '../support/world/host.ts';
+import { bootHost, type Finding, type Host, NoDebian, prepareHost } from '../support/world/host.ts';
 import { SENDER } from '../support/world/mail.ts';
 import { reverseName, txt } from '../support/world/names.ts';
 import { v4, v6 } from '../support/world/network.ts';
@@ -17,6 +17,8 @@ const block = (heading: string, start: string) => own(stepAt(STEPS, heading, sta
 
 const HOOK = '/etc/letsencrypt/renewal-hooks/deploy/postern';
 const SETTINGS = '/etc/postern/postern.yaml';
+/** Each look starts a process, which takes a while on a busy machine. */
+const DOCTOR_MS = 120_000;
 
 describe('the first hour of a mail host, as docs/operations.md has it', function () {
   this.timeout(300_000);
@@ -31,9 +33,19 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
       console.log(`    left out: ${why}`);
       return this.skip();
     }
+    process.once('SIGTERM', cut);
     tally = createTally();
     world = await tally.aside('the others', startWorld);
-    const root = await tally.aside('a clean Debian and the package', () => prepareHost(here().dir));
+    const root = await tally
+      .aside('a clean Debian and the package', () => prepareHost(here().dir))
+      .catch((error: unknown) => {
+        if (error instanceof NoDebian) return undefined;
+        throw error;
+      });
+    if (root === undefined) {
+      console.log('    left out: no clean Debian can be made here');
+      return this.skip();
+    }
     const booted = await tally.aside('the first boot', () => bootHost(root, here()));
     if (booted === undefined) {
       console.log('    left out: systemd does not boot in a container here');
@@ -42,10 +54,12 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     host = booted;
   });
   after(async () => {
+    process.off('SIGTERM', cut);
     tally?.print();
     await host?.stop();
     await world?.stop();
   });
+  const cut = () => process.exit(1);
   const here = (): World => {
     if (world === undefined) throw new Error('there is no world');
     return world;
@@ -59,6 +73,14 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     const sent = JSON.stringify({ key, ...body });
     const out = await network.must('curl', '-sS', '--cacert', `${dir}/mail/roots.pem`, url, '-d', sent);
     return JSON.parse(out);
+  }
+
+  /** The message of a post. */
+  async function posted(subject: string) {
+    const { text } = await until(`the post of "${subject}"`, async () =>
+      (await here().app.received()).find((each) => each.text.includes(subject)),
+    );
+    return JSON.parse(text)[0].msg;
   }
 
   it('installs the package', async () => {
@@ -109,7 +131,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     await host.edit(SETTINGS, (text) => text.replace(/# (cert: .*)/, '$1').replace(/# (key: .*privkey.*)/, '$1'));
     await type('the hook', `RENEWED_LINEAGE=/etc/letsencrypt/live/${HOST} ${HOOK}`);
     await tally.wrote('the site of nginx', () =>
-      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {')),
+      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {\n  server_name postern.')),
     );
     await type('nginx', 'systemctl reload nginx');
     await type('the settings', 'systemctl restart postern');
@@ -137,15 +159,21 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     await until('the route', () => here().mail.accepts(`support-1@${INBOUND}`));
     const line = await here().mail.send(`support-1@${INBOUND}`, 'The first one');
     expect(line, line).to.contain('status=sent');
-    const posted = await until('the post', async () =>
-      (await here().app.received()).find(({ text }) => text.includes('The first one')),
-    );
-    const [{ msg }] = JSON.parse(posted.text);
+    const msg = await posted('The first one');
     expect(msg.spf.result).to.equal('pass');
     expect(msg.dkim).to.deep.equal({ signed: true, valid: true });
     expect(msg.sender_auth).to.include({ authenticated: true, domain: SENDER });
     expect(msg.envelope.tls).to.match(/^TLSv1\.3/);
-    await tally.reached('a mail in, over TLS');
+    tally.reached('a mail in, over TLS');
+  });
+
+  it('posts a mail in the name of somebody else as what it is', async () => {
+    await here().mail.forge(`support-2@${INBOUND}`, 'The forged one');
+    const msg = await posted('The forged one');
+    expect(msg.spf.result).to.equal('fail');
+    expect(msg.dkim).to.include({ valid: false });
+    expect(msg.sender_auth).to.include({ authenticated: false });
+    expect(msg.sender_auth.dmarc).to.include({ result: 'fail' });
   });
 
   it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
@@ -178,7 +206,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     const { text: judged } = await mail.arrived('the mail out', (each) => each.includes('The way out'));
     expect(judged).to.match(/^Authentication-Results: mx\.there\.example;\s+dkim=pass/m);
     expect(judged).to.match(/dmarc=pass/);
-    await tally.reached('a mail out, signed and judged');
+    tally.reached('a mail out, signed and judged');
   });
 
   it('keeps each certificate in its place when certbot renews both', async () => {
@@ -191,15 +219,13 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
 
   describe('and postern doctor, while things break one at a time,', () => {
     /** What is no ok; nobody keeps the clock of a container but its host. */
-    const bad = async () =>
-      (await host.doctor()).found.filter(
-        ({ check, verdict }) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock',
-      );
+    const isBad = ({ check, verdict }: Finding) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock';
+    const bad = async () => (await host.doctor()).found.filter(isBad);
     const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);
 
     it('is green, without claiming what it cannot see', async () => {
       const { code, found } = await host.doctor();
-      expect(told(await bad())).to.deep.equal([]);
+      expect(told(found.filter(isBad))).to.deep.equal([]);
       expect(code).to.equal(0);
       const ok = (check: string) => found.find((each) => each.check === check && each.verdict === 'ok')?.seen;
       for (const address of [v4('host'), v6('host')])
@@ -218,10 +244,14 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
             let last: readonly Finding[] = [];
             const isIt = (each: Finding) =>
               each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen);
-            const found = until(`${verdict} ${check}`, async () => {
-              last = await bad();
-              return last.some(isIt);
-            });
+            const found = until(
+              `${verdict} ${check}`,
+              async () => {
+                last = await bad();
+                return last.some(isIt);
+              },
+              DOCTOR_MS,
+            );
             await found.catch((error: unknown) => {
               throw new Error(`${String(error)}\n${told(last).join('\n')}`);
             });
@@ -230,10 +260,14 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
           await undo(at, undone);
         }
         let left: readonly Finding[] = [];
-        await until('green', async () => {
-          left = await bad();
-          return left.length === 0;
-        }).catch(() => expect(told(left)).to.deep.equal([]));
+        await until(
+          'green',
+          async () => {
+            left = await bad();
+            return left.length === 0;
+          },
+          DOCTOR_MS,
+        ).catch(() => expect(told(left)).to.deep.equal([]));
       });
   });
 });

@@ -33,6 +33,12 @@ export interface Host {
 /** What the operator has installed before, from Debian: the network of the world leads to no mirror. */
 const PACKAGES = ['nginx-light', 'certbot', 'sudo', 'curl', 'openssl', 'procps', 'adduser'];
 
+const INSTALL =
+  'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"';
+
+/** No clean Debian can be had here: there may be no mirror. */
+export class NoDebian extends Error {}
+
 /**
  * Builds the package and makes a clean Debian, with the package in the place where an operator built it. WORLD_ROOT names
  * one that was prepared before, for whoever runs this often.
@@ -46,18 +52,18 @@ export async function prepareHost(dir: string): Promise<string> {
   const built = checkOut(tree)
     .then(() => bringPackages(tree))
     .then(() => build(tree));
-  const rooted = makeRoot(root);
-  await Promise.all([built, rooted]);
-  const { code, err } = await inRoot(
-    root,
-    ...[
-      'sh',
-      '-c',
-      'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"',
-    ],
-    ...['sh', ...PACKAGES],
-  );
-  if (code !== 0) throw new Error(err);
+  built.catch(() => {}); // it is awaited below
+  await makeRoot(root)
+    .then(() => inRoot(root, 'sh', '-c', INSTALL, 'sh', ...PACKAGES))
+    .then(
+      ({ code, err }) => {
+        if (code !== 0) throw new NoDebian(err);
+      },
+      (error: unknown) => {
+        throw new NoDebian(String(error));
+      },
+    );
+  await built;
   await mkdir(join(root, 'root/postern'));
   await cp(join(tree, 'dist'), join(root, 'root/postern/dist'), { recursive: true });
   return root;

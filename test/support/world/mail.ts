@@ -23,6 +23,8 @@ export interface Arrived {
 export interface MailServers {
   /** Hands a mail from `ann@sender.example` to the sending server, and waits for what became of it: a line of its log. */
   send(to: string, subject: string): Promise<string>;
+  /** Hands the host under test a mail in the name of `ann@sender.example`, from an address that may not. */
+  forge(to: string, subject: string): Promise<void>;
   /** Whether the host under test takes mail for an address. */
   accepts(to: string): Promise<boolean>;
   /** The mails for which `is` holds, once there is one. */
@@ -106,6 +108,12 @@ export async function startMailServers(
           .slice(before)
           .split('\n')
           .findLast((line) => line.includes(`to=<${to}>`) && /status=(?:sent|bounced|deferred)/.test(line)),
+      );
+    },
+    async forge(to, subject) {
+      await network.must(
+        ...['swaks', '--local-interface', v4('app'), '--helo', `mx.${SENDER}`, '--silent', '1', '--tls-optional'],
+        ...['--from', `ann@${SENDER}`, '--to', to, '--header', `Subject: ${subject}`, '--body', 'Hello.'],
       );
     },
     async accepts(to) {

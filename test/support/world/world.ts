@@ -1,5 +1,5 @@
-import { mkdtempSync } from 'node:fs';
-import { chmod, rm } from 'node:fs/promises';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { chmod } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openAgent } from '../package/machine.ts';
@@ -50,6 +50,9 @@ export const CUSTOMER = 'customer.org';
 
 export async function startWorld(): Promise<World> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-world-'));
+  // A run that is cut off leaves no gigabyte behind.
+  const clear = () => rmSync(dir, { recursive: true, force: true });
+  process.once('exit', clear);
   await chmod(dir, 0o755); // the users of these servers must get through
   const network = await openNetwork(join(dir, 'network'));
   try {
@@ -77,7 +80,8 @@ export async function startWorld(): Promise<World> {
         await mail.stop();
         await agent.stop();
         await network.stop();
-        await rm(dir, { recursive: true, force: true });
+        clear();
+        process.off('exit', clear);
       },
     };
   } catch (error) {
