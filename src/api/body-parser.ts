@@ -1,14 +1,18 @@
+import { Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
+import type { Context } from 'koa';
+import koaBodyParser from 'koa-bodyparser';
 import { frozen } from '../base/frozen.ts';
 import { free } from '../base/room.ts';
 import { createTurn } from '../base/turns.ts';
 import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
-import { type BodyFormat, readBody } from './body-values.ts';
+import { type BodyFormat, type BodyValues, faultOf, valuesOf } from './body-values.ts';
 import { invalid } from './errors.ts';
+import { parseForm } from './forms.ts';
 import { type Params, paramsOfClean } from './parameters.ts';
 
-// Parses bodies: small ones here, large ones on a thread. Within the limits of body-check.ts, a parser still takes
+// Parses bodies: small ones here by koa-bodyparser, large ones on a thread. Within the limits of body-check.ts, a parser still takes
 // tenths of a second for megabytes of escapes, digits or space, or for different names.
 
 /** A body that has arrived and passed the checks. */
@@ -19,8 +23,8 @@ export interface WholeBody extends BodyFormat {
 }
 
 export interface BodyParser {
-  /** Throws a refusal if the body does not hold parameters. */
-  parse(body: WholeBody): Promise<Params>;
+  /** Throws a refusal if the body of the request does not hold parameters. */
+  parse(ctx: Context, body: WholeBody): Promise<Params>;
   /** Ends the threads. */
   stop(): Promise<void>;
 }
@@ -80,14 +84,40 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): 
   }
 
   return frozen({
-    async parse(body) {
+    async parse(ctx, body) {
       if (sizeOf(body.chunks) > LARGE_BYTES || body.count > MANY_VALUES) return parseElsewhere(body);
-      const read = readBody(joined(body.chunks), body);
+      const read = await parseHere(ctx, body);
       if ('fault' in read) throw invalid({ body: read.fault });
       return paramsOfClean(read, body.isForm);
     },
     stop: pool.stop,
   });
+}
+
+const options = {
+  detectJSON: ({ state }: Context) => state['isForm'] !== true,
+  extendTypes: { form: ['*/*'] },
+  jsonLimit: String(LARGE_BYTES),
+  formLimit: String(LARGE_BYTES),
+  // Parameters are looked up by name in a Map, where `__proto__` is a name like any other.
+  onProtoPoisoning: 'ignore',
+  // Replaces the package qs, which merges the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`) into
+  // one.
+  qs: { parse: parseForm },
+};
+const parseSmall = koaBodyParser(options);
+
+async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Promise<BodyValues> {
+  // The parser reads `req`: here the body that was received and decoded, without the headers that describe it as it was sent.
+  const req = Object.assign(Readable.from(chunks, { objectMode: false }), { headers: {} });
+  ctx.state['isForm'] = isForm;
+  const received: Context = Object.create(ctx, { req: { value: req } });
+  try {
+    await parseSmall(received, () => Promise.resolve());
+    return valuesOf(ctx.request.body, names);
+  } catch (error) {
+    return faultOf(error);
+  }
 }
 
 /** The chunks in memory of their own, which can be transferred. */

@@ -13,31 +13,32 @@ export interface BodyFormat {
 
 const STRUCTURE = /^[ \t\r\n]*[[{]/;
 
-/**
- * Parses a body whose text has been checked (body-check.ts). A parser's message is not passed on: it would echo the
- * body, and with it the key.
- */
+/** Parses a body whose text has been checked (body-check.ts). */
 export function readBody(bytes: Uint8Array, { isForm, names }: BodyFormat): BodyValues {
   // Without a byte order mark.
   const text = new TextDecoder().decode(bytes);
   try {
-    const values = isForm ? parseForm(text) : parseJson(text, names);
-    return 'fault' in values ? values : cleaned(values);
+    if (!isForm && text !== '' && !STRUCTURE.test(text)) return NOT_JSON;
+    return valuesOf(isForm ? parseForm(text) : text === '' ? {} : JSON.parse(text), names);
   } catch (error) {
-    if (error instanceof UnreadableForm) return { fault: error.message };
-    if (error instanceof SyntaxError) return NOT_JSON;
-    throw error;
+    return faultOf(error);
   }
 }
 
 const NOT_JSON = { fault: 'The body is not valid JSON' };
 
-function parseJson(text: string, names: BodyFormat['names']): Map<string, unknown> | { readonly fault: string } {
-  if (text === '') return new Map();
-  if (!STRUCTURE.test(text)) return NOT_JSON;
-  const values: unknown = JSON.parse(text);
-  if (typeof values !== 'object' || values === null || Array.isArray(values))
+/** The parameters in a parsed form (a Map) or JSON. */
+export function valuesOf(parsed: unknown, names: BodyFormat['names']): BodyValues {
+  if (parsed instanceof Map) return cleaned(parsed);
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed))
     return { fault: 'The body must be a JSON object that holds the parameters' };
-  const found = (names ?? Object.keys(values)).filter((name) => Object.hasOwn(values, name));
-  return new Map(found.map((name) => [name, Reflect.get(values, name)]));
+  const found = (names ?? Object.keys(parsed)).filter((name) => Object.hasOwn(parsed, name));
+  return cleaned(new Map(found.map((name) => [name, Reflect.get(parsed, name)])));
+}
+
+/** A parser's message is not passed on: it would echo the body, and with it the key. */
+export function faultOf(error: unknown): { readonly fault: string } {
+  if (error instanceof UnreadableForm) return { fault: error.message };
+  if (error instanceof SyntaxError) return NOT_JSON;
+  throw error;
 }

@@ -156,7 +156,7 @@ export function createBodyReader(settings: BodySettings, { parser, clock }: Body
         // Answer `Expect: 100-continue` (RFC 9110 section 10.1.1). If the call is refused instead, Node closes the
         // connection.
         if (headers.expect !== undefined && httpVersion === '1.1') ctx.res.writeContinue();
-        return await parser.parse({ ...(await receive(ctx, size, client)), names });
+        return await parser.parse(ctx, { ...(await receive(ctx, size, client)), names });
       } catch (error) {
         linger(ctx);
         if (error instanceof Refusal && error.name === 'RequestTimeout') ctx.set('Connection', 'close');
