@@ -128,11 +128,13 @@ describe(`${TENANTS} tenants that write templates as fast as they can on a disk 
     expect(new Set(gone)).to.deep.equal(new Set([200]));
   });
 
-  it('take all of it, and mail is refused, when nobody watches the room (control)', async () => {
+  it('take what mail must have when nobody watches the room (control)', async () => {
     const { edge } = world;
     await edge.start({ imports: [OVERLOOK_ROOM] });
     const lowest = watchLowest();
-    for (const name of ['t0', 't1']) await grow(await addAccount({ dir: edge.dir, base: edge.daemon().base }, name));
+    const tenants: Tenant[] = [];
+    for (const name of ['t0', 't1']) tenants.push(await addAccount({ dir: edge.dir, base: edge.daemon().base }, name));
+    for (const tenant of tenants) await grow(tenant);
     console.log(`      tenants, control: least free MB ${Math.floor(lowest() / MEGABYTE)}`);
     expect(lowest()).to.be.below(FLOOR);
   });
