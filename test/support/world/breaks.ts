@@ -1,10 +1,10 @@
 import { must, run } from '../package/run.ts';
 import { makeCertificate } from './certificates.ts';
-import { APP, HOST, INBOUND, SITE } from './documents.ts';
+import { APP, CUSTOMER, HOST, INBOUND, SITE } from './documents.ts';
 import type { Finding, Host } from './host.ts';
 import { reverseName } from './names.ts';
 import { v4, v6 } from './network.ts';
-import { CUSTOMER, type World } from './world.ts';
+import type { World } from './world.ts';
 
 // What goes wrong at a mail host, one thing at a time, and what `postern doctor` has to say of it.
 
@@ -196,6 +196,16 @@ export const BREAKS: readonly Break[] = [
     `reverse DNS ${v6('host')}`,
     'fault',
     /points to host-10\.provider\.net/,
+  ]),
+  published('a missing SPF record of the host name', HOST, (lines) => lines.filter((line) => !line.startsWith('TXT')), [
+    `SPF ${HOST}`,
+    'warning',
+    /no SPF record/,
+  ]),
+  published('a missing key of our own mail', `postern._domainkey.${HOST}`, () => [], [
+    `DKIM ${HOST}`,
+    'warning',
+    /no DKIM record/,
   ]),
   published('a missing SPF record of what sender domains include', `spf.${HOST}`, () => [], [
     'SPF include',

@@ -9,6 +9,8 @@ export const HOST = 'mx.operator.net';
 export const SITE = 'postern.operator.net';
 export const INBOUND = 'in.customer.org';
 export const APP = 'app.customer.org';
+/** The domain that the operator sends from, whose people have mailboxes at the receiving server. */
+export const CUSTOMER = 'customer.org';
 
 const REPLACED: readonly (readonly [from: string, to: string])[] = [
   ['mx.example.com', HOST],
@@ -16,6 +18,7 @@ const REPLACED: readonly (readonly [from: string, to: string])[] = [
   ['in.example.org', INBOUND],
   // The test's application has no certificate.
   ['https://app.example.com', `http://${APP}`],
+  ['example.com', CUSTOMER],
   ['192.0.2.10', v4('host')],
   ['2001:db8::10', v6('host')],
 ];

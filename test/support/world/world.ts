@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { openAgent } from '../package/machine.ts';
 import { has, run } from '../package/run.ts';
 import { ACME, startAuthority } from './certificates.ts';
-import { APP } from './documents.ts';
+import { APP, CUSTOMER } from './documents.ts';
 import { type MailServers, startMailServers } from './mail.ts';
 import { type Names, startNames } from './names.ts';
 import { type Network, openNetwork, v4, v6 } from './network.ts';
@@ -44,9 +44,6 @@ export async function whyNoWorld(): Promise<string | undefined> {
     return 'no namespaces may be made here';
   return undefined;
 }
-
-/** Where customers have mailboxes at the receiving server. */
-export const CUSTOMER = 'customer.org';
 
 export async function startWorld(): Promise<World> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-world-'));
