@@ -15,6 +15,8 @@ const STEPS = stepsOf('operations.md');
 /** Blocks of docs/operations.md as the operator of this host types them. */
 const block = (heading: string, start: string) => own(stepAt(STEPS, heading, start));
 
+/** Building the package needs npm's registry; installing it does not. */
+const [building = '', installing = ''] = block('Install', 'npm ci --omit=dev').split('\n');
 const HOOK = '/etc/letsencrypt/renewal-hooks/deploy/postern';
 const SETTINGS = '/etc/postern/postern.yaml';
 /** Each look starts a process, which takes a while on a busy machine. */
@@ -37,7 +39,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     tally = createTally();
     world = await tally.aside('the others', startWorld);
     const root = await tally
-      .aside('a clean Debian and the package', () => prepareHost(here().dir))
+      .aside('a clean Debian and the package', () => prepareHost(here().dir, building))
       .catch((error: unknown) => {
         if (error instanceof NoDebian) return undefined;
         throw error;
@@ -84,10 +86,9 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
   }
 
   it('installs the package', async () => {
-    const script = block('Install', 'npm ci --omit=dev').split('\n').slice(1).join('\n');
     await type(
       'installing',
-      script.replaceAll('apt install', 'apt install -y').replaceAll('./dist', '/root/postern/dist'),
+      installing.replaceAll('apt install', 'apt install -y').replaceAll('./dist', '/root/postern/dist'),
     );
   });
 

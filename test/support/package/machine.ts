@@ -37,9 +37,13 @@ export async function makeRoot(root: string): Promise<void> {
 const common = (root: string) => ['-q', '-D', root, '--register=no', '--keep-unit', '--link-journal=no'];
 
 /** Runs a command in the root that nobody has booted, with the network of the host, as a build of an image would. */
-export function inRoot(root: string, ...command: string[]): Promise<Ran> {
+export const inRoot = (root: string, ...command: string[]): Promise<Ran> => inRootWith(root, [], ...command);
+
+/** The same with more options of nspawn, such as `--overlay=`. */
+export function inRootWith(root: string, options: readonly string[], ...command: string[]): Promise<Ran> {
   return run('systemd-nspawn', [
     ...common(root),
+    ...options,
     '--pipe',
     '--as-pid2',
     '--setenv=DEBIAN_FRONTEND=noninteractive',

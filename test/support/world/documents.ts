@@ -42,7 +42,9 @@ export function commandsIn(heading: string, program: string): readonly string[] 
   const text = chapter(heading)
     .replace(/^```[^]*?^```$/gm, '')
     .replace(/\s+/g, ' ');
-  return [...text.matchAll(new RegExp(`\`(${program} [^\`]+)\``, 'g'))].map(([, command = '']) => own(command));
+  const found = [...text.matchAll(new RegExp(`\`(${program}(?: [^\`]+)?)\``, 'g'))];
+  if (found.length === 0) throw new Error(`docs/operations.md has no ${program} under "${heading}"`);
+  return found.map(([, command = '']) => own(command));
 }
 
 /** The lines of a chapter's tables whose second cell is a kind of DNS record, as records. */

@@ -1,7 +1,7 @@
-import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { bringPackages, build, checkOut } from '../package/checkout.ts';
-import { boot, inRoot, type Machine, makeRoot } from '../package/machine.ts';
+import { checkOut } from '../package/checkout.ts';
+import { boot, inRoot, inRootWith, type Machine, makeRoot } from '../package/machine.ts';
 import { must, type Ran } from '../package/run.ts';
 import { v4, v6 } from './network.ts';
 import type { World } from './world.ts';
@@ -30,8 +30,8 @@ export interface Host {
   stop(): Promise<void>;
 }
 
-/** What the operator has installed before, from Debian: the network of the world leads to no mirror. */
-const PACKAGES = ['nginx-light', 'certbot', 'sudo', 'curl', 'openssl', 'procps', 'adduser'];
+/** What the operator has installed before, from Debian: the network of the world leads to no mirror. Its npm is 9.2. */
+const PACKAGES = ['nginx-light', 'certbot', 'sudo', 'curl', 'openssl', 'procps', 'adduser', 'npm'];
 
 const INSTALL =
   'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"';
@@ -39,20 +39,21 @@ const INSTALL =
 /** No clean Debian can be had here: there may be no mirror. */
 export class NoDebian extends Error {}
 
+/** The tree of the operator, in the root. */
+const TREE = '/root/postern';
+/** Where npm finds what it brought to this machine before; what it adds there is lost. */
+const CACHE = '/root/npm-cache';
+
 /**
- * Builds the package and makes a clean Debian, with the package in the place where an operator built it. WORLD_ROOT names
- * one that was prepared before, for whoever runs this often.
+ * Makes a clean Debian with a checkout, and builds the package in it by the command of the documents, with Debian's own npm.
+ * WORLD_ROOT names a root that was prepared before, for whoever runs this often.
  */
-export async function prepareHost(dir: string): Promise<string> {
-  const [root, tree] = [join(dir, 'root'), join(dir, 'tree')];
+export async function prepareHost(dir: string, buildCommand: string): Promise<string> {
+  const root = join(dir, 'root');
   if (process.env['WORLD_ROOT'] !== undefined) {
     await must('cp', ['-a', process.env['WORLD_ROOT'], root]);
     return root;
   }
-  const built = checkOut(tree)
-    .then(() => bringPackages(tree))
-    .then(() => build(tree));
-  built.catch(() => {}); // it is awaited below
   await makeRoot(root)
     .then(() => inRoot(root, 'sh', '-c', INSTALL, 'sh', ...PACKAGES))
     .then(
@@ -63,9 +64,16 @@ export async function prepareHost(dir: string): Promise<string> {
         throw new NoDebian(String(error));
       },
     );
-  await built;
-  await mkdir(join(root, 'root/postern'));
-  await cp(join(tree, 'dist'), join(root, 'root/postern/dist'), { recursive: true });
+  await checkOut(join(root, TREE));
+  const cache = (await must('npm', ['config', 'get', 'cache'])).trim();
+  const settings = { npm_config_cache: CACHE, npm_config_prefer_offline: 'true', DEB_ZSTD_LEVEL: '1' };
+  const options = Object.entries(settings).map(([name, value]) => `--setenv=${name}=${value}`);
+  const built = await inRootWith(
+    root,
+    [...options, `--overlay=${cache}::${CACHE}`],
+    ...['sh', '-ec', `cd ${TREE} && ${buildCommand}`],
+  );
+  if (built.code !== 0) throw new Error(`${buildCommand}\n${built.out}\n${built.err}`);
   return root;
 }
 
