@@ -71,11 +71,11 @@ function createVeil(seal: Seal, seesMail: boolean): Veil {
   });
 }
 
-function uncovered({ get, of, textOnly }: Params, reveal: (value: unknown) => unknown): Params {
+function uncovered(params: Params, reveal: (value: unknown) => unknown): Params {
   return {
-    get: (name) => reveal(get(name)),
-    of: (names) => paramsOf(Object(reveal(of(names)))).of(names),
-    textOnly,
+    ...params,
+    get: (name) => reveal(params.get(name)),
+    of: (names, anyText) => paramsOf(Object(reveal(params.of(names, anyText)))).of(names, anyText),
   };
 }
 
