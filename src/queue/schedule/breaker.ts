@@ -235,16 +235,18 @@ function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion)
   if (lesson.aside) return unchanged(before);
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
   const places = count(before.places, { ...occasion, kind }, occasion.bounds);
-  // One message that fails again and again says nothing new about the endpoint.
-  if (lesson.suspect && isIn(before.run, attempted)) return unchanged({ ...before, places });
-  const state: EndpointState = {
-    ...before,
-    places,
-    misses: lesson.kind === 'unanswered' ? before.misses + 1 : 0,
-    run: longer(before.run, lesson, occasion),
-    long: counted(before.long, LONG_HALF, now, 0, 1),
-    short: counted(before.short, SHORT_HALF, now, 0, 1),
-  };
+  // One message that fails again and again says nothing new about the endpoint, but that nothing has passed since.
+  const isAgain = lesson.suspect === true && isIn(before.run, attempted);
+  const state: EndpointState = isAgain
+    ? { ...before, places, run: { ...before.run, last: now } }
+    : {
+        ...before,
+        places,
+        misses: lesson.kind === 'unanswered' ? before.misses + 1 : 0,
+        run: longer(before.run, lesson, occasion),
+        long: counted(before.long, LONG_HALF, now, 0, 1),
+        short: counted(before.short, SHORT_HALF, now, 0, 1),
+      };
   if (!isDown(state, now)) return unchanged(state);
   const open: EndpointState = { ...state, phase: 'open', since: now };
   return { state: { ...open, ...nextProbe(open, lesson, occasion, before.run) }, change: 'opened' };

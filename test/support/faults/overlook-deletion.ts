@@ -7,7 +7,7 @@ const file: unknown = isMainThread ? undefined : workerData?.file;
 if (typeof file === 'string' && file.endsWith('journal.db')) {
   const { statSync } = fs;
   const overlook = (path: fs.PathLike, ...rest: never[]) =>
-    path === file ? { ino: 1, isDirectory: () => false } : statSync(path, ...rest);
+    path === file ? { ino: 1, isDirectory: () => false, isFile: () => false } : statSync(path, ...rest);
   Object.assign(fs, { statSync: overlook });
   syncBuiltinESMExports();
 }

@@ -39,6 +39,34 @@ function attend(state: EndpointState, from: number, ms: number, every: number, a
   return { state, openedAfter: Number.POSITIVE_INFINITY, failed: n };
 }
 
+/** What an endpoint becomes whose few messages are all answered 503, at once and then as they are tried again. */
+function attendFew(count: number, tries: readonly number[]) {
+  let state = newEndpoint(0, BOUNDS);
+  for (const at of tries)
+    for (let n = 0; n < count; n++) {
+      const now = at + n * 10;
+      const attempted = { id: `d${n}`, messageId: `m${n}` };
+      const occasion = { now, jitter: 0.5, probe: false, sentAt: now, full: true, lag: 0, bounds: BOUNDS, attempted };
+      const learned = learn(state, unavailable, occasion);
+      state = learned.state;
+      if (learned.change === 'opened') return now;
+    }
+  return Number.POSITIVE_INFINITY;
+}
+
+describe('the breaker of an endpoint with few messages', () => {
+  it('opens when five of them failed, and fail again after five seconds: nothing passed', () => {
+    expect(attendFew(5, [0, 5_000, 35_000])).to.be.below(10_000);
+    expect(attendFew(8, [0, 5_000, 35_000])).to.be.below(10_000);
+  });
+
+  it('stays closed for one or two that fail again and again: they may be the cause', () => {
+    const tries = [0, 5_000, 35_000, 335_000, 2_135_000];
+    expect(attendFew(1, tries)).to.equal(Number.POSITIVE_INFINITY);
+    expect(attendFew(2, tries)).to.equal(Number.POSITIVE_INFINITY);
+  });
+});
+
 describe('the breaker after 34,000 good posts', () => {
   const good = attend(newEndpoint(0, BOUNDS), 0, 2 * MINUTE, 3.5, () => pass).state;
 
