@@ -19,7 +19,7 @@ export function PasswordNotice(): ComponentChildren {
     isNobody()
       ? 'You came in by a link, which works once. Choose a name and a password: they let you come back, and change keys and people later.'
       : 'Choose a password: it lets you come back, and change keys later.',
-    h(Button, { label: 'Choose a password\u2026', kind: 'main', onPress: () => (passwordOpen.value = true) }),
+    h(Button, { label: 'Choose a password\u2026', onPress: () => (passwordOpen.value = true) }),
   );
 }
 
