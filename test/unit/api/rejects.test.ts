@@ -145,7 +145,6 @@ describe('the rejection list, over the API', () => {
         '@example.com',
         'ann@',
         '\u202eann@example.com',
-        `${'a'.repeat(65)}@example.com`,
       ]) {
         expect(await refused('/rejects/add', { email })).to.deep.equal({
           status: 422,

@@ -68,7 +68,7 @@ describe('sender domains on the command line, beside a running daemon', function
       'op.test': { TXT: ['v=spf1 include:spf.in.postern.test ~all'], ttl: 3600 },
       [records.name]: { TXT: [records.txt], ttl: 3600 },
     });
-    expect(spf).to.deep.equal({ valid: false, error: "This domain doesn't have an SPF record." });
+    expect(spf).to.deep.equal({ valid: false, valid_after: null, error: "This domain doesn't have an SPF record." });
     let count = 1;
     // Nobody tests it but the mail itself; the last answer was cached for some seconds.
     await until('a signed mail', async () => (await send(`${++count}@to.test`)).signature === 'op.test', 30_000);

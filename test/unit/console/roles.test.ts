@@ -47,6 +47,7 @@ const OPENS: Readonly<Record<string, readonly string[]>> = {
     'inbound/info',
     'inbound/refusals',
     'inbound/replay',
+    'inbound/retry',
     'inbound/search',
     'jobs/info',
     'messages/info',

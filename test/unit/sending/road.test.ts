@@ -118,6 +118,7 @@ describe('mail going out', () => {
       diag: 'smtp;451 4.4.7 delivery time expired; the last answer was: 450 4.2.0 greylisted',
       description: 'transient',
       code: 70,
+      rule: 'temporary',
     });
   });
 
@@ -134,11 +135,23 @@ describe('mail going out', () => {
     expect(await world.reports()).to.deep.equal([
       {
         kind: 'hard_bounce',
-        detail: { diag: 'smtp;550 5.1.1 User unknown', description: 'bad_mailbox', code: 10, ...PLACES },
+        detail: {
+          diag: 'smtp;550 5.1.1 User unknown',
+          description: 'bad_mailbox',
+          code: 10,
+          rule: 'mailbox-unknown',
+          ...PLACES,
+        },
       },
       {
         kind: 'soft_bounce',
-        detail: { diag: 'smtp;552 5.2.2 Over Quota', description: 'mailbox_full', code: 22, ...PLACES },
+        detail: {
+          diag: 'smtp;552 5.2.2 Over Quota',
+          description: 'mailbox_full',
+          code: 22,
+          rule: 'mailbox-full',
+          ...PLACES,
+        },
       },
     ]);
   });
@@ -152,7 +165,12 @@ describe('mail going out', () => {
     expect(await world.reports()).to.deep.equal([
       {
         kind: 'hard_bounce',
-        detail: { diag: 'smtp;550 5.1.2 no such domain', description: 'invalid_domain', code: 21 },
+        detail: {
+          diag: 'smtp;550 5.1.2 no such domain',
+          description: 'invalid_domain',
+          code: 21,
+          rule: 'domain-unknown',
+        },
       },
     ]);
   });
