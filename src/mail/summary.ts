@@ -52,7 +52,7 @@ const MAX_WORDS = 24;
 
 /**
  * Finds the fields of the summary in the first octets of a message, as latin1: a string is cheap to give to a thread.
- * Takes at most a tenth of a millisecond, whatever a stranger wrote there.
+ * Takes about a tenth of a millisecond for the worst that a stranger can write there.
  */
 export function summaryFields(message: Uint8Array): string {
   const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
