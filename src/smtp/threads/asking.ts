@@ -215,17 +215,20 @@ function createAskingAdmission(
   // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
   /** The places of this thread, and what to do when another client gets one. */
-  const places = new Map<number, { taken: boolean; end: () => void }>();
+  const places = new Map<number, Mine>();
   let last = 0;
 
-  function placeOf(n: number, mine: { taken: boolean; end: () => void }): Place {
+  function placeOf(n: number, mine: Mine): Place {
     return frozen({
       async nameClient(name) {
         const reason = await ask('nameClient', n, name);
         if (reason !== null) places.delete(n);
         return reason === null ? undefined : REFUSALS[reason];
       },
-      doing: (what) => tell('doing', n, what),
+      doing(what) {
+        mine.doing = what;
+        tell('doing', n, what);
+      },
       whenTaken(end) {
         mine.end = end;
         if (mine.taken) end();
@@ -242,7 +245,7 @@ function createAskingAdmission(
     crowded,
     async enter(client, behindProxy): Promise<Entry> {
       const n = ++last;
-      const mine = { taken: false, end: () => {} };
+      const mine: Mine = { taken: false, doing: 'waiting', end: () => {} };
       places.set(n, mine);
       const refused = await ask('enter', n, client, behindProxy, lag.lagging());
       if (refused === null) return { place: placeOf(n, mine) };
@@ -255,10 +258,19 @@ function createAskingAdmission(
     taken(n) {
       const mine = places.get(n);
       if (!mine) return;
+      // It began a message before the main thread heard of it: then there is one session too many, until it ends.
+      if (mine.doing === 'data') return;
       mine.taken = true;
       mine.end();
     },
   };
+}
+
+/** A place of a session on this thread. */
+interface Mine {
+  taken: boolean;
+  doing: Doing;
+  end: () => void;
 }
 
 function createAskingAcceptance({ asker, bodies, ids }: AskingParts): Desk['acceptance'] {

@@ -69,12 +69,13 @@ describe('sender domains on the command line, beside a running daemon', function
       [records.name]: { TXT: [records.txt], ttl: 3600 },
     });
     expect(spf).to.deep.equal({ valid: false, valid_after: null, error: "This domain doesn't have an SPF record." });
-    let count = 1;
-    // Nobody tests it but the mail itself; the last answer was cached for some seconds.
-    await until('a signed mail', async () => (await send(`${++count}@to.test`)).signature === 'op.test', 30_000);
-    expect(await send('last@to.test')).to.deep.equal({ signed_by: 'op.test', warning: null, signature: 'op.test' });
+    // The TTL of an hour is for records that somebody may have seen wrong; the operator knows that nobody has.
+    expect((await send('2@to.test')).signature).to.equal(null);
     const again = await postern(['sender', 'add', 'op.test'], env);
     expect(again.out).to.contain('Both records are in the DNS: mail From it is signed from now on.');
+    let count = 2;
+    await until('a signed mail', async () => (await send(`${++count}@to.test`)).signature === 'op.test', 30_000);
+    expect(await send('last@to.test')).to.deep.equal({ signed_by: 'op.test', warning: null, signature: 'op.test' });
     const [listed] = (await postern(['sender', 'list', '--json'], env)).json();
     expect(listed).to.include({ domain: 'op.test', account_name: 'main', spf: true, dkim: true, valid_signing: true });
     expect((await postern(['sender', 'list'], env)).out).to.match(/^op\.test +main +\d.* +valid +valid +yes$/m);
