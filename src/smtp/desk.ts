@@ -64,6 +64,7 @@ export function createDesk(
       const routed = returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain, sender);
       const found = postmaster.lookup(mailbox, domain, routed);
       if (found.kind !== 'matched') return refuse(WHY[found.kind]);
+      if (!spool.hasRoom()) return refuse(REFUSALS.full);
       const { account } = found.match;
       return spool.backlog(account, 'in') > maxWaiting(account) || !spool.isWithinShare(account)
         ? refuse(REFUSALS.backlog)

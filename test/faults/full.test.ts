@@ -149,9 +149,11 @@ describe(`a disk that fills up under load, ${ROUNDS} times`, function () {
     expect(verdict).to.deep.include(WHOLE);
     // A client that asks over and over in one session is sent away after a while.
     const refusals = refused.filter(({ reply }) => !reply.startsWith('421 4.7.0'));
-    expect([...new Set(refusals.map(({ step, reply }) => `${step} ${reply.slice(0, 9)}`))]).to.deep.equal([
-      'MAIL 452 4.3.1',
-    ]);
+    const kinds = new Set(refusals.map(({ step, reply }) => `${step} ${reply.slice(0, 9)}`));
+    expect([...kinds]).to.include('MAIL 452 4.3.1');
+    // What is left may be less than one account's share, or end between two commands.
+    for (const later of ['RCPT 452 4.2.2', 'RCPT 452 4.3.1']) kinds.delete(later);
+    expect([...kinds]).to.deep.equal(['MAIL 452 4.3.1']);
   });
 
   it('costs nothing that was acknowledged even when the last byte is taken at once', async () => {

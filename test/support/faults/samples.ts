@@ -14,21 +14,23 @@ export interface Sample {
   readonly queue: number;
 }
 
-/** Looks at a process and its data folder until it is told to end; Linux only. */
-export function takeSamples(pid: number, dir: string, everyMs: number): () => readonly Sample[] {
+/** What a process and its data folder hold now; Linux only. */
+export function takeSample(pid: number, dir: string): Sample {
   const footprint = footprintOf(pid);
-  const samples: Sample[] = [];
   const count = (what: string) => readdirSync(`/proc/${pid}/${what}`).length;
-  const take = () => {
-    samples.push({
-      memory: footprint.resident(),
-      sockets: footprint.sockets(),
-      descriptors: count('fd'),
-      threads: count('task'),
-      queue: bytesIn(join(dir, 'spool')) / 1_048_576,
-    });
+  return {
+    memory: footprint.resident(),
+    sockets: footprint.sockets(),
+    descriptors: count('fd'),
+    threads: count('task'),
+    queue: bytesIn(join(dir, 'spool')) / 1_048_576,
   };
-  const timer = setInterval(take, everyMs);
+}
+
+/** Looks at them until it is told to end. */
+export function takeSamples(pid: number, dir: string, everyMs: number): () => readonly Sample[] {
+  const samples: Sample[] = [];
+  const timer = setInterval(() => samples.push(takeSample(pid, dir)), everyMs);
   return () => {
     clearInterval(timer);
     return samples;

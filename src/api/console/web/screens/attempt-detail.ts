@@ -5,20 +5,15 @@ import { curlOf } from '../curl.ts';
 import { Button, Facts } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { count, plain, span } from '../parts/text.ts';
-import type { Attempt, AttemptDetail, Header, Mail, MailStory, TimelineEntry } from '../records.ts';
+import type { AttemptDetail, Header, Mail, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 
 // How an attempt got there, and what was said.
 
-/** What the queue has of the attempts of a timeline: it remembers the last ones, the journal more. */
-export function detailsOf({ timeline, deliveries }: MailStory): ReadonlyMap<TimelineEntry, AttemptDetail> {
-  const entries = timeline.filter(({ kind }) => kind === 'attempt').toReversed();
-  const attempts: readonly Attempt[] = (deliveries[0]?.attempts ?? []).toReversed();
-  const details = new Map<TimelineEntry, AttemptDetail>();
-  for (const [i, entry] of entries.entries()) {
-    const attempt = attempts[i];
-    if (attempt?.detail && attempt.time === entry.at) details.set(entry, attempt.detail);
-  }
+/** The attempts that the queue remembers, by their time; the journal remembers more, without details. */
+export function detailsOf({ deliveries }: MailStory): ReadonlyMap<string, AttemptDetail> {
+  const details = new Map<string, AttemptDetail>();
+  for (const { time, detail } of deliveries[0]?.attempts ?? []) if (detail) details.set(time, detail);
   return details;
 }
 

@@ -231,13 +231,14 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
   return h(
     'ol',
     { class: 'timeline' },
-    mail.timeline.map((entry, i) => {
+    mail.timeline.map((entry) => {
       const ms = toMs(entry.at);
-      const detail = details.get(entry);
+      const detail = entry.kind === 'attempt' ? details.get(entry.at) : undefined;
       const { icon, tone } = markOf(entry);
       return h(
         'li',
-        { key: i, class: tone },
+        // Not its place in the list: the session is added before the others when it ends, and open details stay open.
+        { key: `${entry.kind} ${entry.at} ${entry.text}`, class: tone },
         h(Icon, { name: icon }),
         h(
           'span',
