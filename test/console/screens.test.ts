@@ -225,6 +225,25 @@ if (program !== undefined)
       expect(text.slice(text.indexOf("curl '"))).to.not.match(/^ {2}-H '[^']*signature/im);
     });
 
+    it('leaves the details of an attempt open when the session is added above it', async () => {
+      const session = await openSession(page.running.smtp);
+      for (const line of ['EHLO slow.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<box-1@in.test>', 'DATA'])
+        await session.say(line);
+      await session.data(message('Of a long session'));
+      const { id } = await until('the delivered mail', async () =>
+        (await deliveries('delivered')).find(({ subject }: { subject: string }) => subject === 'Of a long session'),
+      );
+      await page.open(`/message/${id}`);
+      await page.press('Details');
+      await page.shows('Request headers');
+      expect(await page.text()).to.not.contain('Connected:');
+      await session.say('QUIT');
+      session.close();
+      await page.running.api('/inbound/replay', { id });
+      await page.shows('Connected:');
+      await page.shows('Request headers');
+    });
+
     it('tries a mail with another URL, and shows the answer', async () => {
       const [one] = await deliveries('delivered');
       page.hook.answer({ status: 418, body: 'I am a teapot' });

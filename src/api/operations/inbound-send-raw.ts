@@ -4,7 +4,7 @@ import { optional, text } from '../../base/schema.ts';
 import type { RoutedRecipient } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { type Call, operation } from '../operation.ts';
-import { headerRecipients, withCrlf, withoutBcc } from '../raw-document.ts';
+import { headerRecipients, toWireBytes, withoutBcc } from '../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from './fields.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
@@ -85,12 +85,12 @@ const sendRaw = operation({
     ],
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
-    const given = await withCrlf(raw_message);
+    const given = await toWireBytes(raw_message);
     const fromHeaders = to === undefined;
     // With `to` we act as an MTA, which changes no header (RFC 5321 section 6.4). Without it we build the envelope from
     // the headers, as a sender's mail client does, which removes Bcc (RFC 5322 section 3.6.3).
     const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
-    const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
+    const bytes = fromHeaders ? withoutBcc(given) : given;
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const routed = route(named, mail_from, call);

@@ -1,7 +1,10 @@
 import { expect } from 'chai';
-import { headerRecipients, withCrlf, withoutBcc } from '../../../src/api/raw-document.ts';
+import { headerRecipients, toWireBytes, withoutBcc } from '../../../src/api/raw-document.ts';
 
-const to = (list: string) => headerRecipients(`To: ${list}\r\n\r\n`, 100);
+const recipientsOf = (document: string, most: number) => headerRecipients(Buffer.from(document), most);
+const to = (list: string) => recipientsOf(`To: ${list}\r\n\r\n`, 100);
+const bccOff = (document: string) => withoutBcc(Buffer.from(document)).toString();
+const toWire = async (document: string) => (await toWireBytes(document)).toString();
 
 describe('recipients of a header', () => {
   for (const [list, addresses] of [
@@ -26,7 +29,7 @@ describe('recipients of a header', () => {
 
   it('looks at folded and repeated fields in any case, and at nothing below the empty line', () => {
     expect(
-      headerRecipients(
+      recipientsOf(
         'TO: a@b.example,\r\n\tc@d.example\r\ncc : e@f.example\r\nX: y\r\nBcc:\r\n g@h.example\r\nTo: i@j.example\r\n\r\nTo: k@l.example',
         100,
       ),
@@ -34,22 +37,22 @@ describe('recipients of a header', () => {
   });
 
   it('finds none where there is no header, and stops at the limit', () => {
-    expect(headerRecipients('\r\nTo: a@b.example', 100)).to.deep.equal([]);
-    expect(headerRecipients('To: a@b.example, c@d.example, e@f.example\r\n\r\n', 2)).to.deep.equal([
+    expect(recipientsOf('\r\nTo: a@b.example', 100)).to.deep.equal([]);
+    expect(recipientsOf('To: a@b.example, c@d.example, e@f.example\r\n\r\n', 2)).to.deep.equal([
       'a@b.example',
       'c@d.example',
     ]);
-    expect(headerRecipients('', 2)).to.deep.equal([]);
+    expect(recipientsOf('', 2)).to.deep.equal([]);
   });
 
   it('reads a document that is all header', () => {
-    expect(headerRecipients('To: a@b.example', 9)).to.deep.equal(['a@b.example']);
+    expect(recipientsOf('To: a@b.example', 9)).to.deep.equal(['a@b.example']);
   });
 
   it('takes Bcc out with its folded lines and touches nothing else', () => {
-    expect(withoutBcc('A: 1\r\nBCC : x,\r\n y\r\nB:  2\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\nB:  2\r\n\r\nBcc: z\r\n');
-    expect(withoutBcc('A: 1\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\n\r\nBcc: z\r\n');
-    expect(withoutBcc('Bcc: x\r\n\r\n')).to.equal('\r\n');
+    expect(bccOff('A: 1\r\nBCC : x,\r\n y\r\nB:  2\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\nB:  2\r\n\r\nBcc: z\r\n');
+    expect(bccOff('A: 1\r\n\r\nBcc: z\r\n')).to.equal('A: 1\r\n\r\nBcc: z\r\n');
+    expect(bccOff('Bcc: x\r\n\r\n')).to.equal('\r\n');
   });
 });
 
@@ -59,13 +62,21 @@ describe('line ends of a document', () => {
     length === 0 ? [''] : texts(length - 1).flatMap((text) => ENDS.map((end) => text + end));
 
   it('become CRLF, in every combination of five', async () => {
-    for (const text of texts(5)) expect(await withCrlf(text)).to.equal(text.replace(/\r\n|\r|\n/g, '\r\n'));
+    for (const text of texts(5)) expect(await toWire(text)).to.equal(text.replace(/\r\n|\r|\n/g, '\r\n'));
+  });
+
+  it('and characters are whole wherever a slice ends', async () => {
+    for (let n = 262_140; n < 262_150; n++)
+      for (const text of ['\r\n', '\n', '😀', 'ä\r\n😀\r']) {
+        const document = `${'x'.repeat(n)}${text.repeat(3)}`;
+        expect((await toWire(document)) === document.replace(/\r\n|\r|\n/g, '\r\n'), `${n} ${text}`).to.equal(true);
+      }
   });
 
   it('may be all there is', async () => {
     for (const end of ['\r', '\n', '\r\n', '\n\r', '\r\r\n']) {
       const text = end.repeat(200_001);
-      expect((await withCrlf(text)) === text.replace(/\r\n|\r|\n/g, '\r\n'), JSON.stringify(end)).to.equal(true);
+      expect((await toWire(text)) === text.replace(/\r\n|\r|\n/g, '\r\n'), JSON.stringify(end)).to.equal(true);
     }
   });
 });

@@ -17,7 +17,7 @@ import {
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
 import { type Call, operation } from '../../operation.ts';
-import { headerRecipients, withCrlf } from '../../raw-document.ts';
+import { headerRecipients, toWireBytes } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit } from './send.ts';
@@ -128,9 +128,11 @@ interface Head {
   readonly options: McOptions;
 }
 
-function readHead(document: string, call: Call<never>): Head {
-  const end = document.startsWith('\r\n') ? 0 : document.indexOf('\r\n\r\n');
-  const block = Buffer.from(end < 0 ? `${document}\r\n` : document.slice(0, end + 2));
+const LINE_END = Buffer.from('\r\n');
+
+function readHead(document: Buffer, call: Call<never>): Head {
+  const end = document.subarray(0, 2).equals(LINE_END) ? 0 : document.indexOf('\r\n\r\n');
+  const block = end < 0 ? Buffer.concat([document, LINE_END]) : document.subarray(0, end + 2);
   const breach = breachOfBlock(block);
   if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
   const header = isHeadless(block) ? Buffer.alloc(0) : block;
@@ -254,17 +256,16 @@ const sendRaw = operation({
     },
     call,
   ) {
-    const document = await withCrlf(raw_message);
-    const bytes = Buffer.from(document);
+    const bytes = await toWireBytes(raw_message);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const head = readHead(document, call);
+    const head = readHead(bytes, call);
     const outgoing = toOutgoing(
       head,
       { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain },
       call,
     );
-    const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
+    const named = to?.map((address) => address.trim()) ?? headerRecipients(bytes, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message has no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
     const sent = await submit(
@@ -312,7 +313,7 @@ const parse = operation({
     },
   },
   async handle({ raw_message }, call) {
-    const bytes = Buffer.from(await withCrlf(raw_message));
+    const bytes = await toWireBytes(raw_message);
     if (bytes.length > MAX_PARSED_BYTES)
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);
