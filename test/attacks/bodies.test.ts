@@ -15,6 +15,8 @@ import { KEY } from '../support/daemon.ts';
  */
 const HELD_MS = size(100, 200);
 const MEGABYTE = 1024 * 1024;
+/** A little less than 256 KB: larger bodies are parsed on a thread. */
+const ON_LOOP = 250_000;
 /** A call of a message, with the default settings. */
 const LARGEST = size(36_000_000, 8_000_000);
 const HEAP_MB = 512;
@@ -129,6 +131,17 @@ describe('bodies that are made to stop us', () => {
             await tally.send(`${what}, ${encoding}`, path, packed, { ...headers, 'content-encoding': encoding }),
           ).to.be.oneOf([0, 415]);
       }
+    await tally.end();
+  });
+
+  it('hold up nobody at the largest size that no thread parses', async () => {
+    victim = await start();
+    const tally = createTally();
+    await victim.lateness();
+    for (const [turn, [name, make]] of shapes.entries()) {
+      const key = turn % 2 === 0 ? KEY : 'nobody';
+      await tally.send(name, '/messages/send', Buffer.from(make(ON_LOOP, key)), headersOf(name));
+    }
     await tally.end();
   });
 
