@@ -226,12 +226,15 @@ if (program !== undefined)
     });
 
     it('leaves the details of an attempt open when the session is added above it', async () => {
+      page.hook.answer({ status: 500 });
       const session = await openSession(page.running.smtp);
       for (const line of ['EHLO slow.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<box-1@in.test>', 'DATA'])
         await session.say(line);
-      await session.data(message('Of a long session'));
-      const { id } = await until('the delivered mail', async () =>
-        (await deliveries('delivered')).find(({ subject }: { subject: string }) => subject === 'Of a long session'),
+      const [, taken = ''] = /queued as (\w+)/.exec(await session.data(message('Of a long session'))) ?? [];
+      const { id } = await until('the failed POST', async () =>
+        (await deliveries('waiting')).find(
+          ({ id, attempts }: { id: string; attempts: unknown[] }) => id.startsWith(taken) && attempts.length > 0,
+        ),
       );
       await page.open(`/message/${id}`);
       await page.press('Details');
@@ -239,7 +242,8 @@ if (program !== undefined)
       expect(await page.text()).to.not.contain('Connected:');
       await session.say('QUIT');
       session.close();
-      await page.running.api('/inbound/replay', { id });
+      page.hook.answer({ status: 200 });
+      await page.running.api('/inbound/retry', { id });
       await page.shows('Connected:');
       await page.shows('Request headers');
     });
