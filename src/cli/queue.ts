@@ -10,6 +10,7 @@ import {
   type DeliveryKind,
   KINDS,
   kindsOf,
+  nextAttemptAt,
   type Progress,
   type QueuedDelivery,
   type Selection,
@@ -112,12 +113,17 @@ function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
     attempts,
     parked: delivery.parked,
     accepted_at: at(delivery.createdAt),
-    due_at: state === 'waiting' ? at(delivery.dueAt) : null,
+    due_at: at(nextAttemptAt(delivery)),
     ended_at: at(delivery.endedAt),
     last_status: lastStatus,
     last_error: lastError,
     waits: waits?.text ?? null,
   };
+}
+
+function toNext(delivery: QueuedDelivery, now: number): string | null {
+  const next = nextAttemptAt(delivery);
+  return next === null ? null : toSpan(next - now);
 }
 
 /** What somebody may still want to change comes first. */
@@ -132,7 +138,7 @@ function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery
       row.id,
       row.parked ? 'parked' : row.state,
       toSpan(now - row.createdAt),
-      row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
+      toNext(row, now),
       row.attempts,
       row.kind,
       whatFor(row),

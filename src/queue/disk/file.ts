@@ -10,6 +10,7 @@ import {
   type Endpoint,
   type EndpointKind,
   KINDS,
+  type QueuedDelivery,
 } from '../delivery.ts';
 import type { DeliveryState } from '../states.ts';
 import type { Accepted, MessageRow } from './changes.ts';
@@ -45,10 +46,14 @@ export interface QueueFile {
 /** The result for a message, with its bytes if it was accepted and has some. */
 interface FileAcceptance {
   readonly outcome: AcceptOutcome;
+  /** The ids of deliveries that wait behind others. */
+  readonly behind: readonly string[];
   readonly bytes: Uint8Array | null;
 }
 
 interface QueueFileListener {
+  /** Deliveries that waited behind others are due. */
+  turned(due: readonly QueuedDelivery[]): void;
   /** The queue was changed by another process, or reloaded. */
   changed(): void;
   /** A new file replaced the old one, which must not be read any more. */
@@ -75,12 +80,13 @@ export async function openQueueFile(
   const { clock } = deps;
   const committed = createCommitMeters(deps.metrics);
   const tally = createTally();
-  const news = ({ loaded, endpoints, shifts, commit }: News) => {
+  const news = ({ loaded, endpoints, shifts, due = [], commit }: News) => {
     if (commit) committed(commit);
     if (loaded) {
       tally.replace(loaded);
       listener.changed();
     } else if (endpoints && shifts) tally.change(endpoints, shifts);
+    if (due.length > 0) listener.turned(due);
   };
   const writer = await openWriter(data, deps, { news, replaced: () => listener.replaced() });
   const writing = createWriting(writer, clock, data.role);
@@ -113,14 +119,15 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   let closed = false;
   return {
     async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance> {
-      if (closed || !writer.sound()) return { outcome: 'fault', bytes: null };
+      const nothing = { behind: [], bytes: null };
+      if (closed || !writer.sound()) return { outcome: 'fault', ...nothing };
       const memory = message.bytes?.buffer;
       const transfer = memory instanceof ArrayBuffer ? [memory] : [];
       const reply = await writer.ask('accept', [message, deliveries], false, transfer);
       if (reply.kind === 'died') writer.takeBackLater(message.id);
-      if (reply.kind !== 'done') return { outcome: reply.kind === 'full' ? 'full' : 'fault', bytes: null };
-      const { written, bytes }: Accepted = reply.value;
-      return written ? { outcome: 'accepted', bytes } : { outcome: 'fault', bytes: null };
+      if (reply.kind !== 'done') return { outcome: reply.kind === 'full' ? 'full' : 'fault', ...nothing };
+      const { written, behind, bytes }: Accepted = reply.value;
+      return written ? { outcome: 'accepted', behind, bytes } : { outcome: 'fault', ...nothing };
     },
     async write<K extends keyof WriterAsk>(
       name: K,

@@ -14,7 +14,7 @@ import { DELIVERY_STATES, type DeliveryState } from '../states.ts';
 import { SpoolTooNew } from './faults.ts';
 
 /**
- * Deliveries are numbered by one sequence; a message has the key of its first delivery, and `deliveries` is how many
+ * Deliveries are numbered by one counter; a message has the key of its first delivery, and `deliveries` is how many
  * keys belong to it. So tables grow at the end only, and the deliveries of a message are a key range that needs no
  * index.
  *
@@ -121,9 +121,19 @@ CREATE TABLE scans (message INTEGER PRIMARY KEY, scan TEXT NOT NULL, sum INTEGER
 `;
 
 /**
+ * The sequence of a delivery that goes out in order (disk/turns.ts), and since when the first of a sequence has failed.
+ * The index contains only what waits in a sequence: it is empty for who needs no order.
+ */
+const TURNS = `
+ALTER TABLE deliveries ADD COLUMN sequence TEXT;
+ALTER TABLE deliveries ADD COLUMN held_since INTEGER;
+CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 AND sequence IS NOT NULL;
+`;
+
+/**
  * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
  */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -146,6 +156,9 @@ export const TABLE_KEYS = [
   ['reports', 'key'],
   ['time', 'key'],
 ] as const;
+
+/** The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due. */
+export const BEHIND = 9e15;
 
 /** The history of a delivery is limited to its last attempts. */
 export const KEPT_ATTEMPTS = 50;
@@ -312,7 +325,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
+  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message
@@ -323,6 +336,7 @@ LEFT JOIN hooks h ON h.key = b.hook`;
 /** Converts a row of `DELIVERY`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = DELIVERY_STATES[number(row, 'state')] ?? 'dead';
+  const { sequence, held_since: heldSince } = row;
   return {
     id: text(row, 'id'),
     kind: kindOfCode(number(row, 'kind')),
@@ -346,6 +360,9 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
       ? {}
       : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
     ...(row['task'] === 0 ? {} : { task: TASKS[number(row, 'task')] }),
+    ...(typeof sequence === 'string' && { sequence }),
+    ...(typeof heldSince === 'number' && { heldSince }),
+    ...(state === 'waiting' && row['due_at'] === BEHIND && { behind: true }),
   };
 }
 

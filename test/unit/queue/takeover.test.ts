@@ -141,7 +141,14 @@ describe('a queue whose kinds stood in URLs', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 120 },
+      {
+        concurrency: 8,
+        concurrencyPerEndpoint: 8,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours: 120,
+        orderHoldMs: 900_000,
+      },
       {
         ...shared,
         renderer: {

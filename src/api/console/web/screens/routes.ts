@@ -88,7 +88,7 @@ function RouteRow({
   onEdit(): void;
   onRemove(): void;
 }): ComponentChildren {
-  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, action, also } = route;
+  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, order, action, also } = route;
   const rules = rulesOf(route);
   return h(
     'li',
@@ -105,6 +105,7 @@ function RouteRow({
             format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
             hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
             batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
+            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order of each ${order}`),
             ...also.map((one) =>
               h(
                 'span',
@@ -183,6 +184,13 @@ const ATTACHMENTS: readonly (readonly [string, string])[] = [
   ['inline', 'in the POST'],
   ['link', 'as links'],
   ['none', 'name and size only'],
+];
+
+/** Which mail goes out one after another (inbound/order.ts). */
+const ORDERS: readonly (readonly [string, string])[] = [
+  ['none', 'none: each as soon as it can be'],
+  ['sender', 'of each sender, as it came'],
+  ['thread', 'of each conversation, as it came'],
 ];
 
 const ACTIONS: readonly (readonly [string, string])[] = [
@@ -342,6 +350,14 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'More than one only when several wait; nothing waits for a POST to fill.',
   },
   {
+    name: 'order',
+    when: hasUrl,
+    label: 'Order',
+    value: route.order ?? 'none',
+    options: ORDERS,
+    help: 'With an order, one that fails delays those behind it for a while, and nobody else.',
+  },
+  {
     name: 'tags',
     label: 'Tags',
     value: (route.tags ?? []).join(', '),
@@ -365,6 +381,7 @@ function paramsOf(values: Values, route: Partial<InboundRoute>): object {
     attachments: WHOLE.includes(format) ? 'auto' : attachments,
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
+    order: values['order'],
     priority: Number(values['priority'] ?? 0),
   };
 }
