@@ -20,17 +20,16 @@ export interface Turns {
    * tried in place of the first, it waits behind that again. Returns whether it does.
    */
   settled(sequence: string | null, key: number, settled: Pick<Settlement, 'state' | 'at' | 'failure'>): boolean;
-  /** Makes the first of each sequence due: what was before it may have been lost with damaged pages. */
+  /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
   mend(now: number): void;
   /** Returns the deliveries that are due now and were not, since the last commit. */
   commit(): readonly QueuedDelivery[];
   rollback(): void;
 }
 
-/** The first of every sequence that waits behind nobody. */
-const STUCK = `SELECT key FROM (
-  SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
-  WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence) JOIN deliveries USING (key) WHERE due_at = ${BEHIND}`;
+/** The first of every sequence of which none is due. */
+const STUCK = `SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
+  WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence HAVING min(due_at) = ${BEHIND}`;
 
 export function createTurns(db: DatabaseSync): Turns {
   const IN_ORDER = 'FROM deliveries INDEXED BY deliveries_sequence WHERE sequence = ? AND state = 0';
