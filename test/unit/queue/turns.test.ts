@@ -203,6 +203,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(readyNow()).to.deep.equal([a, b]);
     failLong();
     expect(readyNow(), 'b is still under way').to.deep.equal([a, b]);
+    expect(queue.due).to.deep.equal([b]);
     expect(queue.settle(b, 'waiting')).to.deep.include({ behind: true });
     expect(readyNow()).to.deep.equal([a]);
     failLong();
