@@ -121,11 +121,6 @@ function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
   };
 }
 
-function toNext(delivery: QueuedDelivery, now: number): string | null {
-  const next = nextAttemptAt(delivery);
-  return next === null ? null : toSpan(next - now);
-}
-
 /** What somebody may still want to change comes first. */
 const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
 
@@ -138,7 +133,7 @@ function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery
       row.id,
       row.parked ? 'parked' : row.state,
       toSpan(now - row.createdAt),
-      toNext(row, now),
+      row.state === 'waiting' && !row.behind ? toSpan(row.dueAt - now) : null,
       row.attempts,
       row.kind,
       whatFor(row),

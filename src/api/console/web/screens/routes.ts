@@ -8,6 +8,7 @@ import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
+import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
 /** The routes in the order in which they are tried. */
@@ -160,46 +161,6 @@ function valueText(value: unknown): string {
     .map(([name, inner]) => `${name} ${valueText(inner)}`)
     .join(' and ');
 }
-
-const MANDRILL = 'mandrill';
-
-/** The forms of posts, by the applications that read them (inbound/formats.ts). */
-const FORMATS: readonly (readonly [string, string])[] = [
-  [MANDRILL, 'Mandrill: a form with mandrill_events'],
-  ['raw', 'the message itself: Rails (relay), MIME libraries'],
-  ['json', "Postern's own JSON"],
-  ['postmark', 'Postmark'],
-  ['mailgun', 'Mailgun, parsed'],
-  ['mailgun-mime', 'Mailgun, raw (URLs that end in mime)'],
-  ['sendgrid', 'SendGrid, parsed'],
-  ['sendgrid-raw', 'SendGrid, raw'],
-  ['cloudmailin', 'CloudMailin'],
-];
-
-/** Formats whose posts are the message itself, with its attachments. */
-const WHOLE = ['raw', 'mailgun-mime', 'sendgrid-raw'];
-
-const ATTACHMENTS: readonly (readonly [string, string])[] = [
-  ['auto', 'in the POST, as links once the receiver finds it too large'],
-  ['inline', 'in the POST'],
-  ['link', 'as links'],
-  ['none', 'name and size only'],
-];
-
-/** Which mail goes out one after another (inbound/order.ts). */
-const ORDERS: readonly (readonly [string, string])[] = [
-  ['none', 'none: each as soon as it can be'],
-  ['sender', 'of each sender, as it came'],
-  ['thread', 'of each conversation, as it came'],
-];
-
-const ACTIONS: readonly (readonly [string, string])[] = [
-  ['post', 'post it to the URL'],
-  ['tag', 'add tags, and try the next route'],
-  ['hold', 'hold it until it is replayed'],
-  ['discard', 'accept it, and discard it'],
-  ['reject', 'refuse it with 550'],
-];
 
 const ANY = ['', 'whatever it is'] as const;
 const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'yes'], ['false', 'no']];
