@@ -92,6 +92,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
         disk: room.disk,
         oldest: () => reading.read('oldest'),
         ended: () => reading.read('ended'),
+        behind: () => reading.read('behind'),
       },
       clock,
       metrics,

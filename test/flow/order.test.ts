@@ -4,6 +4,7 @@ import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { createFastClock } from '../support/fast-clock.ts';
 import { sendMail } from '../support/mail.ts';
+import { scrape } from '../support/metrics.ts';
 import { type How, type Received, type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
@@ -100,6 +101,8 @@ describe('mail of a route with an order', function () {
     const shown = await postern(['queue', 'list'], { POSTERN_DATA_DIR: running.dir });
     expect(shown.out).to.contain('a2');
     expect((await postern(['queue', 'show', second.id], { POSTERN_DATA_DIR: running.dir })).out).to.contain(waits.text);
+    const metrics = await scrape(running.base);
+    expect(metrics.of('postern_spool_waiting_in_order')).to.equal(3);
     release();
     await arrived(6);
     expect(passed).to.deep.equal(['b1', 'b2', 'a1', 'a2', 'a3', 'c1']);

@@ -243,11 +243,17 @@ interface Known {
   disk(): { readonly total: number; readonly free: number } | undefined;
   /** When the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): Promise<number | null>;
-  /** Ended deliveries by state, and how many milliseconds the reader took to count them. */
-  ended(): Promise<Ended>;
+  /** Ended deliveries by state. */
+  ended(): Promise<Counted<Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>>>;
+  /** How many wait behind others. */
+  behind(): Promise<Counted<number>>;
 }
 
-type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
+/** What the reader counted, and how many milliseconds it took. */
+interface Counted<T> {
+  readonly counts: T;
+  readonly ms: number;
+}
 
 /**
  * Counting a million ended deliveries takes the reader a tenth of a second: at most this share of its time is spent on
@@ -258,6 +264,7 @@ const SHARE = 0.01;
 /** Registers the gauges of the queue. */
 export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   const ended = remembered(known.ended, clock);
+  metrics.gauge('postern_spool_waiting_in_order', remembered(known.behind, clock));
   metrics.gauge('postern_spool_waiting', () =>
     Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
   );
@@ -275,8 +282,8 @@ export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
 }
 
 /** Caches the counts, for longer the longer they took. */
-function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ended['counts']> {
-  let known: Ended | undefined;
+function remembered<T>(ask: () => Promise<Counted<T>>, clock: Clock): () => Promise<T> {
+  let known: Counted<T> | undefined;
   let until = -Infinity;
   return async () => {
     if (known && clock.monotonic() < until) return known.counts;
