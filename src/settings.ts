@@ -249,6 +249,7 @@ export const schema = z.strictObject({
     slow_above: count(0),
     slow_ms: count(0, 60_000),
     retry_hours: count(1),
+    order_hold_minutes: count(1, 1440),
     keep_dead_days: count(0),
     keep_delivered_hours: count(0),
     keep_delivered_bytes: count(0),

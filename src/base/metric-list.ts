@@ -120,6 +120,10 @@ export const METRICS = {
     help: 'Deliveries waiting, by type of endpoint.',
     labels: { endpoint: ENDPOINT },
   },
+  postern_spool_waiting_in_order: {
+    kind: 'gauge',
+    help: 'Deliveries that wait behind an earlier one of the same sender or conversation (`order` of a route).',
+  },
   postern_spool_oldest_waiting_seconds: {
     kind: 'gauge',
     help: 'Age of the oldest waiting delivery since it was accepted, scheduled or replayed, in seconds; 0 when none is waiting.',

@@ -3,6 +3,7 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
+import { ORDER_NAMES, ORDERS, toOrder } from '../inbound/order.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress } from '../mail/address.ts';
@@ -165,6 +166,7 @@ export const routeList: Command = {
         pattern: row.pattern,
         url: row.url,
         batch_events: row.batchEvents ?? 1,
+        order: toOrder(row.order),
         format: toFormat(row.format),
         action: toAction(row.action),
         priority: row.priority ?? 0,
@@ -213,6 +215,12 @@ export const routeAdd: Command = {
       values: ATTACHMENT_MODES,
       help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
     },
+    order: {
+      type: 'string',
+      value: 'ORDER',
+      values: ORDER_NAMES,
+      help: `order of its mail: ${ORDER_NAMES.map((name) => `${name}: ${ORDERS[name].about}`).join(' · ')} (default: none)`,
+    },
     action: {
       type: 'string',
       value: 'ACTION',
@@ -246,11 +254,13 @@ export const routeAdd: Command = {
     const format = FORMAT_NAMES.find((name) => name === given);
     if (given !== undefined && !format) throw new UsageError(`--format must be one of ${FORMAT_NAMES.join(', ')}`);
     const attachments = call.text('attachments');
+    const order = call.text('order');
     const params = {
       ...{ domain, pattern, url },
       ...(batch !== undefined && { batch_events: toCount(batch) }),
       ...(format !== undefined && { format }),
       ...(attachments !== undefined && { attachments }),
+      ...(order !== undefined && { order }),
       ...(action !== undefined && { action }),
       ...toRules(call),
     };

@@ -210,6 +210,7 @@ export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
       concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
       concurrencyAtStart: delivery.concurrency_per_endpoint_start,
       retryHours: delivery.retry_hours,
+      orderHoldMs: delivery.order_hold_minutes * 60_000,
       batchBytes: webhooks.batch_bytes,
     },
     returns: {

@@ -6,6 +6,7 @@ import type { Notes } from '../journal/types.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Choosing } from './choosing.ts';
+import { type Sequencing, sequencingOf } from './order.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
@@ -57,7 +58,9 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
         ? await choosing.choose(looked, given, scanned?.scan)
         : { routed: given, scan: scanned?.scan };
       if (routed.length === 0 && given.length > 0) return { outcome: 'unrouted' };
-      const deliveries = toDeliveries(messageId, routed, size);
+      const isOrdered = routed.some(({ match }) => match.order);
+      const sequencing = isOrdered ? await sequencingOf(body, arrival.envelope.mailFrom) : undefined;
+      const deliveries = toDeliveries(messageId, routed, size, sequencing);
       const message = { id: messageId, envelope: withFindings(arrival.envelope, routed), trace, body };
       const outcome = await spool.accept({ ...message, receivedAt, verdicts, scan }, deliveries);
       if (outcome !== 'accepted') return { outcome };
@@ -97,14 +100,21 @@ function byRecipient<T>(
 }
 
 /** Returns one delivery per id: a recipient that the client names twice has the same id. */
-function toDeliveries(messageId: string, routed: readonly RoutedRecipient[], size: number): Delivery[] {
+function toDeliveries(
+  messageId: string,
+  routed: readonly RoutedRecipient[],
+  size: number,
+  sequencing: Sequencing | undefined,
+): Delivery[] {
   const byId = new Map<string, Delivery>();
   for (const { recipient, match } of routed) {
-    const { kind, task, account, pattern, also = [], fate } = match;
+    const { kind, task, account, pattern, also = [], order, fate } = match;
     for (const { routeId, url } of fate ? [match] : [match, ...also]) {
       const id = deliveryId(messageId, routeId, recipient);
       const ended = fate && { fate: { state: fate, note: `${WHY[fate]} ${routeId}` } };
-      byId.set(id, { id, kind, task, account, pattern, routeId, url, messageId, recipient, size, ...ended });
+      const sequence = sequencing?.(order, routeId);
+      const turn = sequence !== undefined && { sequence };
+      byId.set(id, { id, kind, task, account, pattern, routeId, url, messageId, recipient, size, ...ended, ...turn });
     }
   }
   return [...byId.values()];

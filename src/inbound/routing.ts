@@ -11,6 +11,7 @@ import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts
 import type { Store } from '../store/store.ts';
 import { ACTIONS, type Choice, decide, mayRefuse, openChoices, toAction } from './decision.ts';
 import { toStyle } from './formats.ts';
+import { toOrder } from './order.ts';
 import { capture, createGlobs, type Globs, hasNames, isExact, toGlob } from './patterns.ts';
 import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
@@ -209,7 +210,12 @@ function compareIds(a: string, b: string): number {
 function toRoute(row: InboundRouteRow): Route {
   const { account, id, pattern, url, also = [], when = null, tags = [], priority = 0 } = row;
   const further = also.map((one) => ({ routeId: alsoId(id, one.n), url: one.url }));
-  const match: Match = { kind: 'inbound', account, routeId: id, pattern, url, ...(further[0] && { also: further }) };
+  const order = toOrder(row.order);
+  const match: Match = {
+    ...{ kind: 'inbound', account, routeId: id, pattern, url },
+    ...(further[0] && { also: further }),
+    ...(order !== 'none' && { order }),
+  };
   return frozen({ match: frozen(match), when, action: toAction(row.action), tags, priority });
 }
 

@@ -3,6 +3,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 import type { Choice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
+import type { Order } from './order.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
@@ -14,6 +15,8 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
   readonly tags?: readonly string[] | undefined;
   /** Further URLs of the route, each with a delivery of its own. */
   readonly also?: readonly Pick<Delivery, 'routeId' | 'url'>[] | undefined;
+  /** Set if the route posts its mail in order. */
+  readonly order?: Order | undefined;
   /** Set if the route does not post its mail. */
   readonly fate?: 'held' | 'dropped' | undefined;
   /** Set if the content of the message decides which route takes it; the match itself is that of the first one. */

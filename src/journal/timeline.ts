@@ -1,4 +1,4 @@
-import type { AttemptRecord, QueuedDelivery } from '../queue/delivery.ts';
+import { type AttemptRecord, nextAttemptAt, type QueuedDelivery } from '../queue/delivery.ts';
 import type { Making } from '../queue/insight.ts';
 import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
@@ -152,9 +152,11 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
     const detail = question === null ? null : `waits for the DNS: ${question}`;
     return [{ at: since, kind: 'making', text: `Being made ready: ${PREPARATIONS[waitsFor]}`, detail }];
   }
+  const at = nextAttemptAt(delivery);
+  if (at === null) return [];
   const text = delivery.attempts === 0 ? 'First attempt' : 'Next attempt';
   const detail = delivery.parked ? 'retried at long intervals' : null;
-  return [{ at: delivery.dueAt, kind: 'next_attempt', text, detail }];
+  return [{ at, kind: 'next_attempt', text, detail }];
 }
 
 /** A webhook URL may contain secrets. */

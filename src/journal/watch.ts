@@ -150,13 +150,14 @@ export function watch(
         return outcome;
       },
       async settle(settlement, fresh) {
-        await spool.settle(settlement, fresh);
+        const behind = await spool.settle(settlement, fresh);
         const { deliveryId, state, at, attempt } = settlement;
         notes.settled(deliveryId, state, at, attempt);
+        return behind;
       },
-      async lease(endpoint, ids, now, until) {
-        const leased = await spool.lease(endpoint, ids, now, until);
-        for (const { id, ranOut } of leased) if (ranOut) notes.settled(id, 'waiting', now, ranOut);
+      async lease(endpoint, ids, times) {
+        const leased = await spool.lease(endpoint, ids, times);
+        for (const { id, ranOut } of leased) if (ranOut) notes.settled(id, 'waiting', times.now, ranOut);
         return leased;
       },
       async endLease(account, end) {

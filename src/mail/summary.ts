@@ -50,40 +50,65 @@ const MAX_LINES = 1000;
 const FIELD_BYTES = 2048;
 const MAX_WORDS = 24;
 
+/** A field to find: its name in lower case, and how many of these, the first ones or the last one. */
+export interface Wanted {
+  readonly name: string;
+  readonly most: number;
+  readonly last?: true;
+}
+
+/** As everywhere: the first From with an author, the last Subject, the first Message-ID. */
+const SUMMARY: readonly Wanted[] = [
+  { name: 'from', most: 2 },
+  { name: 'subject', most: 1, last: true },
+  { name: 'message-id', most: 1 },
+];
+
+/** Finds the fields of the summary. */
+export const summaryFields = (message: Uint8Array): string => fieldsAtStart(message, SUMMARY);
+
 /**
- * Finds the fields of the summary in the first octets of a message, as latin1: a string is cheap to give to a thread.
- * Takes about a tenth of a millisecond for the worst that a stranger can write there.
+ * Finds fields in the first octets of a message, as latin1: a string is cheap to give to a thread. Takes about a tenth of a
+ * millisecond for the worst that a stranger can write there.
  */
-export function summaryFields(message: Uint8Array): string {
+export function fieldsAtStart(message: Uint8Array, wanted: readonly Wanted[]): string {
   const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
   // As for every reader: a message that begins with a blank is all body (`isHeadless`).
   if (isBlank(head[0])) return '';
-  const from: Span[] = [];
-  let [subject, messageId]: [Span | undefined, Span | undefined] = [undefined, undefined];
+  const found: Span[][] = wanted.map(() => []);
   let lines = 0;
   for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
     let end = nextLine(head, at);
     for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
-    // As everywhere: the first From with an author, the last Subject, the first Message-ID.
-    if (isNamed(head, at, 'subject')) subject = [at, end];
-    else if (from.length < 2 && isNamed(head, at, 'from')) from.push([at, end]);
-    else if (!messageId && isNamed(head, at, 'message-id')) messageId = [at, end];
+    for (const [i, { name, most, last }] of wanted.entries()) {
+      const spans = found[i] ?? [];
+      if ((spans.length >= most && !last) || !isNamed(head, at, name)) continue;
+      if (last) spans.length = 0;
+      spans.push([at, end]);
+    }
     at = end;
   }
-  const found = [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])];
-  return found.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
+  return found
+    .flat()
+    .map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`)
+    .join('');
 }
 
 /** Where a field begins, and where the next one does. */
 type Span = readonly [start: number, end: number];
 
-/** The summary from the fields that `summaryFields` found. */
-export function summaryOf(fields: string): MailSummary {
-  const bounded = fields
+/** Parses what `fieldsAtStart` found. */
+export function parseFields(found: string): HeaderField[] {
+  const bounded = found
     .split(/\n(?![ \t])/)
     .map(withFewWords)
     .join('\n');
-  const parsed = parseHeaders(Buffer.from(bounded, 'latin1'));
+  return parseHeaders(Buffer.from(bounded, 'latin1'));
+}
+
+/** The summary from the fields that `summaryFields` found. */
+export function summaryOf(fields: string): MailSummary {
+  const parsed = parseFields(fields);
   return toSummary({ from: authorOf(parsed).mailbox, subject: subjectOf(parsed), fields: parsed });
 }
 

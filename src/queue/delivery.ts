@@ -115,6 +115,10 @@ export interface Delivery {
   readonly recipient: string;
   /** Size of the message in bytes, for roads that need it before they read the message. */
   readonly size?: number | undefined;
+  /** Set if it goes out in order: deliveries with the same sequence follow each other (disk/turns.ts). */
+  readonly sequence?: string | undefined;
+  /** Set while it waits behind another of its sequence; it is not due then. Written by the queue. */
+  readonly behind?: boolean | undefined;
   /** Set for the kind `events`. */
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
@@ -147,9 +151,15 @@ export interface QueuedDelivery extends Delivery {
   readonly budgetFrom: number;
   /** Parked deliveries failed while others to the same endpoint passed; they are retried at long intervals. */
   readonly parked: boolean;
+  /** Since when it has failed as the first of its sequence. */
+  readonly heldSince?: number | undefined;
   readonly lastStatus: number | null;
   readonly lastError: string | null;
 }
+
+/** When it is attempted next; null if it has ended, or waits behind another. */
+export const nextAttemptAt = ({ state, behind, dueAt }: QueuedDelivery): number | null =>
+  state === 'waiting' && !behind ? dueAt : null;
 
 /** One attempt, as the history shows it. */
 export interface AttemptRecord {
@@ -167,6 +177,14 @@ export interface AttemptRecord {
   readonly detail?: string | undefined;
 }
 
+/** How long a delivery has failed that others wait behind. */
+export interface LongFailure {
+  /** Milliseconds since 1970. */
+  readonly since: number;
+  /** Whether another of its sequence may be tried now. */
+  readonly isOver: boolean;
+}
+
 /** The changes of an attempt, written atomically. */
 export interface Settlement {
   readonly deliveryId: string;
@@ -175,10 +193,22 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
+  /** Set if it failed and is in a sequence. */
+  readonly failure?: LongFailure | undefined;
   /** The delivery ends and is not kept for inspection or replay: the next purge deletes it. */
   readonly forget?: boolean;
   /** Written in the same transaction. */
   readonly report?: Report | undefined;
+}
+
+/**
+ * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of them
+ * the next of a sequence is tried.
+ */
+export interface LeaseTimes {
+  readonly now: number;
+  readonly until: number;
+  readonly patience: number;
 }
 
 /** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
@@ -191,7 +221,7 @@ export interface Leased {
 
 /** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
 export interface LeaseEnd
-  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at'>,
+  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at' | 'failure'>,
     Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
   readonly n: number;
 }
@@ -320,10 +350,10 @@ export interface Spool {
   /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
   overdue(endpoint: EndpointName, before: number, now: number, limit: number): Promise<QueuedDelivery[]>;
   /**
-   * Leases those of these deliveries that wait for the endpoint and are due at `now`: none of them is due again before
-   * `until`. Returns them in order.
+   * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end of
+   * its lease. Returns them in order.
    */
-  lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): Promise<readonly Leased[]>;
+  lease(endpoint: EndpointName, ids: readonly string[], times: LeaseTimes): Promise<readonly Leased[]>;
   /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
   endLease(account: string, end: LeaseEnd): Promise<AttemptRecord | null>;
   /** Keeps verdicts just computed, before the attempt ends. */
@@ -340,9 +370,9 @@ export interface Spool {
   history(endpoint: EndpointName, now: number): Promise<EndpointHistory>;
   /**
    * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
-   * delivery exists. `fresh`: verdicts just computed.
+   * delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence now.
    */
-  settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
+  settle(settlement: Settlement, fresh?: Verdicts): Promise<boolean>;
   /** The scan of a message, without its body; undefined if it has none. */
   scanOf(messageId: string): Promise<Scan | undefined>;
   /** Keeps the scan of a message, unless it has one. Returns the one that is kept. */
@@ -390,10 +420,12 @@ export interface Spool {
   /** Events for webhooks. */
   readonly events: EventQueue;
   /**
-   * The listener is called after every accepted message and every new batch, and with an empty list after an outside
+   * The listener is called after every accepted message and every new batch, with what waits behind others too, and with an empty list after an outside
    * change to the queue (command line).
    */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
+  /** The listener is called with deliveries that waited behind others of their sequence and are due now. */
+  onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
   /** Makes a synced write, for the health check: it proves that mail can be accepted. */
   check(): Promise<void>;
   close(): Promise<void>;

@@ -92,7 +92,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const agenda = createAgenda<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, roads, lanes, backlog, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
-  const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
+  /** Deliveries in flight that the spool has put behind others. */
+  const putBehind = new Set<string>();
+  const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned', putBehind });
   const overdue = createOverdue({
     ...{ spool, roads, time, clock, log },
     async giveUp(queued) {
@@ -165,7 +167,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     made();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     // In reverse, since each delivery put back goes to the front.
-    for (const { waiting, carried } of outcomes.toReversed()) requeue(lane.queue, waiting, carried, now);
+    for (const { waiting, carried } of outcomes.toReversed())
+      if (putBehind.delete(waiting.delivery.id)) lane.queue.leaveOutside(waiting.delivery.id, now.steady);
+      else requeue(lane.queue, waiting, carried, now);
     for (const { waiting, carried } of outcomes)
       if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
     attempts.end(lane, inDoubt);
@@ -258,10 +262,11 @@ interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 
   /** True once the dispatcher stops: nothing is waited for then. */
   readonly stopping: () => boolean;
   readonly abandoned: () => boolean;
+  readonly putBehind: Set<string>;
 }
 
 /** Runs deliveries over their roads. Its functions never throw. */
-function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }: EngineDeps) {
+function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, putBehind }: EngineDeps) {
   /**
    * Retries until the result is written, and keeps its place among all attempts meanwhile: with a full disk, Postern
    * must stop sending, or it would send the same deliveries again and again.
@@ -269,7 +274,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   const settle: Engine['settle'] = async ({ id, kind }, settlement, fresh) => {
     for (let logged = false; ; logged = true) {
       try {
-        await spool.settle(settlement, fresh);
+        if (await spool.settle(settlement, fresh)) putBehind.add(id);
         if (settlement.state === 'dead') meters.dead(kind);
         return;
       } catch (error) {
@@ -356,5 +361,6 @@ function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wal
     parked: settlement.parked,
     due: now + wait,
     failedAt: now,
+    heldSince: settlement.failure?.since,
   });
 }

@@ -91,6 +91,8 @@ export interface Gate {
   leave(result: AttemptSummary, settled: Settled, deliveries?: number): void;
   /** Whether other deliveries passed since this one last failed. */
   othersPass(): boolean;
+  /** Whether the endpoint takes deliveries, as far as is known. */
+  isUp(): boolean;
 }
 
 /** What the engine does for its roads. */

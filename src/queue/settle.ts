@@ -1,4 +1,4 @@
-import type { AttemptRecord, LeaseEnd, QueuedDelivery, Settlement } from './delivery.ts';
+import type { AttemptRecord, LeaseEnd, LongFailure, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
 import type { DeliveryState } from './states.ts';
 
@@ -102,6 +102,16 @@ interface Budget {
   readonly mayEnd: boolean;
 }
 
+/** A delivery that others of its sequence wait behind. */
+export interface OrderFacts {
+  /** Since when it has failed, milliseconds since 1970; undefined: it has not. */
+  readonly since: number | undefined;
+  /** Milliseconds for which it may fail before another is tried. */
+  readonly patience: number;
+  /** Whether its endpoint takes other deliveries. */
+  readonly isUp: boolean;
+}
+
 export interface AttemptFacts {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts' | 'parked'>;
   readonly result: AttemptResult;
@@ -112,6 +122,8 @@ export interface AttemptFacts {
   readonly budget: Budget;
   /** Whether other deliveries to the same endpoint passed recently. */
   readonly othersPass: boolean;
+  /** Set if it is in a sequence. */
+  readonly order?: OrderFacts | undefined;
   /** The status by which the receiver ends the delivery; null or absent: there is none. */
   readonly stop?: number | null;
   /** The id of the POST if it was shared: others may have caused its failure, so it never ends a delivery. */
@@ -166,11 +178,38 @@ export function settle(attempted: AttemptFacts): Settled {
   if (mayEnd && age >= limit && batch === undefined) {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }
-  const own = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);
+  const failure = attempted.order && failureOf(attempted.order, lesson.suspect === true, now);
+  const usual = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);
+  const own = soonEnough(usual, failure, attempted.order, now);
   // The last attempt is made at the end of the time budget, not hours later.
   const rest = Math.max(limit - age, own);
   const wait = Math.round(Math.min(Math.max(own, asked), rest));
-  return { outcome: 'deferred', settlement: { ...base, parked, state: 'waiting', dueAt: now + wait }, wait, lesson };
+  const next = { ...base, parked, state: 'waiting', dueAt: now + wait } as const;
+  return { outcome: 'deferred', settlement: failure ? { ...next, failure } : next, wait, lesson };
+}
+
+/**
+ * How long a delivery has failed while it may itself be the cause: time in which its endpoint takes nothing does not count,
+ * so that the order is kept until it does. Once it is over, the time begins again.
+ */
+function failureOf({ since = Number.POSITIVE_INFINITY, patience, isUp }: OrderFacts, isSuspect: boolean, now: number) {
+  return isUp && isSuspect ? longFailure(since, patience, now) : { since: now, isOver: false };
+}
+
+/** The same for a delivery that failed just now. A clock that was set back does not make it longer. */
+export function longFailure(since: number, patience: number, now: number): LongFailure {
+  const isOver = now - since >= patience;
+  return { since: isOver ? now : Math.min(since, now), isOver };
+}
+
+/** Another is tried only when this one has failed once more, so it is tried again at that time. */
+function soonEnough(
+  gap: number,
+  failure: LongFailure | undefined,
+  order: Pick<OrderFacts, 'patience'> | undefined,
+  now: number,
+): number {
+  return failure && order ? Math.min(gap, failure.since + order.patience - now) : gap;
 }
 
 /** An SMTP attempt, for `settleMail`. */
@@ -226,6 +265,8 @@ interface LeaseFacts {
   /** In [0, 1). */
   readonly jitter: number;
   readonly budget: Budget;
+  /** Set if it is in a sequence. */
+  readonly order: Omit<OrderFacts, 'isUp'> | undefined;
   /** The status by which the receiver ends the delivery; null: there is none. */
   readonly stop: number | null;
 }
@@ -234,7 +275,7 @@ interface LeaseFacts {
  * Returns the consequences of what a consumer says: acknowledged is delivered, everything else is due again until the
  * time budget is used up. An acknowledgement is shown as a POST that was answered with 200.
  */
-export function settleLease({ delivery, n, said, now, jitter, budget, stop }: LeaseFacts): {
+export function settleLease({ delivery, n, said, now, jitter, budget, order, stop }: LeaseFacts): {
   readonly outcome: Settled['outcome'];
   readonly end: LeaseEnd;
 } {
@@ -250,8 +291,11 @@ export function settleLease({ delivery, n, said, now, jitter, budget, stop }: Le
     status === null ? { error: reason || 'refused by the consumer', answer: '' } : { error: null, answer: reason };
   if ((status !== null && status === stop) || (budget.mayEnd && budget.age >= budget.limit))
     return { outcome: 'failed', end: { ...base, ...told, state: 'dead', status } };
-  const wait = delay ?? Math.round(gap(delivery.attempts, false, false) * (1 + JITTER * jitter));
-  return { outcome: 'deferred', end: { ...base, ...told, state: 'waiting', dueAt: now + wait, status } };
+  const failure = order && failureOf({ ...order, isUp: true }, true, now);
+  const usual = gap(delivery.attempts, false, false) * (1 + JITTER * jitter);
+  const wait = delay ?? Math.round(soonEnough(usual, failure, order, now));
+  const next = { ...base, ...told, state: 'waiting', dueAt: now + wait, status } as const;
+  return { outcome: 'deferred', end: failure ? { ...next, failure } : next };
 }
 
 /** Whether another SMTP attempt would have the same result. */

@@ -15,6 +15,7 @@ import type {
   EndpointSummary,
   Message,
   NewMessage,
+  QueuedDelivery,
   Spool,
   SpoolSettings,
 } from './delivery.ts';
@@ -91,6 +92,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
         disk: room.disk,
         oldest: () => reading.read('oldest'),
         ended: () => reading.read('ended'),
+        behind: () => reading.read('behind'),
       },
       clock,
       metrics,
@@ -115,6 +117,7 @@ async function openParts(
     { clock, log, metrics },
     {
       changed: () => listeners.tell([]),
+      turned: listeners.turn,
       async replaced() {
         await reading?.reopen();
       },
@@ -160,9 +163,10 @@ function createSpool(parts: Parts, release: () => void): Spool {
     backlog: file.tally.ofAccount,
     message: (messageId, deliveryId) => findMessage(parts, messageId, deliveryId),
     async settle(settlement, fresh) {
-      const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
+      const { tally, behind } = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
+      return behind;
     },
     scanOf: async (messageId) => cache.scanOf(messageId) ?? (await reading.read('scanOf', messageId)),
     async keepScan(messageId, scan) {
@@ -193,7 +197,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
       return due.found;
     },
     overdue: (endpoint, before, now, limit) => reading.read('overdue', endpoint, before, now, limit),
-    lease: (endpoint, ids, now, until) => file.write('lease', endpoint, ids, now, until),
+    lease: (endpoint, ids, times) => file.write('lease', endpoint, ids, times),
     endLease: (account, end) => file.write('endLease', account, end),
     async keepVerdicts(deliveryId, fresh) {
       await file.write('keepVerdicts', deliveryId, JSON.stringify(fresh));
@@ -210,6 +214,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     ...createBulk(parts),
     events: Object.freeze({ ...events, onNews: listeners.onNews }),
     onChange: listeners.onChange,
+    onTurn: listeners.onTurn,
     check: file.check,
     close: () => (closing ??= close()),
   });
@@ -219,8 +224,10 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   const { file, room, holdings, blobs, cache, listeners } = parts;
   const given = toTight(message.body);
   const row = toRow(message, given);
-  const { outcome, bytes } =
-    deliveries.length === 0 ? ({ outcome: 'accepted', bytes: null } as const) : await file.accept(row, deliveries);
+  const { outcome, behind, bytes } =
+    deliveries.length === 0
+      ? ({ outcome: 'accepted', behind: [], bytes: null } as const)
+      : await file.accept(row, deliveries);
   const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
@@ -231,7 +238,7 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
     const fresh = deliveries.filter(({ fate }) => !fate);
     if (fresh.length > 0) {
       cache.put({ id, receivedAt, envelope, trace, verdicts, ...(scan && { scan }) }, body, fresh.length);
-      listeners.tell(fresh);
+      listeners.tell(behind.length === 0 ? fresh : fresh.map((one) => ({ ...one, behind: behind.includes(one.id) })));
     }
   } else if (body.kind === 'blob') {
     await blobs.remove([basename(body.path)]);
@@ -293,15 +300,19 @@ async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
 /** The listeners for deliveries and for events. */
 export interface Listeners {
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
+  onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
   onNews(listener: (news: EventNews) => void): void;
   /** Announces new deliveries; an empty list: the queue was changed by hand. */
   tell(fresh: readonly Delivery[]): void;
+  /** Announces deliveries that waited behind others. */
+  turn(due: readonly QueuedDelivery[]): void;
   say(news: EventNews): void;
 }
 
 /** A listener that throws does not undo an acceptance. */
 function createListeners(log: Log): Listeners {
   const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
+  const ofTurns: ((due: readonly QueuedDelivery[]) => void)[] = [];
   const ofEvents: ((news: EventNews) => void)[] = [];
 
   function inform<T>(listeners: readonly ((what: T) => void)[], what: T): void {
@@ -318,12 +329,18 @@ function createListeners(log: Log): Listeners {
     onChange(listener) {
       ofDeliveries.push(listener);
     },
+    onTurn(listener) {
+      ofTurns.push(listener);
+    },
     onNews(listener) {
       ofEvents.push(listener);
     },
     tell(fresh) {
       inform(ofDeliveries, fresh);
       if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
+    },
+    turn(due) {
+      inform(ofTurns, due);
     },
     say(news) {
       inform(ofEvents, news);

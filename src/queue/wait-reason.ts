@@ -6,11 +6,12 @@ import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
 // Why a delivery is not delivered yet: the one answer of the API, the command line and the console.
 
 /**
- * held: its route keeps it · paused, gone, down: its endpoint · making: it is being prepared · scanner: it waits for a scanner ·
+ * held: its route keeps it · behind: another one goes first · paused, gone, down: its endpoint · making: it is being prepared · scanner: it waits for a scanner ·
  * pulled: it waits for its consumer · parked, backoff: after a failed attempt · scheduled: for a time to come · due: for its turn.
  */
 export const WAIT_KINDS = [
   'held',
+  'behind',
   'paused',
   'gone',
   'down',
@@ -46,7 +47,13 @@ export function waitReason(delivery: QueuedDelivery, facts: WaitFacts): WaitReas
   if (state === 'held')
     return { kind: 'held', text: `${capital(lastError ?? 'held by its route')} until it is released` };
   if (state !== 'waiting') return undefined;
-  return ofEndpoint(delivery, facts) ?? ofPreparation(facts) ?? ofTime(delivery, facts);
+  return ofTurn(delivery) ?? ofEndpoint(delivery, facts) ?? ofPreparation(facts) ?? ofTime(delivery, facts);
+}
+
+function ofTurn({ behind, sequence = '' }: QueuedDelivery): WaitReason | undefined {
+  if (!behind) return undefined;
+  const what = sequence.startsWith('thread:') ? 'conversation' : 'sender';
+  return { kind: 'behind', text: `Waits behind an earlier message of the same ${what}` };
 }
 
 function ofEndpoint(delivery: QueuedDelivery, { endpoint }: WaitFacts): WaitReason | undefined {

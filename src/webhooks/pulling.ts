@@ -22,6 +22,8 @@ import { createBell } from './waiters.ts';
 export interface PullingSettings {
   /** How long a delivery is handed out again and again. */
   readonly retryHours: number;
+  /** How long a delivery of a sequence may fail before the next one is handed out. */
+  readonly orderHoldMs: number;
 }
 
 interface PullingDeps {
@@ -36,6 +38,7 @@ interface PullingDeps {
     | 'keepVerdicts'
     | 'message'
     | 'onChange'
+    | 'onTurn'
     | 'redirect'
     | 'retry'
     | 'settle'
@@ -110,7 +113,7 @@ const NOTHING: PulledMails = { mails: [], discard() {} };
 /** What a look found; if nothing, when to look again at the latest (milliseconds since 1970). */
 type Look = { readonly found: readonly Ready[] } | { readonly next: number };
 
-export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps): Pulling {
+export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps): Pulling {
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
   const limit = retryHours * 3_600_000;
   const meters = createDeliveryMeters(deps.metrics);
@@ -125,6 +128,10 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
   spool.onChange((fresh) => {
     if (fresh.length === 0) bell.ringAll();
     for (const { account, url } of fresh) if (isPulled(url)) bell.ring({ account, url });
+  });
+
+  spool.onTurn((due) => {
+    for (const { account, url } of due) if (isPulled(url)) bell.ring({ account, url });
   });
 
   /** Moves the mail of routes that got another URL on another host. Returns the others. */
@@ -183,8 +190,7 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
       const leased = await spool.lease(
         endpoint,
         found.map(({ delivery }) => delivery.id),
-        now,
-        until,
+        { now, until, patience },
       );
       const numbers = new Map(leased.map(({ id, n }) => [id, n]));
       const mails = found.flatMap(({ delivery, rendered }) => {
@@ -281,6 +287,7 @@ export function createPulling({ retryHours }: PullingSettings, deps: PullingDeps
         now: clock.now(),
         jitter: ids.jitter(),
         budget: { age: time.age(delivery.budgetFrom), limit, mayEnd: time.sure() },
+        order: delivery.sequence === undefined ? undefined : { since: delivery.heldSince, patience },
         stop: FORMATS[destinations.target(delivery).format].stop ?? null,
       });
       const attempt = await spool.endLease(account, end);

@@ -25,6 +25,8 @@ export interface WebhookRoadSettings
   extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is retried. */
   readonly retryHours: number;
+  /** How long a delivery of a sequence may fail before the next one is tried. */
+  readonly orderHoldMs: number;
   /** Maximum bytes of JSON in a POST of several events. */
   readonly batchBytes: number;
 }
@@ -131,7 +133,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     result: AttemptResult,
     gate: Gate,
   ): Settled {
-    const { delivery, attempts, parked, budgetFrom } = waiting;
+    const { delivery, attempts, parked, budgetFrom, heldSince: since } = waiting;
+    const isOrdered = delivery.sequence !== undefined;
     return settle({
       delivery: { id: delivery.id, attempts, parked },
       result,
@@ -139,6 +142,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       jitter: ids.jitter(),
       budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
       othersPass: gate.othersPass(),
+      ...(isOrdered && { order: { since, patience: settings.orderHoldMs, isUp: gate.isUp() } }),
       stop: FORMATS[target.format].stop,
       batch,
     });

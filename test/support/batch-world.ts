@@ -66,7 +66,14 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
       dispatcher: createWebhookDispatcher(
-        { concurrency: 64, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 120 },
+        {
+          concurrency: 64,
+          concurrencyPerEndpoint: 8,
+          concurrencyAtStart: 2,
+          batchBytes: 1024 ** 2,
+          retryHours: 120,
+          orderHoldMs: 900_000,
+        },
         {
           ...parts,
           renderer,

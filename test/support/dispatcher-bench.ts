@@ -161,6 +161,7 @@ export async function createBench(
         concurrencyAtStart: 2,
         batchBytes: 1024 ** 2,
         retryHours: 120,
+        orderHoldMs: 900_000,
         ...settings,
       },
       {

@@ -79,7 +79,7 @@ export async function createTestPulling(deps: {
   const preparation = createPreparation(parts);
   const [time, ids] = [createRunningTime(deps.clock), createIds(deps.clock)];
   return {
-    pulling: createPulling({ retryHours: 72 }, { ...parts, preparation, time, ids }),
+    pulling: createPulling({ retryHours: 72, orderHoldMs: 900_000 }, { ...parts, preparation, time, ids }),
     tapping: createTapping({ ...parts, preparation }),
   };
 }

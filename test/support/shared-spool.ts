@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { Log } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
-import type { Delivery, Message, Spool } from '../../src/queue/delivery.ts';
+import type { Delivery, Message, QueuedDelivery, Spool } from '../../src/queue/delivery.ts';
 import type { EventNews } from '../../src/queue/events.ts';
 import { openSpool } from '../../src/queue/spool.ts';
 import { afterFile } from './cleanup.ts';
@@ -27,6 +27,7 @@ interface Shared {
   readonly spool: Spool;
   /** Who hears of what happens on it. */
   readonly onChange: Set<(fresh: readonly Delivery[]) => void>;
+  readonly onTurn: Set<(due: readonly QueuedDelivery[]) => void>;
   readonly onNews: Set<(news: EventNews) => void>;
   handTo(holder: Holder): void;
 }
@@ -70,6 +71,7 @@ async function open(): Promise<Shared> {
   const shared: Shared = {
     spool,
     onChange: new Set(),
+    onTurn: new Set(),
     onNews: new Set(),
     handTo(holder) {
       ({ clock, log } = holder);
@@ -77,6 +79,9 @@ async function open(): Promise<Shared> {
   };
   spool.onChange((fresh) => {
     for (const listener of shared.onChange) listener(fresh);
+  });
+  spool.onTurn((due) => {
+    for (const listener of shared.onTurn) listener(due);
   });
   spool.events.onNews((news) => {
     for (const listener of shared.onNews) listener(news);
@@ -91,6 +96,7 @@ function lend(shared: Shared, watch: Watch): TestSpool {
   const giveBack = async () => {
     await watch.quiet();
     shared.onChange.clear();
+    shared.onTurn.clear();
     shared.onNews.clear();
     shared.handTo(NOBODY);
     if (watch.used()) await empty(spool);
@@ -106,6 +112,9 @@ function lend(shared: Shared, watch: Watch): TestSpool {
     },
     onChange: (listener) => {
       shared.onChange.add(listener);
+    },
+    onTurn: (listener) => {
+      shared.onTurn.add(listener);
     },
     close: () => (closing ??= giveBack()),
   };

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import type { Scan } from '../../mail/scan.ts';
-import { type AttemptRecord, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
+import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
 import { operation } from '../operation.ts';
@@ -87,6 +87,7 @@ export const deliveryRecord = z
   .meta({ title: 'delivery record' });
 
 export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[], scan: Scan | undefined) {
+  const nextAt = nextAttemptAt(delivery);
   return {
     id: delivery.id,
     message_id: delivery.messageId,
@@ -96,7 +97,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     email: delivery.recipient,
     state: delivery.state,
     created_at: toTime(delivery.createdAt),
-    next_attempt_at: delivery.state === 'waiting' ? toTime(delivery.dueAt) : null,
+    next_attempt_at: nextAt === null ? null : toTime(nextAt),
     ended_at: delivery.endedAt === null ? null : toTime(delivery.endedAt),
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,

@@ -11,6 +11,7 @@ import {
   factsOf,
   toStyle,
 } from '../../inbound/formats.ts';
+import { ORDER_NAMES, ORDERS, toOrder } from '../../inbound/order.ts';
 import { isPulled } from '../../inbound/pulled.ts';
 import { MOST_TRIED } from '../../inbound/routing.ts';
 import { fold } from '../../mail/address.ts';
@@ -44,6 +45,7 @@ export const inboundRouteRecord = z
     attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
     link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
     has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
+    order: z.enum(ORDER_NAMES).meta({ description: 'which of its messages go out one after another' }),
     ...ruleRecord,
   })
   .meta({ title: 'inbound route record' });
@@ -80,12 +82,17 @@ const password = optional(z.string().max(255)).meta({
     'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
 });
 
+const order = optional(z.enum(ORDER_NAMES)).meta({
+  description: `the order of its messages: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new route if omitted`,
+});
+
 const ROUTE_STYLE = {
   format: 'mandrill',
   raw: true,
   attachments: 'auto',
   link_over: 0,
   has_password: false,
+  order: 'none',
   action: 'post',
   when: {},
   tags: [],
@@ -122,6 +129,7 @@ export function toRouteRecord(
     ...style,
     link_over: linkOver,
     has_password: Boolean(password),
+    order: toOrder(row.order),
     action: toAction(row.action),
     when: toWhenRecord(row.when),
     tags: [...tags],
@@ -157,7 +165,8 @@ const addRoute = operation({
     'With `when`, a route takes only mail of which the conditions hold; the others are tried then, and if none takes it, it is refused with 550 5.7.1. What is not known does not hold, so that a failing DNS or scanner never rejects or discards. ' +
     `Conditions on DMARC and on scanners are checked before the reply to the message, if they decide. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content gets one recipient at a time (452 4.5.3). ` +
     'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
-    'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one.',
+    'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one. ' +
+    'With `order`, a message waits until the one before it of the same author, or of the same conversation, has ended; others go on. If that one fails for longer than the setting delivery.order_hold_minutes while the endpoint is up, the next is tried, and goes on without it if it is delivered.',
   params: {
     domain: knownDomain,
     pattern,
@@ -171,6 +180,7 @@ const addRoute = operation({
     attachments,
     link_over: linkOver,
     password,
+    order,
     ...RULES,
   },
   defaults: ({ action }) => (action === 'tag' || action === 'discard' || action === 'reject' ? { url: NOWHERE } : {}),
@@ -187,7 +197,7 @@ const addRoute = operation({
     },
   },
   async handle({ domain, pattern, url: to, batch_events = 1, raw = true, password = '', ...given }, call) {
-    const { action = 'post', tags = [], priority = 0 } = given;
+    const { action = 'post', tags = [], priority = 0, order = 'none' } = given;
     const url = to === NOWHERE ? '' : to;
     mustHaveUrl(url, action, call);
     const when = given.when ? toWhenRow(given.when) : null;
@@ -209,6 +219,7 @@ const addRoute = operation({
       attachments: mode,
       linkOver,
       password: password === '' ? null : password,
+      order,
       action,
       when,
       tags,
@@ -315,7 +326,7 @@ const updateRoute = operation({
   access: 'settings',
   summary: 'Changes a route; null fields remain unchanged.',
   notes:
-    'A new format applies to mail that is still queued, too. With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
+    'A new format applies to mail that is still queued, too; a new order only to mail that comes from now on. With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
   params: {
     id: routeId,
     pattern: optional(pattern),
@@ -326,6 +337,7 @@ const updateRoute = operation({
     attachments,
     link_over: linkOver,
     password,
+    order,
     ...RULES,
   },
   returns: inboundRouteRecord,
@@ -351,7 +363,7 @@ const updateRoute = operation({
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-        ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
+        ...{ action: given.action, when: given.when && when, tags: given.tags, priority, order: given.order },
         ...also,
         folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,
@@ -374,6 +386,7 @@ function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
     before.pattern !== after.pattern && `pattern ${before.pattern} to ${after.pattern}`,
     before.url !== after.url && `URL ${shownUrl(before.url)} to ${shownUrl(after.url)}`,
     batches[0] !== batches[1] && `batch_events ${batches.join(' to ')}`,
+    toOrder(before.order) !== toOrder(after.order) && `order ${toOrder(before.order)} to ${toOrder(after.order)}`,
     toAction(before.action) !== toAction(after.action) &&
       `action ${toAction(before.action)} to ${toAction(after.action)}`,
     !sameWhen(before.when, after.when) && 'conditions',

@@ -56,8 +56,13 @@ const rejectRecord = z.object({ email: z.string(), reason: text, detail: text, s
 const senderDomainRecord = z.object({ domain: z.string() });
 const webhookRecord = z.object({ url: z.string(), description: text, events: texts });
 const inboundDomainRecord = z.object({ domain: z.string() });
-/** `batch_events` exists only in Postern. */
-const routeRecord = z.object({ pattern: z.string(), url: z.string(), batch_events: z.int().optional() });
+/** `batch_events` and `order` exist only in Postern. */
+const routeRecord = z.object({
+  pattern: z.string(),
+  url: z.string(),
+  batch_events: z.int().optional(),
+  order: z.string().optional(),
+});
 
 async function list<T>(
   api: ApiClient,
@@ -259,11 +264,11 @@ const routes: Kind = {
           : [],
       );
       items.push(
-        ...theirs.map(({ pattern, url, batch_events }) => ({
+        ...theirs.map(({ pattern, url, batch_events, order }) => ({
           name: `${pattern}@${domain}`,
           there: known.has(pattern),
           async bring() {
-            await to.call('/inbound/add-route', { domain, pattern, url, batch_events });
+            await to.call('/inbound/add-route', { domain, pattern, url, batch_events, order });
           },
           note: 'give its consumer the new key (/inbound/route-key)',
         })),

@@ -5,13 +5,14 @@ import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { OPEN_STATES } from '../states.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
+import { createForgetting, type Forgetting } from './forgetting.ts';
 import { createLeasing, type Leasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
 import { createScanKeeping, type ScanKeeping } from './scans.ts';
 import {
+  BEHIND,
   detailKey,
-  detailKeys,
   KEPT_ATTEMPTS,
   kindCode,
   number,
@@ -20,10 +21,9 @@ import {
   sumOf,
   sumOfDelivery,
   taskCode,
-  text,
-  textOrNull,
   whole,
 } from './schema.ts';
+import { sequenceOf, type Turns } from './turns.ts';
 
 /** A message as its row stores it: with the bytes, or with the name and SHA-256 of its blob. */
 export interface MessageRow {
@@ -45,6 +45,8 @@ export interface MessageRow {
 /** Whether a message was written: not if its id exists already. The bytes are returned to the caller. */
 export interface Accepted {
   readonly written: boolean;
+  /** The ids of deliveries that wait behind others. */
+  readonly behind: readonly string[];
   readonly bytes: Uint8Array | null;
 }
 
@@ -58,32 +60,45 @@ export interface Changes
     HookChanges,
     Pick<Reporting, 'reported'> {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
-  /**
-   * Also stores the verdicts, if the attempt computed any. For a batch of events, returns the new counts of its
-   * webhook.
-   */
-  settle(settlement: Settlement, verdicts: string | null): HookTally | null;
+  /** Also stores the verdicts, if the attempt computed any. */
+  settle(settlement: Settlement, verdicts: string | null): SettledRow;
   keepEndpoint(endpoint: Endpoint, memory: string | null): void;
   check(at: number): void;
   keepTime(memory: string): void;
 }
 
+/** `tally`: the new counts of its webhook, for a batch of events. `behind`: it waits behind another now. */
+interface SettledRow {
+  readonly tally: HookTally | null;
+  readonly behind: boolean;
+}
+
 const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
   ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
 
+/** What several changes need. */
+export interface ChangeParts {
+  readonly endpoints: Endpoints;
+  readonly turns: Turns;
+}
+
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
-export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
+export function createChanges(
+  db: DatabaseSync,
+  { endpoints, turns }: ChangeParts,
+  nextKey: (count: number) => number,
+): Changes {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const time = db.prepare(
     'INSERT INTO time (key, memory) VALUES (1, ?) ON CONFLICT DO UPDATE SET memory = excluded.memory',
   );
-  const ending = createEnding(db, endpoints);
+  const ending = createEnding(db, { endpoints, turns });
   const reporting = createReporting(db);
   return frozen({
-    accept: createAccepting(db, endpoints, nextKey),
-    settle: createSettling(db, endpoints, reporting),
+    accept: createAccepting(db, { endpoints, turns }, nextKey),
+    settle: createSettling(db, { endpoints, turns }, reporting),
     ...createScanKeeping(db),
-    ...createLeasing(db, endpoints),
+    ...createLeasing(db, endpoints, turns),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
     check: (at) => {
@@ -93,7 +108,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
       time.run(memory);
     },
     ...ending,
-    ...createForgetting(db, endpoints),
+    ...createForgetting(db, { endpoints, turns }),
     ...createBatching(db, endpoints, nextKey),
     ...createHookChanges(db, ending),
   });
@@ -101,7 +116,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
 
 function createAccepting(
   db: DatabaseSync,
-  endpoints: Endpoints,
+  { endpoints, turns }: ChangeParts,
   nextKey: (count: number) => number,
 ): Changes['accept'] {
   const message =
@@ -109,8 +124,8 @@ function createAccepting(
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?)
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note, sequence)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
   const keepVerdicts = db.prepare(KEEP_VERDICTS);
@@ -131,14 +146,17 @@ function createAccepting(
       row.bytes,
       sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
     );
-    if (changes === 0) return { written: false, bytes: row.bytes };
+    if (changes === 0) return { written: false, behind: [], bytes: row.bytes };
     if (row.verdicts !== null) keepVerdicts.run(row.verdicts, crc32(row.verdicts), key);
     if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
+    const behind: string[] = [];
     deliveries.forEach((one, i) => {
       const endpoint = endpoints.keyOf(one);
       const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
       const from = Math.max(at, whole(one.notBefore ?? 0));
+      const sequence = one.sequence ?? null;
+      const due = one.fate ? from : turns.dueOf(sequence, from);
       const sum = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
       const written = delivery.run(
         key + i,
@@ -151,23 +169,29 @@ function createAccepting(
         share,
         stateCode(one.fate?.state ?? 'waiting'),
         at,
-        from,
+        due,
         from,
         from,
         sum,
         kind,
         task,
         one.fate?.note ?? null,
+        sequence,
       );
       if (written.changes !== 0 && !one.fate) endpoints.shift(endpoint, 1);
+      if (due === BEHIND) behind.push(one.id);
     });
-    return { written: true, bytes: row.bytes };
+    return { written: true, behind, bytes: row.bytes };
   };
 }
 
-function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: Reporting): Changes['settle'] {
+function createSettling(
+  db: DatabaseSync,
+  { endpoints, turns }: ChangeParts,
+  { keepReport }: Reporting,
+): Changes['settle'] {
   const find =
-    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
+    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare(
     'UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?',
@@ -186,7 +210,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     // The attempt took place, whatever became of the delivery meanwhile.
     if (report) keepReport(report);
     const row = find.get(deliveryId);
-    if (!row) return null;
+    if (!row) return { tally: null, behind: false };
     if (verdicts !== null) keep.run(verdicts, crc32(verdicts), number(row, 'message'));
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
@@ -198,10 +222,12 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     }
     const open = number(row, 'state') === 0;
     const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
+    let behind = false;
     if (open) {
       const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
       update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
+      behind = turns.settled(sequenceOf(row), key, settlement);
     } else if (made) {
       update.run(
         value(row, 'state'),
@@ -213,7 +239,8 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
         key,
       );
     }
-    return row['hook'] === null ? null : tallying.settled(key, number(row, 'endpoint'), settlement, open);
+    const isBatch = row['hook'] !== null;
+    return { behind, tally: isBatch ? tallying.settled(key, number(row, 'endpoint'), settlement, open) : null };
   };
 }
 
@@ -236,19 +263,20 @@ export interface Ending {
 }
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
-function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
-  // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier.
+function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Ending {
+  // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
+  // behind another is due when that has ended.
   const retry =
     db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
-    WHERE key = ? AND state = 0`);
+    WHERE key = ? AND state = 0 AND due_at < ${BEHIND}`);
   const reschedule = db.prepare(
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
   );
   const drop = db.prepare('UPDATE deliveries SET state = 3, ended_at = ? WHERE key = ? AND state = ?');
   const replay =
-    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
-    WHERE key = ?2 AND state > 0`);
-  const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
+    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL,
+    held_since = NULL WHERE key = ?2 AND state > 0`);
+  const where = db.prepare('SELECT endpoint, state, sequence FROM deliveries WHERE key = ?');
   const redirect = db.prepare(
     `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_STATES.map(stateCode).join(', ')})`,
   );
@@ -260,11 +288,14 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
 
   /** Runs `change` for each key that still exists and returns how often it changed something. */
-  const each = (keys: readonly number[], change: (key: number, endpoint: number, state: number) => boolean) => {
+  const each = (
+    keys: readonly number[],
+    change: (key: number, endpoint: number, state: number, sequence: string | null) => boolean,
+  ) => {
     let count = 0;
     for (const key of keys) {
       const row = where.get(key);
-      if (row && change(key, number(row, 'endpoint'), number(row, 'state'))) count++;
+      if (row && change(key, number(row, 'endpoint'), number(row, 'state'), sequenceOf(row))) count++;
     }
     return count;
   };
@@ -279,25 +310,31 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   const buryAll = (rows: readonly SqlRow[], note: string, now: number) =>
     each(
       rows.map((row) => number(row, 'key')),
-      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1),
+      (key, endpoint, _, sequence) => {
+        const buried = shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1);
+        turns.advance(sequence, now);
+        return buried;
+      },
     );
 
   return {
     retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
     reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0),
     drop: (keys, now) =>
-      each(
-        keys,
-        (key, endpoint, state) =>
+      each(keys, (key, endpoint, state, sequence) => {
+        const dropped =
           (state === 0 || state === 2 || state === 4) &&
-          shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0),
-      ),
+          shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0);
+        turns.advance(sequence, now);
+        return dropped;
+      }),
     replay: (keys, now) =>
       each(
         keys,
-        (key, endpoint) =>
+        (key, endpoint, _, sequence) =>
           // What a route discards without a URL has nowhere to go.
-          endpoints.byKey(endpoint)?.url !== '' && shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1),
+          endpoints.byKey(endpoint)?.url !== '' &&
+          shifted(replay.run(whole(now), key, turns.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
       ),
     redirect: (keys, url) =>
       each(keys, (key, endpoint, state) => {
@@ -321,110 +358,4 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
         now,
       ),
   };
-}
-
-/** Deliveries that ended before these times are deleted. */
-interface Bounds {
-  readonly deliveredBefore: number;
-  readonly deadBefore: number;
-}
-
-/** The result of a purge step: the deliveries deleted, and the blob files that no row refers to any more. */
-interface Forgotten {
-  readonly deliveries: number;
-  readonly blobs: readonly string[];
-  /** There is more to do. */
-  readonly more: boolean;
-}
-
-/** Deletes ended deliveries, in steps small enough to share a commit with new mail. */
-interface Forgetting {
-  purge(bounds: Bounds, limit: number): Forgotten;
-  /** Takes back messages whose acceptance was never confirmed. */
-  unaccept(ids: readonly string[]): void;
-}
-
-/** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
-const SPARE_PAGES = 16_384;
-/** Event rows deleted in one step, unless a single batch has more. */
-const MOST_EVENTS = 2000;
-const VACUUM_STEP = 256;
-
-/** A dropped delivery is not kept as long as a dead one: somebody discarded it. */
-const ENDED = [
-  [1, 'deliveredBefore'],
-  [2, 'deadBefore'],
-  [3, 'deliveredBefore'],
-  [4, 'deadBefore'],
-] as const;
-
-/** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */
-function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
-  const ended =
-    db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
-    LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
-  const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
-  const removeDetails = db.prepare(`DELETE FROM details WHERE key ${detailKeys('?1')}`);
-  const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
-  const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
-    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);
-  const removeVerdicts = db.prepare('DELETE FROM verdicts WHERE message = ?');
-  const removeScan = db.prepare('DELETE FROM scans WHERE message = ?');
-  const removeMessage = db.prepare('DELETE FROM messages WHERE key = ?');
-  const removeBatch = db.prepare('DELETE FROM batches WHERE message = ?');
-  const removeEvents = db.prepare('DELETE FROM events WHERE batch = ?');
-  const removeHooks = db.prepare(
-    'DELETE FROM hooks WHERE gone = 1 AND NOT EXISTS (SELECT 1 FROM batches WHERE hook = hooks.key)',
-  );
-  const parts = db.prepare(`SELECT m.id, d.key, d.message, d.endpoint, d.state FROM messages m
-    JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ?`);
-
-  const forget = (rows: readonly SqlRow[]): string[] => {
-    for (const row of rows) {
-      removeAttempts.run(number(row, 'key'));
-      removeDetails.run(number(row, 'key'));
-      removeDelivery.run(number(row, 'key'));
-    }
-    return [...new Set(rows.map((row) => number(row, 'message')))].flatMap((message) => {
-      const row = bare.get(message);
-      if (!row) return [];
-      removeVerdicts.run(message);
-      removeScan.run(message);
-      removeMessage.run(message);
-      if (removeBatch.run(message).changes !== 0) removeEvents.run(message);
-      return textOrNull(row, 'blob') === null ? [] : [text(row, 'blob')];
-    });
-  };
-  return {
-    purge(bounds, limit) {
-      const found: SqlRow[] = [];
-      for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));
-      const rows = fewEvents(found);
-      const blobs = forget(rows);
-      removeHooks.run();
-      const spare = giveBack(db);
-      return { deliveries: rows.length, blobs, more: found.length === limit || rows.length < found.length || spare };
-    },
-    unaccept(ids) {
-      const rows = ids.flatMap((id) => parts.all(id));
-      for (const row of rows) if (number(row, 'state') === 0) endpoints.shift(number(row, 'endpoint'), -1);
-      forget(rows);
-    },
-  };
-}
-
-/** Limits the deliveries to one step: a batch may include a thousand event rows. */
-function fewEvents(rows: readonly SqlRow[]): readonly SqlRow[] {
-  let events = 0;
-  const end = rows.findIndex((row) => (events += number(row, 'events')) > MOST_EVENTS);
-  return end === -1 ? rows : rows.slice(0, Math.max(1, end));
-}
-
-/** Shortens the file by a small step if much of it is free. Returns whether it did. */
-function giveBack(db: DatabaseSync): boolean {
-  const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
-  const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
-  const spare = free > SPARE_PAGES && free > pages / 4;
-  if (spare) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
-  return spare;
 }

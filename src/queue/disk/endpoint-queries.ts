@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
-import { number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
+import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
 
 /** The queries about single endpoints. */
 export interface EndpointQueries {
@@ -58,6 +58,7 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
     FROM json_each(?) u JOIN endpoints e ON e.account = ? AND e.url = u.value) o JOIN deliveries d ON d.key = o.first`);
   const notDue = db.prepare(`SELECT due_at, key FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) AND state = 0 AND (due_at, key) > (?, ?)
+    AND due_at < ${BEHIND}
     ORDER BY due_at, key LIMIT ?`);
   // A message has the key of its first delivery.
   const held =

@@ -10,6 +10,7 @@ import {
   type Endpoint,
   type EndpointKind,
   KINDS,
+  type QueuedDelivery,
 } from '../delivery.ts';
 import type { DeliveryState } from '../states.ts';
 import type { Accepted, MessageRow } from './changes.ts';
@@ -45,10 +46,14 @@ export interface QueueFile {
 /** The result for a message, with its bytes if it was accepted and has some. */
 interface FileAcceptance {
   readonly outcome: AcceptOutcome;
+  /** The ids of deliveries that wait behind others. */
+  readonly behind: readonly string[];
   readonly bytes: Uint8Array | null;
 }
 
 interface QueueFileListener {
+  /** Deliveries that waited behind others are due. */
+  turned(due: readonly QueuedDelivery[]): void;
   /** The queue was changed by another process, or reloaded. */
   changed(): void;
   /** A new file replaced the old one, which must not be read any more. */
@@ -75,12 +80,13 @@ export async function openQueueFile(
   const { clock } = deps;
   const committed = createCommitMeters(deps.metrics);
   const tally = createTally();
-  const news = ({ loaded, endpoints, shifts, commit }: News) => {
+  const news = ({ loaded, endpoints, shifts, due = [], commit }: News) => {
     if (commit) committed(commit);
     if (loaded) {
       tally.replace(loaded);
       listener.changed();
     } else if (endpoints && shifts) tally.change(endpoints, shifts);
+    if (due.length > 0) listener.turned(due);
   };
   const writer = await openWriter(data, deps, { news, replaced: () => listener.replaced() });
   const writing = createWriting(writer, clock, data.role);
@@ -113,14 +119,15 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   let closed = false;
   return {
     async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance> {
-      if (closed || !writer.sound()) return { outcome: 'fault', bytes: null };
+      const nothing = { behind: [], bytes: null };
+      if (closed || !writer.sound()) return { outcome: 'fault', ...nothing };
       const memory = message.bytes?.buffer;
       const transfer = memory instanceof ArrayBuffer ? [memory] : [];
       const reply = await writer.ask('accept', [message, deliveries], false, transfer);
       if (reply.kind === 'died') writer.takeBackLater(message.id);
-      if (reply.kind !== 'done') return { outcome: reply.kind === 'full' ? 'full' : 'fault', bytes: null };
-      const { written, bytes }: Accepted = reply.value;
-      return written ? { outcome: 'accepted', bytes } : { outcome: 'fault', bytes: null };
+      if (reply.kind !== 'done') return { outcome: reply.kind === 'full' ? 'full' : 'fault', ...nothing };
+      const { written, behind, bytes }: Accepted = reply.value;
+      return written ? { outcome: 'accepted', behind, bytes } : { outcome: 'fault', ...nothing };
     },
     async write<K extends keyof WriterAsk>(
       name: K,
@@ -236,11 +243,17 @@ interface Known {
   disk(): { readonly total: number; readonly free: number } | undefined;
   /** When the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
   oldest(): Promise<number | null>;
-  /** Ended deliveries by state, and how many milliseconds the reader took to count them. */
-  ended(): Promise<Ended>;
+  /** Ended deliveries by state. */
+  ended(): Promise<Counted<Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>>>;
+  /** How many wait behind others. */
+  behind(): Promise<Counted<number>>;
 }
 
-type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
+/** What the reader counted, and how many milliseconds it took. */
+interface Counted<T> {
+  readonly counts: T;
+  readonly ms: number;
+}
 
 /**
  * Counting a million ended deliveries takes the reader a tenth of a second: at most this share of its time is spent on
@@ -251,6 +264,7 @@ const SHARE = 0.01;
 /** Registers the gauges of the queue. */
 export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   const ended = remembered(known.ended, clock);
+  metrics.gauge('postern_spool_waiting_in_order', remembered(known.behind, clock));
   metrics.gauge('postern_spool_waiting', () =>
     Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
   );
@@ -268,8 +282,8 @@ export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
 }
 
 /** Caches the counts, for longer the longer they took. */
-function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ended['counts']> {
-  let known: Ended | undefined;
+function remembered<T>(ask: () => Promise<Counted<T>>, clock: Clock): () => Promise<T> {
+  let known: Counted<T> | undefined;
   let until = -Infinity;
   return async () => {
     if (known && clock.monotonic() < until) return known.counts;

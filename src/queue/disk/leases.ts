@@ -1,8 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { AttemptRecord, EndpointName, Leased, LeaseEnd } from '../delivery.ts';
+import type { AttemptRecord, EndpointName, Leased, LeaseEnd, LeaseTimes } from '../delivery.ts';
+import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
-import { KEPT_ATTEMPTS, number, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
+import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
+import { sequenceOf, type Turns } from './turns.ts';
 
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
 // result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
@@ -12,7 +14,7 @@ export interface Leasing {
   /**
    * Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased.
    */
-  lease(endpoint: EndpointName, ids: readonly string[], now: number, until: number): readonly Leased[];
+  lease(endpoint: EndpointName, ids: readonly string[], times: LeaseTimes): readonly Leased[];
   /** Stores the verdicts of the message of a delivery, before its attempt ends. */
   keepVerdicts(deliveryId: string, verdicts: string): void;
   /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
@@ -24,8 +26,9 @@ const OPEN = 'not acknowledged';
 const RAN_OUT = 'lease ran out';
 
 /** Creates the leasing on the writer's connection. */
-export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
-  const due = db.prepare(`SELECT d.key, d.posts FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
+export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Turns): Leasing {
+  const due =
+    db.prepare(`SELECT d.key, d.posts, d.sequence, d.held_since FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
     WHERE d.id = ? AND d.state = 0 AND d.due_at <= ? AND e.account = ? AND e.url = ?`);
   const take = db.prepare(`UPDATE deliveries SET due_at = ?1, ended_at = ?1, attempts = attempts + 1, posts = posts + 1,
     parked = 0, note = NULL WHERE key = ?2`);
@@ -34,7 +37,7 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const runOut = db.prepare(`UPDATE attempts SET error = '${RAN_OUT}'
     WHERE delivery = ? AND n = ? AND error = '${OPEN}' RETURNING *, NULL AS detail`);
-  const held = db.prepare(`SELECT d.key, d.endpoint FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
+  const held = db.prepare(`SELECT d.key, d.endpoint, d.sequence FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
     WHERE d.id = ? AND d.state = 0 AND d.posts = ? AND e.account = ?`);
   const end = db.prepare(`UPDATE attempts SET duration = max(0, ?1 - at), status = ?2, error = ?3, answer = ?4
     WHERE delivery = ?5 AND n = ?6 AND error = '${OPEN}' RETURNING *, NULL AS detail`);
@@ -42,9 +45,12 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
     SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
   const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
 
-  function leaseOne(id: string, row: SqlRow, now: number, until: number): Leased {
+  /** Undefined if it was tried in place of another of its sequence, and waits behind that now. */
+  function leaseOne(id: string, row: SqlRow, { now, until, patience }: LeaseTimes): Leased | undefined {
     const [key, last] = [number(row, 'key'), number(row, 'posts')];
     const over = runOut.get(key, last);
+    const failure = longFailure(numberOrNull(row, 'held_since') ?? Number.POSITIVE_INFINITY, patience, now);
+    if (over && turns.settled(sequenceOf(row), key, { state: 'waiting', at: now, failure })) return undefined;
     take.run(until, key);
     begin.run(key, last + 1, now, until - now);
     if (last >= KEPT_ATTEMPTS) shorten.run(key, last + 1 - KEPT_ATTEMPTS);
@@ -52,23 +58,24 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints): Leasing {
   }
 
   return {
-    lease({ account, url }, ids, now, until) {
-      const [from, to] = [whole(now), whole(until)];
+    lease({ account, url }, ids, times) {
+      const at = { ...times, now: whole(times.now), until: whole(times.until) };
       return ids.flatMap((id) => {
-        const row = due.get(id, from, account, url);
-        return row ? [leaseOne(id, row, from, to)] : [];
+        const row = due.get(id, at.now, account, url);
+        return (row && leaseOne(id, row, at)) ?? [];
       });
     },
     keepVerdicts(deliveryId, verdicts) {
       keep.run(verdicts, crc32(verdicts), deliveryId);
     },
-    endLease(account, { deliveryId, n, state, dueAt, at, status, error, answer }) {
+    endLease(account, { deliveryId, n, state, dueAt, at, status, error, answer, failure }) {
       const row = held.get(deliveryId, n, account);
       // An attempt that a POST made has no lease: its number must not end the delivery.
       const ended = row && end.get(whole(at), status, error, answer, number(row, 'key'), n);
       if (!ended) return null;
       settle.run(stateCode(state), whole(dueAt), whole(state === 'waiting' ? dueAt : at), number(row, 'key'));
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
+      turns.settled(sequenceOf(row), number(row, 'key'), { state, at, failure });
       return toAttempt(ended);
     },
   };

@@ -6,6 +6,7 @@ import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
 import type { Answer, Ask, EndpointRow, News } from './thread.ts';
+import { createTurns } from './turns.ts';
 
 /** The result of one transaction. */
 interface Committed {
@@ -27,14 +28,16 @@ export interface OpenFile {
   checkpoint(): void;
 }
 
-/** Prepares an open queue file for writing. Throws if it is damaged. */
-export function createOpenFile(db: DatabaseSync): OpenFile {
+/** Prepares an open queue file for writing; the daemon's `now` also mends its turns. Throws if it is damaged. */
+export function createOpenFile(db: DatabaseSync, now?: number): OpenFile {
   const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
+  const turns = createTurns(db);
+  if (now !== undefined) turns.mend(now);
   const loaded = endpoints.load();
   let seen = readVersion();
   let next = readNext();
-  const changes = createChanges(db, endpoints, (count) => {
+  const changes = createChanges(db, { endpoints, turns }, (count) => {
     const first = next;
     next += count;
     return first;
@@ -57,10 +60,11 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
       reloaded = outside() !== undefined;
       const answers = asks.map((ask): Answer => [ask[0], 'done', run(changes, ask)]);
       db.exec('COMMIT');
-      const changed = endpoints.commit();
+      const changed = { ...endpoints.commit(), due: turns.commit() };
       return { answers, news: reloaded ? { loaded: endpoints.load() } : changed };
     } catch (error) {
       endpoints.rollback();
+      turns.rollback();
       next = first;
       if (reloaded) seen = -1; // the changes of another process were not reported yet
       rollback(db);

@@ -20,6 +20,7 @@ import { blobFault, startOfBlob } from './bodies.ts';
 import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
 import { createScanQueries, type ScanQueries, toScan } from './scans.ts';
 import {
+  BEHIND,
   DELIVERY,
   detailKey,
   isWholeDelivery,
@@ -55,6 +56,8 @@ export interface Queries extends MessageQueries, ScanQueries, ReportQueries, End
   lastTime(): LastTime;
   /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
   ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
+  /** Counts what waits behind others, in one pass over an index. */
+  behind(): { readonly counts: number; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
   attempts(deliveryId: string): AttemptRecord[];
   /** Returns the first and last key of deliveries. */
@@ -128,7 +131,13 @@ function createFigures(db: DatabaseSync) {
   const ended = db.prepare(
     'SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state',
   );
+  const behind = db.prepare(`SELECT sum((SELECT count(*) FROM deliveries INDEXED BY deliveries_due
+    WHERE endpoint = e.key AND state = 0 AND due_at = ${BEHIND})) AS n FROM endpoints e`);
   return {
+    behind() {
+      const began = performance.now();
+      return { counts: numberOrNull(behind.get() ?? {}, 'n') ?? 0, ms: performance.now() - began };
+    },
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
     lastTime() {
       const [memory, row] = [kept.get(), newest.get()];

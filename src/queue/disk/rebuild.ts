@@ -2,7 +2,8 @@ import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
-import { connect, fillKinds, lacksKinds, makeTables, TABLE_KEYS, text } from './schema.ts';
+import { fillKinds } from './kinds.ts';
+import { connect, lacksKinds, makeTables, TABLE_KEYS, text } from './schema.ts';
 
 /** What was salvaged into a new queue file. */
 export interface Rebuilt {

@@ -12,9 +12,10 @@ import {
 } from '../delivery.ts';
 import { DELIVERY_STATES, type DeliveryState } from '../states.ts';
 import { SpoolTooNew } from './faults.ts';
+import { fillKinds } from './kinds.ts';
 
 /**
- * Deliveries are numbered by one sequence; a message has the key of its first delivery, and `deliveries` is how many
+ * Deliveries are numbered by one counter; a message has the key of its first delivery, and `deliveries` is how many
  * keys belong to it. So tables grow at the end only, and the deliveries of a message are a key range that needs no
  * index.
  *
@@ -121,9 +122,19 @@ CREATE TABLE scans (message INTEGER PRIMARY KEY, scan TEXT NOT NULL, sum INTEGER
 `;
 
 /**
+ * The sequence of a delivery that goes out in order (disk/turns.ts), and since when the first of a sequence has failed.
+ * The index contains only what waits in a sequence: it is empty for who needs no order.
+ */
+const TURNS = `
+ALTER TABLE deliveries ADD COLUMN sequence TEXT;
+ALTER TABLE deliveries ADD COLUMN held_since INTEGER;
+CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 AND sequence IS NOT NULL;
+`;
+
+/**
  * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
  */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -146,6 +157,9 @@ export const TABLE_KEYS = [
   ['reports', 'key'],
   ['time', 'key'],
 ] as const;
+
+/** The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due. */
+export const BEHIND = 9e15;
 
 /** The history of a delivery is limited to its last attempts. */
 export const KEPT_ATTEMPTS = 50;
@@ -219,32 +233,6 @@ export function grow(db: DatabaseSync): void {
   }
 }
 
-/**
- * Sets the kind of each endpoint and delivery of an older version, by that version's rules: by its URL, and by whether
- * it is a batch, which has no recipient. A correct checksum is correct afterwards; a wrong one stays wrong.
- */
-export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
-  db.function('crc32', { deterministic: true }, (text) => crc32(String(text)));
-  db.exec(`
-    UPDATE ${schema}.endpoints SET kind = CASE WHEN url GLOB 'smtp:*' THEN 2 ELSE 3 END
-      WHERE url GLOB 'smtp:*' OR url IN ('return:', 'postmaster:') OR url GLOB 'report:*';
-    CREATE TEMP TABLE kinds (endpoint INTEGER PRIMARY KEY, kind INTEGER NOT NULL, task INTEGER NOT NULL);
-    INSERT INTO temp.kinds SELECT key, kind,
-      CASE WHEN kind = 2 THEN 0 WHEN url = 'return:' THEN 1 WHEN url = 'postmaster:' THEN 2 ELSE 3 END
-      FROM ${schema}.endpoints WHERE kind > 0;
-    UPDATE ${schema}.deliveries SET kind = k.kind, task = k.task FROM temp.kinds k WHERE k.endpoint = deliveries.endpoint;
-    UPDATE ${schema}.deliveries SET kind = 1
-      WHERE kind = 0 AND (recipient = '' OR key IN (SELECT message FROM ${schema}.batches));
-    UPDATE ${schema}.endpoints SET kind = 1 WHERE kind = 0 AND key IN (
-      SELECT endpoint FROM ${schema}.deliveries GROUP BY endpoint HAVING min(kind) = 1);
-    UPDATE ${schema}.deliveries SET sum = crc32(${SUMMED} || ' ' || kind || ' ' || task)
-      WHERE kind > 0 AND sum = crc32(${SUMMED});
-    DROP TABLE temp.kinds;`);
-}
-
-/** The input of a delivery's checksum before there were kinds, and still for inbound mail. */
-const SUMMED = `id || ' ' || message || ' ' || route || ' ' || pattern || ' ' || recipient`;
-
 /** Whether a queue file is of an older version. */
 export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
@@ -312,7 +300,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
+  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message
@@ -323,6 +311,7 @@ LEFT JOIN hooks h ON h.key = b.hook`;
 /** Converts a row of `DELIVERY`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = DELIVERY_STATES[number(row, 'state')] ?? 'dead';
+  const { sequence, held_since: heldSince } = row;
   return {
     id: text(row, 'id'),
     kind: kindOfCode(number(row, 'kind')),
@@ -346,6 +335,9 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
       ? {}
       : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
     ...(row['task'] === 0 ? {} : { task: TASKS[number(row, 'task')] }),
+    ...(typeof sequence === 'string' && { sequence }),
+    ...(typeof heldSince === 'number' && { heldSince }),
+    ...(state === 'waiting' && row['due_at'] === BEHIND && { behind: true }),
   };
 }
 

@@ -9,7 +9,7 @@ import {
   ThreadEnded,
   type ThreadListener,
 } from '../../base/worker.ts';
-import type { Endpoint } from '../delivery.ts';
+import type { Endpoint, QueuedDelivery } from '../delivery.ts';
 import type { Changes } from './changes.ts';
 import { reasonOf, SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './open-file.ts';
@@ -43,6 +43,8 @@ export interface News {
   /** The changes in the number of waiting deliveries, by endpoint. */
   readonly shifts?: readonly (readonly [endpoint: number, more: number])[];
   readonly endpoints?: readonly EndpointRow[];
+  /** Deliveries that waited behind others and are due now. */
+  readonly due?: readonly QueuedDelivery[];
   /** All endpoints: another process changed the file, or it was rebuilt. */
   readonly loaded?: Loaded;
   readonly commit?: CommitFigures;

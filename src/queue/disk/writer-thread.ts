@@ -31,13 +31,13 @@ function openQueue(
       grow(damaged);
     }
     syncPath(folder.dir);
-    return { file: createOpenFile(damaged), rebuilt: null };
+    return { file: createOpenFile(damaged, role === 'daemon' ? now : undefined), rebuilt: null };
   } catch (error) {
     if (role === 'visitor' || kindOf(error) !== 'damaged') throw error;
     const rebuilt = rebuild(damaged, folder, now, true);
     close(damaged);
     adopt(folder);
-    return { file: createOpenFile(openFile(folder.file)), rebuilt };
+    return { file: createOpenFile(openFile(folder.file), now), rebuilt };
   }
 }
 
@@ -75,7 +75,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
       close(file.db);
     }
     if (isAppointed(folder)) adopt(folder);
-    file = createOpenFile(openFile(folder.file));
+    file = createOpenFile(openFile(folder.file), now);
     broken = null;
     return rebuilt;
   };

@@ -128,7 +128,7 @@ function createRepair(
   };
   const takeBack = async () => {
     const ids = [...life.unanswered];
-    await demand('unaccept', [ids]);
+    await demand('unaccept', [ids, clock.now()]);
     for (const id of ids) life.unanswered.delete(id);
   };
   return async () => {

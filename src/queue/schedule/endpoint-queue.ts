@@ -23,6 +23,8 @@ export interface EndpointQueue {
   putBack(waiting: Waiting): void;
   /** A taken delivery is finished. */
   done(id: string): void;
+  /** A taken delivery waits on the spool only; it may be due there already. */
+  leaveOutside(id: string, now: number): void;
   /** Takes the first due delivery. */
   take(now: number): Waiting | undefined;
   /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
@@ -121,6 +123,10 @@ export function createEndpointQueue(): EndpointQueue {
     },
     done(id) {
       held.delete(id);
+    },
+    leaveOutside(id, now) {
+      held.delete(id);
+      outside = Math.min(outside, now);
     },
     take,
     takeWith({ most, takes }, now) {

@@ -86,7 +86,7 @@ const LONGEST_SLEEP = 1_800_000;
 const AGAIN = 5000;
 
 interface IntakeDeps {
-  readonly spool: Pick<Spool, 'endpoints' | 'onChange'>;
+  readonly spool: Pick<Spool, 'endpoints' | 'onChange' | 'onTurn'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly roads: Roads;
@@ -116,11 +116,23 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     if (fresh.length === 0) return relearn();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
-      // Its consumer fetches it: it neither waits for this host nor takes memory here.
-      if (roads[delivery.kind].isPulled?.(delivery.url)) continue;
+      // Behind another, or its consumer fetches it: it neither waits for this host nor takes memory here.
+      if (delivery.behind || roads[delivery.kind].isPulled?.(delivery.url)) continue;
       const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
       if (delivery.kind === 'inbound' && !lane.holdsUp(now.steady)) backlog.add(lane);
+      poke(lane);
+    }
+  }
+
+  /** Before the intake is open, they are read with all others. */
+  function hearTurns(due: readonly QueuedDelivery[]): void {
+    if (phase !== 'open') return;
+    const now = { wall: clock.now(), steady: clock.monotonic() };
+    for (const queued of due) {
+      if (roads[queued.kind].isPulled?.(queued.url)) continue;
+      const lane = lanes.of(queued, null);
+      lane.addTurn(toWaiting(queued, now, roads[queued.kind]), now.steady);
       poke(lane);
     }
   }
@@ -161,6 +173,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
   return frozen({
     async open() {
       spool.onChange(hear);
+      spool.onTurn(hearTurns);
       await learn();
       phase = 'open';
       for (const lane of lanes.all()) poke(lane);

@@ -92,6 +92,7 @@ export function createGate(
       onResult(change, result, settled, deliveries);
     },
     othersPass: () => lane.hasPassedSince(failedAt),
+    isUp: () => lane.phase === 'closed',
     close,
     waitsFor: () => (place === 'preparing' ? 'ready' : place === 'waiting' ? 'place' : undefined),
   };

@@ -311,6 +311,12 @@ export class Lane implements Endpoint, Sleeper {
     this.#lookAt = now;
   }
 
+  /** A delivery waited behind another until now, and may have expired meanwhile. */
+  addTurn(waiting: Waiting, now: number): void {
+    this.queue.addFresh(waiting, now);
+    this.#lookAt = now;
+  }
+
   /** After a manual change, the deliveries in memory and the state of the endpoint may be wrong: reload and probe. */
   doubt(now: number): void {
     this.queue.forget(now);
@@ -381,6 +387,8 @@ export interface Waiting {
   readonly due: number;
   /** When it last failed in this process (monotonic milliseconds); Infinity: never. */
   readonly failedAt: number;
+  /** Since when it has failed as the first of its sequence, milliseconds since 1970. */
+  readonly heldSince?: number | undefined;
 }
 
 /** The current time: milliseconds since 1970, and milliseconds of the monotonic clock. */
@@ -424,5 +432,6 @@ export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, '
   const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
   const failedAt = Number.POSITIVE_INFINITY;
-  return { delivery: queued, attempts, budgetFrom, parked, alone: false, scheduled, timed, due, failedAt };
+  const { heldSince } = queued;
+  return { delivery: queued, attempts, budgetFrom, parked, alone: false, scheduled, timed, due, failedAt, heldSince };
 }

@@ -44,7 +44,8 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
         const found = await spool.overdue(endpoint, now - limit, now, STEP);
         const over = found.filter(({ budgetFrom }) => time.age(budgetFrom) >= limit);
         for (const delivery of over) await giveUp(delivery);
-        more = over.length === STEP;
+        // What waited behind one that is given up is due now.
+        more = over.length > 0;
       }
     }
   }

@@ -265,6 +265,8 @@ export interface InboundRouteRow extends OwnedRow {
   readonly linkOver?: number;
   /** For Basic authentication; null or absent: none. */
   readonly password?: string | null;
+  /** Which of its messages go out one after another (inbound/order.ts); absent: none. */
+  readonly order?: string;
   /** Further URLs, each with a delivery of its own. */
   readonly also?: readonly AlsoRow[];
   /** The highest number that a further URL ever had; absent: there was none. */

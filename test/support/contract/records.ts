@@ -218,6 +218,7 @@ export const inboundRoute: Struct = {
     attachments: 'how attachments reach the receiver',
     link_over: 'the size of those that are never links',
     has_password: 'whether they carry a password',
+    order: 'which of its mail goes out one after another',
     action: 'what it does with mail',
     when: 'which mail it takes',
     tags: 'what it says of mail',

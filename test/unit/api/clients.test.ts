@@ -45,6 +45,7 @@ describe('mandrill-api', () => {
       attachments: 'auto',
       link_over: 0,
       has_password: false,
+      order: 'none',
       ...NO_RULES,
     });
     expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([
@@ -127,6 +128,7 @@ describe('@mailchimp/mailchimp_transactional', () => {
       attachments: 'auto',
       link_over: 0,
       has_password: false,
+      order: 'none',
       ...NO_RULES,
     });
     expect(await inbound.sendRaw({ raw_message: RAW })).to.deep.equal([

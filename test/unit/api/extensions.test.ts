@@ -77,6 +77,7 @@ describe('beyond the documented interface', () => {
           attachments: 'auto',
           link_over: 0,
           has_password: false,
+          order: 'none',
           ...NO_RULES,
           result: 'no match',
           why: 'The pattern does not match the mailbox.',

@@ -37,6 +37,7 @@ const ROUTE = {
   attachments: 'auto',
   link_over: 0,
   has_password: false,
+  order: 'none',
   ...NO_RULES,
 };
 
@@ -100,6 +101,7 @@ describe('the Inbound group', () => {
         attachments: 'auto',
         link_over: 0,
         has_password: false,
+        order: 'none',
         ...NO_RULES,
       },
     ],
@@ -117,6 +119,7 @@ describe('the Inbound group', () => {
         attachments: 'auto',
         link_over: 0,
         has_password: false,
+        order: 'none',
         ...NO_RULES,
       },
     ],

@@ -63,7 +63,11 @@ describe('mail that a consumer pulls', () => {
     await open({ retryHours: 72 });
     const [id = ''] = await put(1);
     await bench.clock.advance(72 * HOUR - MINUTE);
-    const [lease] = await bench.spool.lease(PULLED, [id], bench.clock.now(), bench.clock.now() + HOUR);
+    const [lease] = await bench.spool.lease(PULLED, [id], {
+      now: bench.clock.now(),
+      until: bench.clock.now() + HOUR,
+      patience: HOUR,
+    });
     expect(lease).to.deep.equal({ id, n: 1, ranOut: null });
     await bench.clock.advance(HOUR - MINUTE);
     expect(await counts()).to.include({ waiting: 1, dead: 0 });

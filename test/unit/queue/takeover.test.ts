@@ -17,7 +17,7 @@ import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
-import { attempt, damagePage, freshSpool, openOne, settled } from '../../support/spool.ts';
+import { attempt, damagePage, freshSpool, mail, openOne, settled } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -65,6 +65,9 @@ const FORMAT_7 = 'test/fixtures/queue-format-7.db.gz';
 
 /** The same queue, taken over by the version with format 8, which tried that delivery once more and kept the detail. */
 const FORMAT_8 = 'test/fixtures/queue-format-8.db.gz';
+
+/** The same queue, taken over by the version with format 9, which tried that delivery once more and kept a scan. */
+const FORMAT_9 = 'test/fixtures/queue-format-9.db.gz';
 
 async function oldQueue(fixture = FIXTURE): Promise<string> {
   const dir = await tempDir();
@@ -141,7 +144,14 @@ describe('a queue whose kinds stood in URLs', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 120 },
+      {
+        concurrency: 8,
+        concurrencyPerEndpoint: 8,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours: 120,
+        orderHoldMs: 900_000,
+      },
       {
         ...shared,
         renderer: {
@@ -300,12 +310,14 @@ const ATTEMPTS = [
   [502, 'Bad Gateway', undefined],
   [500, 'of a shared POST', 'batch-2-fixture'],
   [503, 'busy', undefined],
+  [429, 'slow down', undefined],
 ];
 
 for (const [format, fixture, attempts] of [
   [6, FORMAT_6, ATTEMPTS.slice(0, 2)],
   [7, FORMAT_7, ATTEMPTS.slice(0, 3)],
-  [8, FORMAT_8, ATTEMPTS],
+  [8, FORMAT_8, ATTEMPTS.slice(0, 4)],
+  [9, FORMAT_9, ATTEMPTS],
 ] as const) {
   describe(`a queue of format ${format}`, () => {
     it('is taken over with every delivery and attempt', async () => {
@@ -325,6 +337,24 @@ for (const [format, fixture, attempts] of [
       const more = { batch: 'batch-3-x', detail: '{"ms":{}}' };
       await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock), ...more } }));
       expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, ...more });
+    });
+
+    it('has nothing in order, and takes mail that is', async () => {
+      const { spool, clock } = await freshSpool(await oldQueue(fixture));
+      const before = await spool.list({ kinds: ['inbound'] }, 100);
+      expect(before.filter(({ sequence, behind }) => sequence !== undefined || behind)).to.deep.equal([]);
+      for (const id of ['first', 'second']) {
+        const { message, deliveries } = mail(clock, { id });
+        await spool.accept(
+          message,
+          deliveries.map((one) => ({ ...one, sequence: 'sender:a' })),
+        );
+      }
+      const added = (await spool.list({ kinds: ['inbound'] }, 2)).map(({ messageId, behind }) => [messageId, behind]);
+      expect(added).to.deep.equal([
+        ['second', true],
+        ['first', undefined],
+      ]);
     });
 
     it('is shown to the command line by the daemon alone, which brings it up to date', async () => {

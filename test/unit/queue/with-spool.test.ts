@@ -39,7 +39,14 @@ describe('deliveries from the spool to receivers', () => {
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours },
+      {
+        concurrency: 16,
+        concurrencyPerEndpoint: 4,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours,
+        orderHoldMs: 900_000,
+      },
       {
         spool,
         poster,

@@ -99,7 +99,7 @@ describe('returned mail on its way to an event', () => {
       pattern: '',
       recipient,
     };
-    const gate = { enter: () => true, leave: () => {}, othersPass: () => false };
+    const gate = { enter: () => true, leave: () => {}, othersPass: () => false, isUp: () => true };
     const engine: Engine = {
       settle: async (_delivery, settlement) => {
         settled.push(settlement);

@@ -57,7 +57,10 @@ function world() {
   };
   const spool = {
     keepVerdicts: async () => {},
-    settle: async ({ deliveryId }: { deliveryId: string }) => void settled.push(deliveryId),
+    settle: async ({ deliveryId }: { deliveryId: string }) => {
+      settled.push(deliveryId);
+      return false;
+    },
   };
   const making = createMaking({ spool, preparation, stopping: () => false, clock, log });
   return { clock, log, making, slow, begun, discarded, settled };

@@ -43,7 +43,14 @@ describe('a message that breaks the parser among others of its route', function 
       expect(await spool.accept(message, [delivery])).to.equal('accepted');
     }
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 1 },
+      {
+        concurrency: 16,
+        concurrencyPerEndpoint: 4,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours: 1,
+        orderHoldMs: 900_000,
+      },
       {
         spool,
         poster,

@@ -242,6 +242,7 @@ export interface InboundRoute {
   readonly pattern: string;
   readonly url: string;
   readonly batch_events: number;
+  readonly order: string;
   readonly format: string;
   readonly attachments: string;
   readonly has_password: boolean;

@@ -8,6 +8,7 @@ import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
+import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
 /** The routes in the order in which they are tried. */
@@ -88,7 +89,7 @@ function RouteRow({
   onEdit(): void;
   onRemove(): void;
 }): ComponentChildren {
-  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, action, also } = route;
+  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, order, action, also } = route;
   const rules = rulesOf(route);
   return h(
     'li',
@@ -105,6 +106,7 @@ function RouteRow({
             format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
             hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
             batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
+            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order of each ${order}`),
             ...also.map((one) =>
               h(
                 'span',
@@ -159,39 +161,6 @@ function valueText(value: unknown): string {
     .map(([name, inner]) => `${name} ${valueText(inner)}`)
     .join(' and ');
 }
-
-const MANDRILL = 'mandrill';
-
-/** The forms of posts, by the applications that read them (inbound/formats.ts). */
-const FORMATS: readonly (readonly [string, string])[] = [
-  [MANDRILL, 'Mandrill: a form with mandrill_events'],
-  ['raw', 'the message itself: Rails (relay), MIME libraries'],
-  ['json', "Postern's own JSON"],
-  ['postmark', 'Postmark'],
-  ['mailgun', 'Mailgun, parsed'],
-  ['mailgun-mime', 'Mailgun, raw (URLs that end in mime)'],
-  ['sendgrid', 'SendGrid, parsed'],
-  ['sendgrid-raw', 'SendGrid, raw'],
-  ['cloudmailin', 'CloudMailin'],
-];
-
-/** Formats whose posts are the message itself, with its attachments. */
-const WHOLE = ['raw', 'mailgun-mime', 'sendgrid-raw'];
-
-const ATTACHMENTS: readonly (readonly [string, string])[] = [
-  ['auto', 'in the POST, as links once the receiver finds it too large'],
-  ['inline', 'in the POST'],
-  ['link', 'as links'],
-  ['none', 'name and size only'],
-];
-
-const ACTIONS: readonly (readonly [string, string])[] = [
-  ['post', 'post it to the URL'],
-  ['tag', 'add tags, and try the next route'],
-  ['hold', 'hold it until it is replayed'],
-  ['discard', 'accept it, and discard it'],
-  ['reject', 'refuse it with 550'],
-];
 
 const ANY = ['', 'whatever it is'] as const;
 const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'yes'], ['false', 'no']];
@@ -342,6 +311,14 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'More than one only when several wait; nothing waits for a POST to fill.',
   },
   {
+    name: 'order',
+    when: hasUrl,
+    label: 'Order',
+    value: route.order ?? 'none',
+    options: ORDERS,
+    help: 'With an order, one that fails delays those behind it for a while, and nobody else.',
+  },
+  {
     name: 'tags',
     label: 'Tags',
     value: (route.tags ?? []).join(', '),
@@ -365,6 +342,7 @@ function paramsOf(values: Values, route: Partial<InboundRoute>): object {
     attachments: WHOLE.includes(format) ? 'auto' : attachments,
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
+    order: values['order'],
     priority: Number(values['priority'] ?? 0),
   };
 }

@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto';
+import { namesOf } from '../base/tables.ts';
+import { fold, toAsciiDomain } from '../mail/address.ts';
+import { authorOf } from '../mail/author.ts';
+import { readStart } from '../mail/header-section.ts';
+import type { HeaderField } from '../mail/headers.ts';
+import { fieldsAtStart, parseFields, type Wanted } from '../mail/summary.ts';
+import { threadIdOf } from '../mail/thread.ts';
+import type { Body } from '../queue/delivery.ts';
+
+// The order in which a route posts its messages (decision 0060).
+
+/** What the API and the acceptance must know of an order. */
+interface OrderFacts {
+  readonly about: string;
+  /** The fields that it is found in. */
+  readonly fields: readonly Wanted[];
+  /** What the messages that follow each other have in common, from their header; null: it is in no order. */
+  readonly keyOf: (fields: readonly HeaderField[], mailFrom: string) => string | null;
+}
+
+export const ORDERS = {
+  none: { about: 'each as soon as it can be', fields: [], keyOf: () => null },
+  sender: {
+    about: 'those of one author one after another, as they came',
+    fields: [{ name: 'from', most: 2 }],
+    keyOf: (fields, mailFrom) => folded(authorOf(fields, mailFrom).mailbox?.address ?? ''),
+  },
+  thread: {
+    about: 'those of one conversation one after another, as they came',
+    fields: ['references', 'in-reply-to', 'message-id'].map((name) => ({ name, most: 2 })),
+    keyOf: threadIdOf,
+  },
+} as const satisfies Readonly<Record<string, OrderFacts>>;
+
+export type Order = keyof typeof ORDERS;
+
+export const ORDER_NAMES = namesOf(ORDERS);
+
+/** The order of this name; a route without one, or with one of a later version, has none. */
+export const toOrder = (name: string | undefined): Order => ORDER_NAMES.find((order) => order === name) ?? 'none';
+
+/** Returns the sequence of a message for a route with this order; undefined if it is in none. */
+export type Sequencing = (order: Order | undefined, routeId: string) => string | undefined;
+
+/**
+ * Reads the header of a message for the routes that ask for an order, with the bounds of its summary: no header takes long
+ * on the thread that accepts mail.
+ */
+export async function sequencingOf(body: Body, mailFrom: string): Promise<Sequencing> {
+  const start = body.kind === 'blob' ? await readStart({ path: body.path }) : body.bytes;
+  const keys = new Map<Order, string | null>();
+  function keyOf(order: Order): string | null {
+    const { fields, keyOf }: OrderFacts = ORDERS[order];
+    const key = keys.get(order) ?? keyOf(parseFields(fieldsAtStart(start, fields)), mailFrom);
+    keys.set(order, key);
+    return key;
+  }
+  return (order, routeId) => {
+    const key = order === undefined ? null : keyOf(order);
+    // Short, and without the address of a person. Its order is part of it, so that those of two orders never meet.
+    if (key === null || key === '') return undefined;
+    return `${order}:${createHash('sha256').update(`${routeId}\0${key}`).digest('base64url').slice(0, 22)}`;
+  };
+}
+
+/** An address in the form in which two are the same. */
+function folded(address: string): string {
+  const at = address.lastIndexOf('@');
+  const domain = address.slice(at + 1);
+  return `${fold(address.slice(0, at + 1))}${toAsciiDomain(domain) ?? fold(domain)}`;
+}

@@ -1,0 +1,109 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { frozen } from '../../base/frozen.ts';
+import type { QueuedDelivery, Settlement } from '../delivery.ts';
+import { BEHIND, DELIVERY, number, type SqlRow, textOrNull, toDelivery, whole } from './schema.ts';
+
+// The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another, by
+// their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a consumer
+// that pulls finds them. What ends the first makes the next one due in the same transaction, so that a crash at any time
+// leaves the order as it was.
+
+/** The turns on the writer's connection, with the changes of the open transaction. */
+export interface Turns {
+  /** When a delivery that begins to wait now is due: at `due`, unless others of its sequence wait. */
+  dueOf(sequence: string | null, due: number): number;
+  /** A delivery of the sequence no longer waits: the first of the others is due. */
+  advance(sequence: string | null, now: number): void;
+  /**
+   * An attempt of the delivery was settled. delivered: those before it that had failed leave the sequence, and go on
+   * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it was
+   * tried in place of the first, it waits behind that again. Returns whether it does.
+   */
+  settled(sequence: string | null, key: number, settled: Pick<Settlement, 'state' | 'at' | 'failure'>): boolean;
+  /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
+  mend(now: number): void;
+  /** Returns the deliveries that are due now and were not, since the last commit. */
+  commit(): readonly QueuedDelivery[];
+  rollback(): void;
+}
+
+/** The first of every sequence of which none is due. */
+const STUCK = `SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
+  WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence HAVING min(due_at) = ${BEHIND}`;
+
+export function createTurns(db: DatabaseSync): Turns {
+  const IN_ORDER = 'FROM deliveries INDEXED BY deliveries_sequence WHERE sequence = ? AND state = 0';
+  const first = db.prepare(`SELECT key, due_at ${IN_ORDER} ORDER BY key LIMIT 1`);
+  const before = db.prepare(`SELECT key, due_at, attempts ${IN_ORDER} AND key < ?`);
+  const after = db.prepare(`SELECT key, due_at, attempts ${IN_ORDER} AND key > ? ORDER BY key`);
+  const release = db.prepare('UPDATE deliveries SET due_at = ?1, ended_at = ?1 WHERE key = ?2');
+  const leave = db.prepare('UPDATE deliveries SET sequence = NULL, held_since = NULL WHERE key = ?');
+  const putBack = db.prepare(`UPDATE deliveries SET due_at = ${BEHIND}, held_since = NULL WHERE key = ?`);
+  const keepFailure = db.prepare('UPDATE deliveries SET held_since = ? WHERE key = ?');
+  const stuck = db.prepare(STUCK);
+  const one = db.prepare(`${DELIVERY} WHERE d.key = ? AND d.state = 0 AND d.due_at < ${BEHIND}`);
+  let released = new Set<number>();
+
+  const isBehind = (row: SqlRow): boolean => number(row, 'due_at') === BEHIND;
+
+  function makeDue(key: number, now: number): void {
+    release.run(whole(now), key);
+    released.add(key);
+  }
+
+  function advance(sequence: string | null, now: number): void {
+    const row = sequence === null ? undefined : first.get(sequence);
+    if (row && isBehind(row)) makeDue(number(row, 'key'), now);
+  }
+
+  /** Tries one in place of the first; not while another is tried. */
+  function tryNext(sequence: string, key: number, now: number): void {
+    for (const row of after.iterate(sequence, key)) {
+      if (!isBehind(row)) return;
+      if (number(row, 'attempts') === 0) return makeDue(number(row, 'key'), now);
+    }
+  }
+
+  /** Those before it that failed do not hold up the sequence any more. */
+  function overtake(sequence: string, key: number, now: number): void {
+    for (const row of before.all(sequence, key)) {
+      // A replayed one that was not tried again has not failed.
+      if (number(row, 'attempts') === 0) continue;
+      if (isBehind(row)) makeDue(number(row, 'key'), now);
+      leave.run(number(row, 'key'));
+    }
+  }
+
+  return frozen({
+    dueOf: (sequence, due) => (sequence !== null && first.get(sequence) ? BEHIND : due),
+    advance,
+    settled(sequence, key, { state, at, failure }) {
+      if (sequence === null) return false;
+      if (state === 'delivered') overtake(sequence, key, at);
+      const row = state === 'waiting' ? first.get(sequence) : undefined;
+      const isFirst = row !== undefined && number(row, 'key') === key;
+      if (row && !isFirst) putBack.run(key);
+      if (!isFirst) advance(sequence, at);
+      else if (failure) {
+        keepFailure.run(whole(failure.since), key);
+        if (failure.isOver) tryNext(sequence, key, at);
+      }
+      return row !== undefined && !isFirst;
+    },
+    mend(now) {
+      for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
+    },
+    commit() {
+      if (released.size === 0) return [];
+      const rows = [...released].map((key) => one.get(key)).filter((row) => row !== undefined);
+      released = new Set();
+      return rows.map(toDelivery);
+    },
+    rollback() {
+      released = new Set();
+    },
+  });
+}
+
+/** The sequence of a row; null if it is in none. */
+export const sequenceOf = (row: SqlRow): string | null => textOrNull(row, 'sequence');
