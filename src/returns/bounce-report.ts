@@ -1,5 +1,6 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
+import { isMailSystem } from '../mail/automated.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
@@ -92,9 +93,6 @@ interface PlainBounce {
   readonly diag: string;
 }
 
-// Typical senders of bounces. The envelope proves nothing: vacation replies also use the null reverse-path.
-const SENDER =
-  /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
 const SUBJECT =
   /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
 // Opening phrases of common software; each is sufficient.
@@ -150,7 +148,8 @@ export function reasonGiven(mail: ReturnedMessage): PlainBounce {
 function isBounce(mail: ReturnedMessage, subject: string, text: string): boolean {
   if (OPENING.some((opening) => opening.test(text))) return true;
   const { from } = correspondentsOf(mail.fields);
-  const sender = SENDER.test(from ? `${from.name ?? ''} <${from.address}>` : valueOf(mail, 'from'));
+  // The envelope proves nothing: vacation replies also use the null reverse-path.
+  const sender = isMailSystem(from ? `${from.name ?? ''} <${from.address}>` : valueOf(mail, 'from'));
   const named = firstValue(mail.fields, 'x-failed-recipients') !== undefined;
   return named || (sender && SUBJECT.test(subject));
 }
