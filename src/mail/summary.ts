@@ -60,22 +60,50 @@ export function summaryFields(message: Uint8Array): string {
   if (isBlank(head[0])) return '';
   const from: Span[] = [];
   let [subject, messageId]: [Span | undefined, Span | undefined] = [undefined, undefined];
-  let lines = 0;
-  for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
-    let end = nextLine(head, at);
-    for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
+  eachField(head, (at, end) => {
     // As everywhere: the first From with an author, the last Subject, the first Message-ID.
     if (isNamed(head, at, 'subject')) subject = [at, end];
     else if (from.length < 2 && isNamed(head, at, 'from')) from.push([at, end]);
     else if (!messageId && isNamed(head, at, 'message-id')) messageId = [at, end];
-    at = end;
-  }
-  const found = [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])];
-  return found.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
+  });
+  return textOf(head, [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])]);
+}
+
+/**
+ * The first field of each of these names, which are in lower case, in the first octets of a message: for whoever needs few of
+ * them before the message is accepted.
+ */
+export function firstFields(message: Uint8Array, names: readonly string[]): HeaderField[] {
+  const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
+  if (isBlank(head[0])) return [];
+  const found: Span[] = [];
+  const left = new Set(names);
+  eachField(head, (at, end) => {
+    for (const name of left) {
+      if (!isNamed(head, at, name)) continue;
+      left.delete(name);
+      found.push([at, end]);
+      return;
+    }
+  });
+  return parseHeaders(Buffer.from(textOf(head, found), 'latin1'));
 }
 
 /** Where a field begins, and where the next one does. */
 type Span = readonly [start: number, end: number];
+
+function eachField(head: Uint8Array, look: (...span: Span) => void): void {
+  let lines = 0;
+  for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
+    let end = nextLine(head, at);
+    for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
+    look(at, end);
+    at = end;
+  }
+}
+
+const textOf = (head: Buffer, spans: readonly Span[]): string =>
+  spans.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
 
 /** The summary from the fields that `summaryFields` found. */
 export function summaryOf(fields: string): MailSummary {

@@ -10,6 +10,7 @@ const CONTENT = {
   subject: 'Invoice 7',
   fields: [{ name: 'X-Kind', value: 'alarm' }],
   size: 1000,
+  automated: false,
 };
 /** Of a message whose header is too large to read. */
 const CUT = { ...CONTENT, cut: true as const };
