@@ -5,8 +5,9 @@ import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { authorOf } from '../mail/author.ts';
-import { ANSWER_FIELDS, knownSender, saysItAnswers } from '../mail/automated.ts';
-import { firstFields, START_BYTES } from '../mail/summary.ts';
+import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
+import { firstValue, type HeaderField } from '../mail/headers.ts';
+import { createFirstFields, START_BYTES } from '../mail/summary.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
 export interface BrakeSettings {
@@ -42,7 +43,7 @@ const MOST_PAIRS = 500;
 /** Characters of an address that are compared (RFC 5321 section 4.5.3.1). */
 const MOST_ADDRESS = 320;
 
-const FIELDS = ['from', ...ANSWER_FIELDS];
+const fieldsOf = createFirstFields(['from', ...ANSWER_FIELDS]);
 const NONE: readonly string[] = [];
 
 export function createBrake(
@@ -58,13 +59,14 @@ export function createBrake(
 
   /** Counts an answer; whether it is one of a loop. */
   function count(account: string, sender: string, recipient: string): boolean {
-    const pairs = accounts.get(account) ?? createPairs();
-    accounts.set(account, pairs);
+    const known = accounts.get(account);
+    const pairs = known ?? createPairs();
+    if (!known) accounts.set(account, pairs);
     const key = `${sender} ${recipient}`;
-    const known = pairs.get(key);
-    const next = withAnother(known, clock.monotonic());
+    const before = pairs.get(key);
+    const next = withAnother(before, clock.monotonic());
     pairs.set(key, next);
-    if (next.isLoop && !known?.isLoop) {
+    if (next.isLoop && !before?.isLoop) {
       loops.add();
       log.warn('message.loop', { account, from: sender, to: recipient, answers: messages, minutes: windowMs / 60_000 });
     }
@@ -89,10 +91,9 @@ export function createBrake(
     async loopsOf({ envelope, body }, routed) {
       const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
       if (inbound.length === 0) return NONE;
-      const fields = firstFields(body.kind === 'blob' ? await startOf(body.path) : body.bytes, FIELDS);
-      const author = authorOf(fields, envelope.mailFrom).mailbox;
-      if (!author || !saysItAnswers({ fields, author, mailFrom: knownSender(envelope) })) return NONE;
-      const sender = toKey(author.address);
+      const fields = fieldsOf(body.kind === 'blob' ? await startOf(body.path) : body.bytes);
+      const sender = saysItAnswers(fields) ? senderOf(fields, envelope.mailFrom) : '';
+      if (sender === '') return NONE;
       return inbound
         .filter(({ recipient, match }) =>
           count(match.account, sender, varies(match) ? match.routeId : toKey(recipient)),
@@ -101,6 +102,14 @@ export function createBrake(
     },
   });
 }
+
+/** The author, else the envelope sender. Nearly all authors are in one of two plain forms, which are cheap to read. */
+function senderOf(fields: readonly HeaderField[], mailFrom: string): string {
+  const plain = PLAIN_FROM.exec(firstValue(fields, 'from') ?? '');
+  return toKey(plain?.[1] ?? plain?.[2] ?? authorOf(fields, mailFrom).mailbox?.address ?? '');
+}
+
+const PLAIN_FROM = /^(?:[\w .'-]{0,100}<([\w.+=-]+@[\w.-]+)>|([\w.+=-]+@[\w.-]+))$/;
 
 const toKey = (address: string): string => address.slice(0, MOST_ADDRESS).toLowerCase();
 

@@ -97,14 +97,23 @@ export const ANSWER_FIELDS = [
   'auto-submitted',
   'x-autoreply',
   'precedence',
+  'list-id',
+  'list-unsubscribe',
 ] as const;
 
-/** Whether a message says that it answers another, as each does in a loop; other automated mail does not. */
-export function saysItAnswers({ fields, ...rest }: Traces): boolean {
-  const valueOf = (name: string) => firstValue(fields, name)?.trim() ?? '';
-  if (valueOf('in-reply-to') !== '' || valueOf('references') !== '' || ANSWER.test(subjectOf(fields))) return true;
-  const kinds = kindsOf({ fields, ...rest });
-  return kinds.has('auto-reply') || kinds.has('vacation') || /^auto-replied\b/i.test(valueOf('auto-submitted'));
+/**
+ * Whether a message says that it answers another, as each does in a loop. Notices do not; lists do, but of one another. For the thread
+ * that takes mail in: what costs most is looked at last.
+ */
+export function saysItAnswers(fields: readonly HeaderField[]): boolean {
+  const isThere = (name: string) => (firstValue(fields, name)?.trim() ?? '') !== '';
+  if (isThere('list-id') || isThere('list-unsubscribe')) return false;
+  if (isThere('in-reply-to') || isThere('references')) return true;
+  const kinds = kindsOf({ fields, author: undefined, mailFrom: null });
+  if (kinds.has('auto-reply') || kinds.has('vacation')) return true;
+  if (/^auto-replied\b/i.test(firstValue(fields, 'auto-submitted') ?? '')) return true;
+  const subject = subjectOf(fields);
+  return ANSWER.test(subject) || VACATION.test(subject);
 }
 
 /** What mail programs write in front of the subject of an answer, in the languages in use. */
@@ -135,8 +144,9 @@ function kindsOf({ fields, author, mailFrom }: Traces): ReadonlySet<AutomatedKin
   }
   if (mailFrom === '') kinds.add('null-sender');
   if (isDaemon(author, kinds.has('null-sender'))) kinds.add('bounce');
-  const isBulk = kinds.has('list') || kinds.has('bounce');
-  if (!isBulk && MAY_BE_AWAY.some((kind) => kinds.has(kind)) && VACATION.test(subjectOf(fields))) kinds.add('vacation');
+  const isOther = kinds.has('list') || kinds.has('bounce') || kinds.has('vacation');
+  if (!isOther && MAY_BE_AWAY.some((kind) => kinds.has(kind)) && VACATION.test(subjectOf(fields)))
+    kinds.add('vacation');
   return kinds;
 }
 

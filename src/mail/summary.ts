@@ -70,23 +70,21 @@ export function summaryFields(message: Uint8Array): string {
 }
 
 /**
- * The first field of each of these names, which are in lower case, in the first octets of a message: for whoever needs few of
+ * Finds the first field of each of these names, which are in lower case, in the first octets of a message: for whoever needs few of
  * them before the message is accepted.
  */
-export function firstFields(message: Uint8Array, names: readonly string[]): HeaderField[] {
-  const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
-  if (isBlank(head[0])) return [];
-  const found: Span[] = [];
-  const left = new Set(names);
-  eachField(head, (at, end) => {
-    for (const name of left) {
-      if (!isNamed(head, at, name)) continue;
-      left.delete(name);
-      found.push([at, end]);
-      return;
-    }
-  });
-  return parseHeaders(Buffer.from(textOf(head, found), 'latin1'));
+export function createFirstFields(names: readonly string[]): (message: Uint8Array) => HeaderField[] {
+  const byLetter = Map.groupBy(names, (name) => name.charCodeAt(0) | CASE_BIT);
+  return (message) => {
+    const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
+    if (isBlank(head[0])) return [];
+    const found = new Map<string, Span>();
+    eachField(head, (at, end) => {
+      const name = byLetter.get((head[at] ?? 0) | CASE_BIT)?.find((one) => isNamed(head, at, one));
+      if (name !== undefined && !found.has(name)) found.set(name, [at, end]);
+    });
+    return parseHeaders(Buffer.from(textOf(head, [...found.values()]), 'latin1'));
+  };
 }
 
 /** Where a field begins, and where the next one does. */

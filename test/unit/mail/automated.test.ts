@@ -372,7 +372,7 @@ describe('automated mail', () => {
   });
 
   it('answers, or is a notice of its own', () => {
-    const answers = (...header: string[]) => saysItAnswers(traces([ANN, ...header]));
+    const answers = (...header: string[]) => saysItAnswers(traces([ANN, ...header]).fields);
     expect(answers('In-Reply-To: <1@example.com>')).to.equal(true);
     expect(answers('References: <1@example.com>')).to.equal(true);
     expect(answers('Subject: AW: Hallo')).to.equal(true);
@@ -380,6 +380,7 @@ describe('automated mail', () => {
     expect(answers('Auto-Submitted: auto-replied')).to.equal(true);
     expect(answers(HELLO, 'X-Autoreply: yes')).to.equal(true);
     expect(answers(HELLO)).to.equal(false);
+    expect(answers('In-Reply-To: <1@example.com>', 'List-Id: <talk.example.org>')).to.equal(false);
     expect(answers('Subject: Reminder: Hello')).to.equal(false);
     expect(answers(HELLO, 'In-Reply-To:')).to.equal(false);
     expect(answers('Subject: DISK CRITICAL', 'Auto-Submitted: auto-generated', 'Precedence: bulk')).to.equal(false);
