@@ -89,6 +89,10 @@ const AUTOMATED: Readonly<Record<string, readonly [why: string, ...Case]>> = {
     [ANN, 'Subject: Out of office: Re: Hello', 'Auto-Submitted: auto-replied (zimbra; vacation)', 'Precedence: bulk'],
     '',
   ],
+  'iCloud, vacation': [
+    'vacation',
+    [ANN, 'Subject: Auto reply: Hello', 'In-Reply-To: <1@example.com>', 'X-Apple-Action: VACATION'],
+  ],
   'procmail, vacation': ['auto-reply', [ANN, 'Subject: Re: Hello', 'Precedence: junk', 'X-Loop: ann@example.net']],
   "Debian's vacation": [
     'vacation',
@@ -236,6 +240,17 @@ const AUTOMATED: Readonly<Record<string, readonly [why: string, ...Case]>> = {
     '',
   ],
   'a bounce of qmail': ['bounce', ['From: MAILER-DAEMON@example.net', 'Subject: failure notice'], ''],
+  'a bounce of DragonFly': ['bounce', ['From: MAILER-DAEMON <>', 'Subject: Mail delivery failed'], null],
+  'a bounce of sendmail without a domain': [
+    'bounce',
+    ['From: Mail Delivery Subsystem <MAILER-DAEMON>', 'Subject: Returned mail: see transcript for details'],
+    null,
+  ],
+  'a bounce of a postmaster that came by another way': [
+    'bounce',
+    ['From: Postmaster <postmaster@example.net>', 'Subject: DELIVERY FAILURE: User not listed'],
+    'fetch@example.org',
+  ],
   'a bounce from a postmaster without a reverse-path': [
     'bounce',
     ['From: postmaster@example.net', 'Subject: Mail could not be delivered'],
@@ -287,6 +302,8 @@ const PEOPLE: Readonly<Record<string, Case>> = {
     ['From: Contact form <noreply@example.net>', 'Reply-To: jo@example.org', 'Subject: Question'],
     'www@example.net',
   ],
+  'a person at a domain named as a mail system': [['From: Ann <ann@qmail.example>', 'Subject: Undelivered parcels']],
+  'a person whose mail failed': [[ANN, 'Subject: Mail delivery failed?']],
   'a postmaster who writes': [
     ['From: Postmaster <postmaster@example.net>', 'Subject: Your DNS'],
     'postmaster@example.net',
