@@ -43,7 +43,7 @@ const MOST_PAIRS = 500;
 /** Characters of an address that are compared (RFC 5321 section 4.5.3.1). */
 const MOST_ADDRESS = 320;
 
-const fieldsOf = createFirstFields(['from', ...ANSWER_FIELDS]);
+const fieldsOf = createFirstFields(ANSWER_FIELDS);
 const NONE: readonly string[] = [];
 
 export function createBrake(

@@ -91,6 +91,7 @@ export function automaticReplyOf(traces: Traces): AutomaticReply | undefined {
 
 /** The fields that tell whether a message answers another. */
 export const ANSWER_FIELDS = [
+  'from',
   'in-reply-to',
   'references',
   'subject',
@@ -99,19 +100,21 @@ export const ANSWER_FIELDS = [
   'precedence',
   'list-id',
   'list-unsubscribe',
+  'content-type',
+  'x-failed-recipients',
 ] as const;
 
-/**
- * Whether a message says that it answers another, as each does in a loop. Notices do not; lists do, but of one another. For the thread
- * that takes mail in: what costs most is looked at last.
- */
+/** What may name a message that it is about, and answers nobody: reports, and what a list hands on. */
+const NO_ANSWERS: readonly AutomatedKind[] = ['bounce', 'receipt', 'feedback', 'list'];
+
+/** Whether a message says that it answers another, as each does in a loop. Notices do not. */
 export function saysItAnswers(fields: readonly HeaderField[]): boolean {
-  const isThere = (name: string) => (firstValue(fields, name)?.trim() ?? '') !== '';
-  if (isThere('list-id') || isThere('list-unsubscribe')) return false;
-  if (isThere('in-reply-to') || isThere('references')) return true;
   const kinds = kindsOf({ fields, author: undefined, mailFrom: null });
-  if (kinds.has('auto-reply') || kinds.has('vacation')) return true;
-  if (/^auto-replied\b/i.test(firstValue(fields, 'auto-submitted') ?? '')) return true;
+  if (NO_ANSWERS.some((kind) => kinds.has(kind))) return false;
+  const valueOf = (name: string) => firstValue(fields, name)?.trim() ?? '';
+  if (valueOf('in-reply-to') !== '' || valueOf('references') !== '') return true;
+  if (kinds.has('auto-reply') || kinds.has('vacation') || /^auto-replied\b/i.test(valueOf('auto-submitted')))
+    return true;
   const subject = subjectOf(fields);
   return ANSWER.test(subject) || VACATION.test(subject);
 }
@@ -156,7 +159,7 @@ function isDaemon(written: Omit<Traces, 'mailFrom'>, isNull: boolean): boolean {
 }
 
 const isMailSystem = (writer: string): boolean =>
-  /\b(?:mailer[-_ ]?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i.test(
+  /\b(?:mailer[-_ ]?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@|^<>/i.test(
     writer,
   );
 

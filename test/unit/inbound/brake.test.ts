@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { createPrometheus } from '../../../src/base/prometheus.ts';
 import { createBrake } from '../../../src/inbound/brake.ts';
@@ -120,6 +123,19 @@ describe('the brake on loops', () => {
   it('marks nothing if it is turned off, and nothing but mail for routes', async () => {
     expect(await openBrake(0).after(100)).to.equal(false);
     expect(await openBrake().after(100, { kind: 'return' })).to.equal(false);
+  });
+
+  it('reads the beginning of a large message, which is in a file', async () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'brake-')), 'mail');
+    const text = `From: ann@example.net\r\nIn-Reply-To: <1@a.test>\r\n\r\n${'x'.repeat(100_000)}`;
+    writeFileSync(path, text);
+    const { brake } = openBrake();
+    const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
+    const body = { kind: 'blob', path, size: text.length, sha256: '' } as const;
+    const marked = [];
+    for (let n = 0; n < 5; n++) marked.push(...(await brake.loopsOf({ envelope, body }, [routed('box@in.test')])));
+    rmSync(dirname(path), { recursive: true });
+    expect(marked).to.deep.equal(['box@in.test']);
   });
 
   it('reads any message without a fault', async () => {

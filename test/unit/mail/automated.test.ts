@@ -241,6 +241,7 @@ const AUTOMATED: Readonly<Record<string, readonly [why: string, ...Case]>> = {
   ],
   'a bounce of qmail': ['bounce', ['From: MAILER-DAEMON@example.net', 'Subject: failure notice'], ''],
   'a bounce of DragonFly': ['bounce', ['From: MAILER-DAEMON <>', 'Subject: Mail delivery failed'], null],
+  'a bounce without an author': ['bounce', ['From: <>', 'Subject: Delivery Status'], null],
   'a bounce of sendmail without a domain': [
     'bounce',
     ['From: Mail Delivery Subsystem <MAILER-DAEMON>', 'Subject: Returned mail: see transcript for details'],
@@ -389,7 +390,8 @@ describe('automated mail', () => {
   });
 
   it('answers, or is a notice of its own', () => {
-    const answers = (...header: string[]) => saysItAnswers(traces([ANN, ...header]).fields);
+    const answers = (...header: string[]) =>
+      saysItAnswers(traces(header.some((line) => line.startsWith('From:')) ? header : [ANN, ...header]).fields);
     expect(answers('In-Reply-To: <1@example.com>')).to.equal(true);
     expect(answers('References: <1@example.com>')).to.equal(true);
     expect(answers('Subject: AW: Hallo')).to.equal(true);
@@ -398,6 +400,20 @@ describe('automated mail', () => {
     expect(answers(HELLO, 'X-Autoreply: yes')).to.equal(true);
     expect(answers(HELLO)).to.equal(false);
     expect(answers('In-Reply-To: <1@example.com>', 'List-Id: <talk.example.org>')).to.equal(false);
+    for (const name of [
+      'a DSN of Gmail',
+      'a read receipt of Outlook',
+      'a DSN of Postfix',
+      'a complaint (ARF)',
+      'a bounce of DragonFly',
+    ])
+      expect(
+        answers(
+          'In-Reply-To: <1@example.com>',
+          ...(AUTOMATED[name]?.[1].filter((line) => !line.startsWith(ANN)) ?? []),
+        ),
+        name,
+      ).to.equal(false);
     expect(answers('Subject: Reminder: Hello')).to.equal(false);
     expect(answers(HELLO, 'In-Reply-To:')).to.equal(false);
     expect(answers('Subject: DISK CRITICAL', 'Auto-Submitted: auto-generated', 'Precedence: bulk')).to.equal(false);
