@@ -29,6 +29,7 @@ export const EVENTS = [
   'message.accepted',
   'message.refused',
   'message.unsigned',
+  'message.loop',
   'message.parse_failed',
   // scanners
   'scan.failed',

@@ -55,6 +55,10 @@ export const METRICS = {
     help: 'Inbound messages accepted.',
     labels: { source: 'smtp, api' },
   },
+  postern_loops_total: {
+    kind: 'counter',
+    help: 'Loops found: pairs of an author and a recipient whose mail the brake began to mark.',
+  },
   postern_accept_delay_seconds: {
     kind: 'histogram',
     help: 'Back pressure: delay of replies to accepted inbound messages, in seconds; only delayed replies are counted.',

@@ -7,6 +7,7 @@ import { createLists } from '../events/lists.ts';
 import { createNumbers } from '../events/numbers.ts';
 import { createRecorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
+import { createBrake } from '../inbound/brake.ts';
 import { createChoosing } from '../inbound/choosing.ts';
 import { createJudging } from '../inbound/judging.ts';
 import { createOwnership } from '../inbound/ownership.ts';
@@ -58,6 +59,7 @@ import { createSigningKeys } from '../webhooks/signing.ts';
 import { createTapping } from '../webhooks/tapping.ts';
 import { createTrials } from '../webhooks/trials.ts';
 import {
+  brakeSettings,
   type DaemonDeps,
   dnsSettings,
   linkSettings,
@@ -135,6 +137,7 @@ export function createInbound(
       : undefined;
   const doorScan = settings.scan.when === 'before' ? scanning?.atTheDoor : undefined;
   const judging = createJudging({ run: threads.task('judge'), log });
+  const brake = createBrake(brakeSettings(settings), { clock, log, metrics });
   const choosing = createChoosing({ judging, scanNow: async (message) => scanning?.now(message) });
   return {
     backlog,
@@ -154,8 +157,8 @@ export function createInbound(
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance(
-      { hostname: settings.hostname },
-      { spool, pacing, doorScan, choosing, notes, clock, ids, metrics },
+      { hostname: settings.hostname, holdLoops: settings.inbound.loop_hold },
+      { spool, pacing, doorScan, choosing, brake, notes, clock, ids, metrics },
     ),
   };
 }

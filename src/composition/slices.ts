@@ -230,6 +230,10 @@ export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
 }
 
 /** When to slow down the acceptance of mail, and by how much. */
+export function brakeSettings({ inbound }: Settings) {
+  return { messages: inbound.loop_messages, windowMs: inbound.loop_minutes * 60_000 };
+}
+
 export function pacingSettings({ delivery }: Settings) {
   return { above: delivery.slow_above, longestMs: delivery.slow_ms };
 }

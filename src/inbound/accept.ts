@@ -5,11 +5,18 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Notes } from '../journal/types.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
+import type { Brake } from './brake.ts';
 import type { Choosing } from './choosing.ts';
 import { type Sequencing, sequencingOf } from './order.ts';
 import type { Pacing } from './pacing.ts';
 import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
+
+interface AcceptanceSettings {
+  readonly hostname: string;
+  /** Whether mail that the brake on loops marks is held. */
+  readonly holdLoops: boolean;
+}
 
 interface AcceptanceDeps {
   readonly spool: Spool;
@@ -17,6 +24,7 @@ interface AcceptanceDeps {
   /** Undefined if messages are scanned after the 250, or not at all. */
   readonly doorScan: DoorScan | undefined;
   readonly choosing: Choosing;
+  readonly brake: Brake;
   /** The history. */
   readonly notes: Notes;
   readonly clock: Clock;
@@ -28,8 +36,8 @@ interface AcceptanceDeps {
  * Creates the part that takes responsibility for messages: it writes one message and one delivery per routed recipient
  * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
-export function createAcceptance(settings: { readonly hostname: string }, deps: AcceptanceDeps): Acceptance {
-  const { spool, pacing, doorScan, choosing, notes, clock, ids, metrics } = deps;
+export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceDeps): Acceptance {
+  const { spool, pacing, doorScan, choosing, brake, notes, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
@@ -53,15 +61,18 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       const isScanned = doorScan && arrival.protocol !== 'HTTP' && given.some(({ match }) => match.kind === 'inbound');
       const scanned = isScanned ? await doorScan(looked) : undefined;
       if (scanned?.refused) return { outcome: scanned.refused };
+      const loops = await brake.loopsOf(looked, given);
       const isDecidedHere = given.some(({ match }) => match.choices || match.fate);
       const { routed, verdicts, scan } = isDecidedHere
-        ? await choosing.choose(looked, given, scanned?.scan)
+        ? await choosing.choose(looked, given, { scan: scanned?.scan, loops })
         : { routed: given, scan: scanned?.scan };
       if (routed.length === 0 && given.length > 0) return { outcome: 'unrouted' };
       const isOrdered = routed.some(({ match }) => match.order);
-      const sequencing = isOrdered ? await sequencingOf(body, arrival.envelope.mailFrom) : undefined;
-      const deliveries = toDeliveries(messageId, routed, size, sequencing);
-      const message = { id: messageId, envelope: withFindings(arrival.envelope, routed), trace, body };
+      const deliveries = toDeliveries(messageId, routed, size, {
+        held: settings.holdLoops ? loops : [],
+        sequencing: isOrdered ? await sequencingOf(body, arrival.envelope.mailFrom) : undefined,
+      });
+      const message = { id: messageId, envelope: withFindings(arrival.envelope, routed, loops), trace, body };
       const outcome = await spool.accept({ ...message, receivedAt, verdicts, scan }, deliveries);
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
@@ -79,13 +90,19 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
 }
 
 /** Keeps what the addresses said, beyond where they lead, with the envelope, which is stored with the message. */
-function withFindings(envelope: Envelope, routed: readonly RoutedRecipient[]): Envelope {
+function withFindings(envelope: Envelope, routed: readonly RoutedRecipient[], found: readonly string[]): Envelope {
   const replyData = byRecipient(routed, (match) => match.replyData);
   const captures = byRecipient(routed, (match) => match.captures);
   const tags = byRecipient(routed, (match) => match.tags);
-  return replyData || captures || tags
-    ? { ...envelope, ...(replyData && { replyData }), ...(captures && { captures }), ...(tags && { tags }) }
-    : envelope;
+  const loops = found.length > 0 ? found : undefined;
+  if (!replyData && !captures && !tags && !loops) return envelope;
+  return {
+    ...envelope,
+    ...(replyData && { replyData }),
+    ...(captures && { captures }),
+    ...(tags && { tags }),
+    ...(loops && { loops }),
+  };
 }
 
 function byRecipient<T>(
@@ -99,19 +116,26 @@ function byRecipient<T>(
   return found.length === 0 ? undefined : Object.fromEntries(found);
 }
 
+interface Facts {
+  /** The recipients whose mail is held as part of a loop, wherever it would have been posted. */
+  readonly held: readonly string[];
+  readonly sequencing: Sequencing | undefined;
+}
+
 /** Returns one delivery per id: a recipient that the client names twice has the same id. */
 function toDeliveries(
   messageId: string,
   routed: readonly RoutedRecipient[],
   size: number,
-  sequencing: Sequencing | undefined,
+  { held, sequencing }: Facts,
 ): Delivery[] {
   const byId = new Map<string, Delivery>();
   for (const { recipient, match } of routed) {
     const { kind, task, account, pattern, also = [], order, fate } = match;
+    const isHeld = !fate && kind === 'inbound' && held.includes(recipient);
     for (const { routeId, url } of fate ? [match] : [match, ...also]) {
       const id = deliveryId(messageId, routeId, recipient);
-      const ended = fate && { fate: { state: fate, note: `${WHY[fate]} ${routeId}` } };
+      const ended = isHeld ? HELD_LOOP : fate && { fate: { state: fate, note: `${WHY[fate]} ${routeId}` } };
       const sequence = sequencing?.(order, routeId);
       const turn = sequence !== undefined && { sequence };
       byId.set(id, { id, kind, task, account, pattern, routeId, url, messageId, recipient, size, ...ended, ...turn });
@@ -122,3 +146,4 @@ function toDeliveries(
 
 /** Why a delivery is not posted, as its history shows it; the id of the route follows. */
 const WHY = { held: 'held by route', dropped: 'discarded by route' } as const;
+const HELD_LOOP = { fate: { state: 'held', note: 'held as part of a loop (inbound.loop_messages)' } } as const;

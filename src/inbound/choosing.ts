@@ -14,10 +14,17 @@ export interface Chosen {
   readonly scan: Scan | undefined;
 }
 
+/** What is known of a message already. */
+interface Known {
+  /** What scanners said. */
+  readonly scan: Scan | undefined;
+  /** The recipients for whom the brake on loops marked it. */
+  readonly loops: readonly string[];
+}
+
 /** Decides between routes with conditions, before a message is accepted. */
 export interface Choosing {
-  /** `scan`: what scanners said already. */
-  choose(message: ScannedMessage, routed: readonly RoutedRecipient[], scan: Scan | undefined): Promise<Chosen>;
+  choose(message: ScannedMessage, routed: readonly RoutedRecipient[], known: Known): Promise<Chosen>;
 }
 
 interface ChoosingDeps {
@@ -28,7 +35,7 @@ interface ChoosingDeps {
 
 export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
   return frozen({
-    async choose(message, routed, given) {
+    async choose(message, routed, { scan: given, loops }) {
       let facts: MailFacts = { sender: message.envelope.mailFrom, ...(given && { scan: given }) };
       let verdicts: Verdicts | undefined;
       let scan = given;
@@ -50,9 +57,10 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
       };
 
       /** Looks only for what decides: most messages need no DNS and no scanner. */
-      async function decided(choices: Parameters<typeof decide>[0]): Promise<Decision> {
+      async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<Decision> {
+        const own = loops.includes(recipient) ? { loop: true as const } : {};
         for (;;) {
-          const decision = decide(choices, facts);
+          const decision = decide(choices, { ...facts, ...own });
           if (decision.kind !== 'open') return decision;
           await LOOKS[decision.fact]();
         }
@@ -65,7 +73,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
           found.push(one);
           continue;
         }
-        const decision = await decided(choices);
+        const decision = await decided(choices, one.recipient);
         const sealed = plain.replyData === undefined ? {} : { replyData: plain.replyData };
         if (decision.kind === 'matched') found.push({ ...one, match: { ...decision.match, ...sealed } });
       }

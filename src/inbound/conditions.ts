@@ -11,6 +11,8 @@ export type DmarcResult = (typeof DMARC_RESULTS)[number];
 /** What is known of a message so far; undefined: nobody has looked. */
 export interface MailFacts {
   readonly sender?: string | undefined;
+  /** Whether the brake on loops marked it for this recipient. */
+  readonly loop?: true | undefined;
   /** null: it could not be read. */
   readonly content?: ContentFacts | null | undefined;
   /** null: the verdicts could not be taken. */
@@ -26,12 +28,14 @@ export interface ContentFacts {
   readonly subject: string;
   readonly fields: readonly HeaderField[];
   readonly size: number;
+  /** Whether its header or its envelope sender says that a program wrote or distributed it (mail/automated.ts). */
+  readonly automated: boolean;
   /** The header is too large to read: this is its beginning only, and no verdict could be taken. */
   readonly cut?: true;
 }
 
 /** The facts that somebody has to look for. */
-export type Fact = keyof MailFacts;
+export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
  * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because the
@@ -39,15 +43,15 @@ export type Fact = keyof MailFacts;
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
-/** A condition, by its name in the API, and what decides it. */
-interface Condition {
-  readonly name: keyof When;
+/** A condition that is given, by its name in the API, and what decides it. */
+interface Given {
+  readonly name: string;
   readonly truth: Truth;
 }
 
 /** The result of each condition, for people. */
-export function conditionsOf(when: When, facts: MailFacts): readonly Condition[] {
-  return CHECKS.flatMap(([name, check]) => {
+export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
+  return ENTRIES.flatMap(([name, { check }]) => {
     const truth = check(when, facts);
     return truth === undefined ? [] : [{ name, truth }];
   });
@@ -65,24 +69,62 @@ export function holds(when: When | null, facts: MailFacts): Truth {
   return fact ?? (['unknown', 'unreadable'] as const).find((truth) => truths.includes(truth)) ?? true;
 }
 
-/** Undefined: the condition is not given. */
-type Check = (when: When, facts: MailFacts) => Truth | undefined;
+interface Condition {
+  /** For the API: what it says of a message. */
+  readonly about: string;
+  /** Undefined: the condition is not given. */
+  readonly check: (when: When, facts: MailFacts) => Truth | undefined;
+}
 
-const CHECKS: readonly (readonly [name: keyof When, check: Check])[] = [
-  ['sender', ({ sender: globs }, { sender }) => globs && (sender === undefined ? 'sender' : isFrom(globs, sender))],
-  ['from', ({ from: globs }, facts) => globs && inHeader(facts, ({ from }) => matches(globs, from ?? ''))],
-  ['subject', ({ subject: globs }, facts) => globs && inHeader(facts, ({ subject }) => matches(globs, subject))],
-  ['header', ({ header }, facts) => header && inHeader(facts, ({ fields }) => header.every((one) => has(fields, one)))],
-  ['size', ({ size }, facts) => size && inContent(facts, (content) => isWithin(size, content.size))],
-  ['authenticated', ({ authenticated: is }, { auth }) => (is === undefined ? undefined : isBelieved(is, auth))],
-  [
-    'dmarc',
-    ({ dmarc }, { auth, content }) =>
+/**
+ * Every condition of `When`. Its values are in the schema (api/operations/route-rules.ts), and its field in the form of the console
+ * (console/web/screens/routes.ts).
+ */
+export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
+  sender: {
+    about: 'MAIL FROM matches; `<>` is the empty one',
+    check: ({ sender: globs }, { sender }) => globs && (sender === undefined ? 'sender' : isFrom(globs, sender)),
+  },
+  from: {
+    about: 'the address in From matches',
+    check: ({ from: globs }, facts) => globs && inHeader(facts, ({ from }) => matches(globs, from ?? '')),
+  },
+  subject: {
+    about: 'the subject matches',
+    check: ({ subject: globs }, facts) => globs && inHeader(facts, ({ subject }) => matches(globs, subject)),
+  },
+  header: {
+    about: 'each of these fields is there with a value that matches; false: is not there',
+    check: ({ header }, facts) => header && inHeader(facts, ({ fields }) => header.every((one) => has(fields, one))),
+  },
+  size: {
+    about: 'the size of the message',
+    check: ({ size }, facts) => size && inContent(facts, (content) => isWithin(size, content.size)),
+  },
+  automated: {
+    about: '`automated.is` is this',
+    check: ({ automated: is }, facts) => (is === undefined ? undefined : isAutomated(is, facts)),
+  },
+  authenticated: {
+    about: '`sender_auth.authenticated` is this',
+    check: ({ authenticated: is }, { auth }) => (is === undefined ? undefined : isBelieved(is, auth)),
+  },
+  dmarc: {
+    about: 'the result of DMARC is one of these',
+    check: ({ dmarc }, { auth, content }) =>
       dmarc && (auth === undefined ? 'auth' : content?.cut ? isSuspected(dmarc) : isOneOf(dmarc, toDmarc(auth))),
-  ],
-  ['spam', ({ spam }, { scan }) => spam && (scan === undefined ? 'scan' : isOneOf(spam, scan?.spam ?? 'unknown'))],
-  ['virus', ({ virus }, { scan }) => virus && (scan === undefined ? 'scan' : isOneOf(virus, scan?.virus ?? 'unknown'))],
-];
+  },
+  spam: {
+    about: 'scanners say one of these',
+    check: ({ spam }, { scan }) => spam && (scan === undefined ? 'scan' : isOneOf(spam, scan?.spam ?? 'unknown')),
+  },
+  virus: {
+    about: 'scanners say one of these',
+    check: ({ virus }, { scan }) => virus && (scan === undefined ? 'scan' : isOneOf(virus, scan?.virus ?? 'unknown')),
+  },
+};
+
+const ENTRIES = Object.entries(CONDITIONS);
 
 function inContent({ content }: MailFacts, check: (content: ContentFacts) => boolean): Truth {
   if (content === undefined) return 'content';
@@ -111,6 +153,10 @@ function has(fields: ContentFacts['fields'], { name, is }: FieldCondition): bool
 
 const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<When['size']>, size: number): boolean =>
   size > over && size < under;
+
+/** What the brake marked is automated, whatever the header says. */
+const isAutomated = (wanted: boolean, facts: MailFacts): Truth =>
+  facts.loop ? wanted : inHeader(facts, ({ automated }) => automated === wanted);
 
 /** While DNS does not answer, nobody can tell. */
 const isUndecided = (auth: NonNullable<MailFacts['auth']>): boolean => auth.dmarc.result === 'temperror';

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { namesOf } from '../base/tables.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { authorOf } from '../mail/author.ts';
+import { createFieldSearch, type FieldSearch, parseFound } from '../mail/field-search.ts';
 import { readStart } from '../mail/header-section.ts';
 import type { HeaderField } from '../mail/headers.ts';
-import { fieldsAtStart, parseFields, type Wanted } from '../mail/summary.ts';
 import { threadIdOf } from '../mail/thread.ts';
 import type { Body } from '../queue/delivery.ts';
 
@@ -14,21 +14,21 @@ import type { Body } from '../queue/delivery.ts';
 interface OrderFacts {
   readonly about: string;
   /** The fields that it is found in. */
-  readonly fields: readonly Wanted[];
+  readonly find: FieldSearch;
   /** What the messages that follow each other have in common, from their header; null: it is in no order. */
   readonly keyOf: (fields: readonly HeaderField[], mailFrom: string) => string | null;
 }
 
 export const ORDERS = {
-  none: { about: 'each as soon as it can be', fields: [], keyOf: () => null },
+  none: { about: 'each as soon as it can be', find: () => '', keyOf: () => null },
   sender: {
     about: 'those of one author one after another, as they came',
-    fields: [{ name: 'from', most: 2 }],
+    find: createFieldSearch([{ name: 'from', most: 2 }]),
     keyOf: (fields, mailFrom) => folded(authorOf(fields, mailFrom).mailbox?.address ?? ''),
   },
   thread: {
     about: 'those of one conversation one after another, as they came',
-    fields: ['references', 'in-reply-to', 'message-id'].map((name) => ({ name, most: 2 })),
+    find: createFieldSearch(['references', 'in-reply-to', 'message-id'].map((name) => ({ name, most: 2 }))),
     keyOf: threadIdOf,
   },
 } as const satisfies Readonly<Record<string, OrderFacts>>;
@@ -51,8 +51,8 @@ export async function sequencingOf(body: Body, mailFrom: string): Promise<Sequen
   const start = body.kind === 'blob' ? await readStart({ path: body.path }) : body.bytes;
   const keys = new Map<Order, string | null>();
   function keyOf(order: Order): string | null {
-    const { fields, keyOf }: OrderFacts = ORDERS[order];
-    const key = keys.get(order) ?? keyOf(parseFields(fieldsAtStart(start, fields)), mailFrom);
+    const { find, keyOf }: OrderFacts = ORDERS[order];
+    const key = keys.get(order) ?? keyOf(parseFound(find(start)), mailFrom);
     keys.set(order, key);
     return key;
   }

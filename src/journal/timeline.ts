@@ -133,7 +133,7 @@ const CHANGES = {
   delivered: 'Delivered',
   given_up: 'Given up; it can be replayed while the queue keeps it',
   dropped: 'Dropped; it can be replayed while the queue keeps it',
-  held: 'Held by its route; a replay releases it',
+  held: 'Held; a replay releases it',
   discarded: 'Discarded by its route; it can be replayed while the queue keeps it',
   replayed: 'Replayed',
 } as const;

@@ -74,7 +74,7 @@ function toServer(name: string): string {
 export interface OwnFields {
   /** Names of the hosts that receive this mail: results under them are ours (RFC 8601 section 5). */
   readonly hosts: readonly string[];
-  /** Whether Return-Path and X-Original-To are ours too: where we write them, nobody else does. */
+  /** Whether Return-Path, X-Original-To and X-Postern-Automated are ours too: where we write them, nobody else does. */
   readonly withTrace: boolean;
 }
 
@@ -90,7 +90,10 @@ export function isForged(name: string, value: string, { hosts, withTrace }: OwnF
 const SPF = 'received-spf';
 const NO_NAME = /[^\w.-]+/;
 
-const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to']);
+/** Says why a message is automated (automated.ts), in front of it; others have no such field. */
+export const AUTOMATED_FIELD = 'X-Postern-Automated';
+
+const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to', AUTOMATED_FIELD.toLowerCase()]);
 /** Of each name: its first letter, and where it has a dash. */
 const GLANCES = [NAME, SPF, ...TRACE].map((name) => ({ letter: name.charCodeAt(0), dash: name.lastIndexOf('-') }));
 

@@ -59,8 +59,13 @@ function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> 
  * larger one the author is never certain.
  */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
-  const author = authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  const author = authorOf(fieldsOfMessage(message), mailFrom);
   return isOverlong(message) ? { ...author, certain: false } : author;
+}
+
+/** The fields of a message that is not parsed; of the largest header allowed. */
+export function fieldsOfMessage(message: Uint8Array): HeaderField[] {
+  return isHeadless(message) ? [] : parseHeaders(headerBlock(message));
 }
 
 /** The author of a message that leaves: one that every reader of mail finds, and no other. */

@@ -48,6 +48,8 @@ export interface Envelope {
   readonly captures?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
   /** By recipient: what routes said of the message. Set if there is anything. */
   readonly tags?: Readonly<Record<string, readonly string[]>> | undefined;
+  /** The recipients for whom the brake on loops marked it (inbound/brake.ts). Set if there are any. */
+  readonly loops?: readonly string[] | undefined;
   /** Set for mail that an account sends, not for inbound mail. */
   readonly outgoing?: Outgoing | undefined;
 }

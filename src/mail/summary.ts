@@ -1,10 +1,10 @@
 import { authorOf } from './author.ts';
-import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
+import { createFieldSearch, parseFound, type Wanted } from './field-search.ts';
+import { firstValue, type HeaderField } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
 import type { Outgoing } from './outgoing.ts';
 
-// What people know a message by: who wrote it, about what, and its id. It is found in two steps: whoever accepts a
-// message only finds the fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
+// What people know a message by: who wrote it, about what, and its id.
 
 /** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters. */
 export interface MailSummary {
@@ -43,20 +43,6 @@ export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary |
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
 
-/** Octets of a message in which the fields are looked for, and lines: longer headers are made to be expensive. */
-export const START_BYTES = 64 * 1024;
-const MAX_LINES = 1000;
-/** Octets of one field that are kept, and encoded words that are decoded: enough for `MAX_TEXT` characters. */
-const FIELD_BYTES = 2048;
-const MAX_WORDS = 24;
-
-/** A field to find: its name in lower case, and how many of these, the first ones or the last one. */
-export interface Wanted {
-  readonly name: string;
-  readonly most: number;
-  readonly last?: true;
-}
-
 /** As everywhere: the first From with an author, the last Subject, the first Message-ID. */
 const SUMMARY: readonly Wanted[] = [
   { name: 'from', most: 2 },
@@ -65,79 +51,10 @@ const SUMMARY: readonly Wanted[] = [
 ];
 
 /** Finds the fields of the summary. */
-export const summaryFields = (message: Uint8Array): string => fieldsAtStart(message, SUMMARY);
-
-/**
- * Finds fields in the first octets of a message, as latin1: a string is cheap to give to a thread. Takes about a tenth of a
- * millisecond for the worst that a stranger can write there.
- */
-export function fieldsAtStart(message: Uint8Array, wanted: readonly Wanted[]): string {
-  const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
-  // As for every reader: a message that begins with a blank is all body (`isHeadless`).
-  if (isBlank(head[0])) return '';
-  const found: Span[][] = wanted.map(() => []);
-  let lines = 0;
-  for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
-    let end = nextLine(head, at);
-    for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
-    for (const [i, { name, most, last }] of wanted.entries()) {
-      const spans = found[i] ?? [];
-      if ((spans.length >= most && !last) || !isNamed(head, at, name)) continue;
-      if (last) spans.length = 0;
-      spans.push([at, end]);
-    }
-    at = end;
-  }
-  return found
-    .flat()
-    .map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`)
-    .join('');
-}
-
-/** Where a field begins, and where the next one does. */
-type Span = readonly [start: number, end: number];
-
-/** Parses what `fieldsAtStart` found. */
-export function parseFields(found: string): HeaderField[] {
-  const bounded = found
-    .split(/\n(?![ \t])/)
-    .map(withFewWords)
-    .join('\n');
-  return parseHeaders(Buffer.from(bounded, 'latin1'));
-}
+export const summaryFields = createFieldSearch(SUMMARY);
 
 /** The summary from the fields that `summaryFields` found. */
-export function summaryOf(fields: string): MailSummary {
-  const parsed = parseFields(fields);
-  return toSummary({ from: authorOf(parsed).mailbox, subject: subjectOf(parsed), fields: parsed });
+export function summaryOf(found: string): MailSummary {
+  const fields = parseFound(found);
+  return toSummary({ from: authorOf(fields).mailbox, subject: subjectOf(fields), fields });
 }
-
-/** Each encoded word may have a charset of its own, which takes long to look up. */
-function withFewWords(field: string): string {
-  let words = 0;
-  for (const { index } of field.matchAll(ENCODED_WORD)) if (++words > MAX_WORDS) return field.slice(0, index);
-  return field;
-}
-
-const ENCODED_WORD = /=\?[^?]{1,80}\?[QqBb]\?[^?]*\?=/g;
-
-const [LF, CR, SPACE, TAB, COLON] = [0x0a, 0x0d, 0x20, 0x09, 0x3a];
-
-const isBlank = (byte: number | undefined): boolean => byte === SPACE || byte === TAB;
-
-const isEmptyLine = (bytes: Uint8Array, at: number): boolean =>
-  bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] === LF);
-
-const nextLine = (bytes: Uint8Array, at: number): number => bytes.indexOf(LF, at) + 1 || bytes.length;
-
-/** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
-function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
-  let at = start;
-  for (let i = 0; i < name.length; i++)
-    if (((bytes[at++] ?? 0) | CASE_BIT) !== (name.charCodeAt(i) | CASE_BIT)) return false;
-  while (isBlank(bytes[at]) || bytes[at] === CR || bytes[at] === LF) at++;
-  return bytes[at] === COLON;
-}
-
-/** What tells capitals from small letters. */
-const CASE_BIT = 0x20;

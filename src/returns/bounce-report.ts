@@ -1,5 +1,6 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
+import { readsAsBounce } from '../mail/automated.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
@@ -92,11 +93,6 @@ interface PlainBounce {
   readonly diag: string;
 }
 
-// Typical senders of bounces. The envelope proves nothing: vacation replies also use the null reverse-path.
-const SENDER =
-  /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
-const SUBJECT =
-  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
 // Opening phrases of common software; each is sufficient.
 const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
@@ -134,8 +130,7 @@ const MOST_WORDS = 300;
  * know has its first words instead: nothing is known but that the mail came back.
  */
 export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
-  const subject = decodeWords(valueOf(mail, 'subject'));
-  return isBounce(mail, subject, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
+  return isBounce(mail, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
 }
 
 /** What a mail that came back says, whatever it looks like. */
@@ -147,12 +142,10 @@ export function reasonGiven(mail: ReturnedMessage): PlainBounce {
   return { action: delayed ? 'delayed' : 'failed', status: said?.status ?? null, diag: `smtp;${line}` };
 }
 
-function isBounce(mail: ReturnedMessage, subject: string, text: string): boolean {
+function isBounce(mail: ReturnedMessage, text: string): boolean {
   if (OPENING.some((opening) => opening.test(text))) return true;
-  const { from } = correspondentsOf(mail.fields);
-  const sender = SENDER.test(from ? `${from.name ?? ''} <${from.address}>` : valueOf(mail, 'from'));
   const named = firstValue(mail.fields, 'x-failed-recipients') !== undefined;
-  return named || (sender && SUBJECT.test(subject));
+  return named || readsAsBounce({ fields: mail.fields, author: correspondentsOf(mail.fields).from });
 }
 
 interface Reason {

@@ -267,8 +267,8 @@ export function createMailer(
       text: mail.text,
       date: mail.at,
       messageId: `<${mail.id}@${hostname}>`,
-      // RFC 3834 section 5: suppresses vacation replies.
-      headers: { 'Auto-Submitted': 'auto-generated' },
+      // RFC 3834 section 5: suppresses vacation replies; the other field does at Exchange.
+      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' },
       disableFileAccess: true,
       disableUrlAccess: true,
     })

@@ -175,12 +175,13 @@ if (program !== undefined)
         await page.fill('Mailbox', 'strict');
         await page.choose('Takes', 'yes');
         await page.fill('Subject', '*casino*, *lottery*');
+        await page.choose('Automated', 'false');
         await page.choose('DMARC', 'fail');
         await page.choose('Does with it', 'reject');
         await page.press('Add it');
-        await page.shows('refuses it with 550 if subject *casino* or *lottery* and dmarc fail');
+        await page.shows('refuses it with 550 if subject *casino* or *lottery* and automated no and dmarc fail');
         const [{ id, when }] = await api('/inbound/routes', { domain: 'wrong.test' });
-        expect(when).to.deep.equal({ subject: ['*casino*', '*lottery*'], dmarc: 'fail' });
+        expect(when).to.deep.equal({ subject: ['*casino*', '*lottery*'], automated: false, dmarc: 'fail' });
         await api('/inbound/update-route', { id, when: { ...when, size: { over: 9 } } });
         await page.open('/domain/wrong.test');
         await page.press('Change\u2026');
@@ -192,7 +193,7 @@ if (program !== undefined)
         await page.fill('Address', 'strict@wrong.test');
         await page.browser.press('Enter');
         await page.shows('goes where its content leads');
-        await page.shows('Depends on: subject, size, dmarc.');
+        await page.shows('Depends on: subject, size, automated, dmarc.');
         await api('/inbound/delete-route', { id });
       });
 

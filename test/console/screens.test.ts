@@ -76,6 +76,7 @@ if (program !== undefined)
       const [one] = await deliveries('delivered');
       await page.open(`/message/${one.id}`);
       await page.shows('Hello');
+      expect(await page.text()).not.to.contain('Automated');
       await page.press('Headers');
       await page.shows('Ann <ann@sender.test>');
       await page.press('Parts');
@@ -91,11 +92,12 @@ if (program !== undefined)
       const html =
         '<p style="color:#b00">Dear Ann</p><img src="cid:dot"><img src="http://shop.test/pixel"><a href="http://shop.test/a">Shop</a>';
       await page.mail(
-        `From: shop@shop.test\r\nSubject: With HTML\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n${html}\r\n--b\r\nContent-Type: image/png\r\nContent-ID: <dot>\r\nContent-Transfer-Encoding: base64\r\n\r\n${DOT}\r\n--b--\r\n`,
+        `From: shop@shop.test\r\nSubject: With HTML\r\nPrecedence: bulk\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n${html}\r\n--b\r\nContent-Type: image/png\r\nContent-ID: <dot>\r\nContent-Transfer-Encoding: base64\r\n\r\n${DOT}\r\n--b--\r\n`,
       );
       await page.open('/mail?q=%22With+HTML%22');
       await page.press('With HTML');
       await page.shows('1 picture left out');
+      await page.shows('Automated: precedence');
       const { text, policy } = await page.browser.evaluate(
         `fetch(document.querySelector('iframe').src).then(async (one) => ({ text: await one.text(), policy: one.headers.get('content-security-policy') }))`,
       );

@@ -198,7 +198,7 @@ describe('routes that decide', function () {
       'hold me 1: held',
     ]);
     const { timeline } = await running.api('/inbound/info', { id: held.id });
-    expect(timeline.map(({ text }: any) => text)).to.include('Held by its route; a replay releases it');
+    expect(timeline.map(({ text }: any) => text)).to.include('Held; a replay releases it');
     expect(
       postsOf(hook.requests)
         .flatMap(eventsOf)

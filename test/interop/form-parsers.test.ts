@@ -133,7 +133,7 @@ const FILES = NAMES.map((name) => [
 /** What a post of Mailgun says itself, some of it only now and then. */
 const OWN =
   'recipient sender from subject body-plain body-html body-mime stripped-text stripped-html stripped-signature attachment-count ' +
-  'attachment-1 attachments content-id-map message-headers message-url domain sender-auth timestamp token signature ' +
+  'attachment-1 attachments content-id-map message-headers message-url domain sender-auth automated timestamp token signature ' +
   'X-Mailgun-Incoming X-Mailgun-Sflag X-Mailgun-Spf';
 const inCases = (name: string): readonly string[] => [
   name,

@@ -10,6 +10,7 @@ import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/d
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
+import { createBrake } from '../../src/inbound/brake.ts';
 import { createChoosing } from '../../src/inbound/choosing.ts';
 import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
@@ -218,12 +219,13 @@ export async function startApi(
       ownership,
       names,
       acceptance: createAcceptance(
-        { hostname: 'mx.postern.test' },
+        { hostname: 'mx.postern.test', holdLoops: false },
         {
           spool,
           pacing: NO_PACING,
           doorScan: undefined,
           choosing: createChoosing({ judging: createTestJudging(), scanNow: async () => undefined }),
+          brake: createBrake({ messages: 0, windowMs: 60_000 }, { clock, log, metrics: NO_METRICS }),
           notes: journal,
           clock,
           ids,

@@ -97,6 +97,7 @@ export interface InboundEvent {
     readonly reply_text_cut?: true;
     readonly reply_data: string | null;
     readonly captures: Readonly<Record<string, string>>;
+    readonly automated: { readonly is: boolean; readonly why: string | null };
   };
 }
 

@@ -3,6 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import { capture, matches, sampleMailbox } from '../../inbound/patterns.ts';
 import { isPulled } from '../../inbound/pulled.ts';
 import type { Match } from '../../inbound/types.ts';
+import { AUTOMATED_KINDS } from '../../mail/automated.ts';
 import { parseReplyAddress } from '../../mail/reply-address.ts';
 import { covers, memberOf } from '../../mail/wildcard-domain.ts';
 import type { AttemptRecord } from '../../queue/delivery.ts';
@@ -65,6 +66,17 @@ const contentRecord = z
     truncated: z.boolean().meta({ description: 'whether the text is longer than 5 MiB and was cut there' }),
     has_html: z.boolean().meta({ description: 'whether it has HTML' }),
     raw_bytes: z.int().meta({ description: 'size of the message as it arrived' }),
+    automated: z
+      .object({
+        is: z.boolean(),
+        why: z
+          .string()
+          .nullable()
+          .meta({
+            description: `the first of these that it is: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null: none`,
+          }),
+      })
+      .meta({ description: 'whether a program wrote or distributed it, as `automated` of the payload' }),
     parse_error: z
       .string()
       .nullable()
@@ -73,7 +85,7 @@ const contentRecord = z
   .meta({ title: 'message in the queue' });
 
 function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof contentRecord> {
-  const { headers, parts, text: shownText, cut, hasHtml, parseError } = shown;
+  const { headers, parts, text: shownText, cut, hasHtml, automated, parseError } = shown;
   return {
     headers: headers.map(({ name, value }) => ({ name, value })),
     parts: parts.map(({ path, type, name, size, disposition }, i) => ({
@@ -88,6 +100,7 @@ function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof 
     truncated: cut,
     has_html: hasHtml,
     raw_bytes: rawBytes,
+    automated: { ...automated },
     parse_error: parseError,
   };
 }
@@ -121,6 +134,7 @@ const content = operation({
       truncated: false,
       has_html: false,
       raw_bytes: 348,
+      automated: { is: false, why: null },
       parse_error: null,
     },
   },
@@ -212,6 +226,7 @@ const payload = passing({
         reply_data: null,
         captures: {},
         scan: { spam: 'ham', virus: 'clean', name: null, by: ['rspamd', 'clamd'], reason: null },
+        automated: { is: false, why: null },
       },
     },
   },

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { DMARC_RESULTS } from '../../inbound/conditions.ts';
+import { CONDITIONS, DMARC_RESULTS } from '../../inbound/conditions.ts';
 import { ACTION_NAMES, ACTIONS } from '../../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import type { AlsoRow, InboundRouteRow, When } from '../../store/rows/domains.ts';
@@ -22,7 +22,8 @@ const glob = text(255).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a
 /** One value, or several of which one must match. */
 const oneOrMore = <S extends z.ZodType>(one: S) =>
   z.union([one.transform((value) => [value]), z.array(one).min(1).max(MOST_GLOBS)]);
-const globs = (description: string) => optional(oneOrMore(glob)).meta({ description });
+const about = (name: keyof When) => ({ description: CONDITIONS[name].about });
+const globs = (name: keyof When) => optional(oneOrMore(glob)).meta(about(name));
 /** Narrower than RFC 5322 section 2.2: names of fields in use, and nothing that a database could take for an operator. */
 export const fieldName = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,75}$/i, 'Please enter the name of a header field');
 
@@ -30,27 +31,26 @@ export const fieldName = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,75}$/i, 'Pleas
 export const when = optional(
   z
     .strictObject({
-      sender: globs('MAIL FROM matches; `<>` is the empty one'),
-      from: globs('the address in From matches'),
-      subject: globs('the subject matches'),
+      sender: globs('sender'),
+      from: globs('from'),
+      subject: globs('subject'),
       header: optional(
         z
           .record(fieldName, z.union([oneOrMore(glob), z.literal(false).transform((): string[] => [])]))
           .refine((value) => Object.keys(value).length <= MOST_HEADERS, `Please enter at most ${MOST_HEADERS} fields`),
-      ).meta({ description: 'each of these fields is there with a value that matches; false: is not there' }),
+      ).meta(about('header')),
       size: optional(
         z.strictObject({
           over: optional(z.int().min(0)).meta({ description: 'more bytes than this' }),
           under: optional(z.int().min(1)).meta({ description: 'fewer bytes than this' }),
         }),
-      ).meta({ description: 'the size of the message' }),
-      authenticated: optional(z.boolean()).meta({ description: '`sender_auth.authenticated` is this' }),
-      dmarc: optional(oneOrMore(z.enum(DMARC_RESULTS))).meta({ description: 'the result of DMARC is one of these' }),
-      spam: optional(oneOrMore(z.enum(['ham', 'spam', 'unknown']))).meta({ description: 'scanners say one of these' }),
-      virus: optional(oneOrMore(z.enum(['clean', 'infected', 'unknown']))).meta({
-        description: 'scanners say one of these',
-      }),
-    })
+      ).meta(about('size')),
+      automated: optional(z.boolean()).meta(about('automated')),
+      authenticated: optional(z.boolean()).meta(about('authenticated')),
+      dmarc: optional(oneOrMore(z.enum(DMARC_RESULTS))).meta(about('dmarc')),
+      spam: optional(oneOrMore(z.enum(['ham', 'spam', 'unknown']))).meta(about('spam')),
+      virus: optional(oneOrMore(z.enum(['clean', 'infected', 'unknown']))).meta(about('virus')),
+    } satisfies Record<keyof When, z.ZodType>)
     .refine(({ sender = [], from = [], subject = [], header = {} }) => {
       const all = [...sender, ...from, ...subject, ...Object.values(header).flat()];
       return all.join('').length <= MOST_GLOB_TEXT;

@@ -5,6 +5,7 @@ import { type Action, type Decision, decide, toAction } from '../../inbound/deci
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/patterns.ts';
 import type { Lookup, Match } from '../../inbound/types.ts';
+import { automatedOf } from '../../mail/automated.ts';
 import { parseReplyAddress } from '../../mail/reply-address.ts';
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
@@ -67,6 +68,9 @@ const given = optional(
     subject: optional(z.string().max(1000)),
     header: optional(z.record(fieldName, z.string().max(1000))).meta({ description: 'header fields' }),
     size: optional(z.int().min(0)).meta({ description: 'bytes' }),
+    automated: optional(z.boolean()).meta({
+      description: 'whether it is automated; if omitted, as `header` and `sender` say',
+    }),
     authenticated: optional(z.boolean()),
     dmarc: optional(z.enum(DMARC_RESULTS)),
     spam: optional(z.enum(['ham', 'spam', 'unknown'])),
@@ -84,13 +88,14 @@ function toFacts({
   ...content
 }: NonNullable<z.output<typeof given>>): MailFacts {
   const { from = null, subject = '', header = {}, size = 0 } = content;
+  const fields = Object.entries(header).map(([name, value]) => ({ name, value }));
+  const author = from === null ? undefined : { address: from, name: null };
+  const { automated = automatedOf({ fields, author, mailFrom: sender ?? null }).is } = content;
   const hasContent = Object.values(content).some((value) => value !== undefined);
   const result = dmarc === 'unknown' ? 'temperror' : (dmarc ?? (authenticated ? 'pass' : 'none'));
   return {
     sender,
-    content: hasContent
-      ? { from, subject, size, fields: Object.entries(header).map(([name, value]) => ({ name, value })) }
-      : undefined,
+    content: hasContent ? { from, subject, size, fields, automated } : undefined,
     auth:
       authenticated === undefined && dmarc === undefined
         ? undefined
@@ -119,7 +124,7 @@ const testRoute = operation({
     }),
     message: given.meta({
       description:
-        'what the message is like. Of the four that are its content (from, subject, header, size), those left out are empty if one is given; others that are left out are not known',
+        'what the message is like. Of those that are its content (from, subject, header, size, automated), those left out are empty if one is given; others that are left out are not known',
     }),
   },
   returns: z.object({

@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { tableOf } from '../../base/tables.ts';
-import { START_BYTES, summaryFields } from '../../mail/summary.ts';
+import { START_BYTES } from '../../mail/field-search.ts';
+import { summaryFields } from '../../mail/summary.ts';
 import type {
   AttemptRecord,
   Body,

@@ -301,6 +301,8 @@ export interface When {
   readonly header?: readonly { readonly name: string; readonly is: readonly string[] }[];
   /** Bytes of the message as it came. */
   readonly size?: { readonly over?: number; readonly under?: number };
+  /** Whether a program wrote or distributed it (mail/automated.ts). */
+  readonly automated?: boolean;
   /** Whether the author may be believed (mail/trust.ts). */
   readonly authenticated?: boolean;
   readonly dmarc?: readonly ('pass' | 'fail' | 'none' | 'unknown')[];

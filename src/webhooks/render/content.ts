@@ -1,4 +1,6 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { authorOf } from '../../mail/author.ts';
+import { type Automated, automatedFor } from '../../mail/automated.ts';
 import { parseHeaderSection, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
@@ -17,6 +19,7 @@ export interface ShownMessage {
   /** Whether the text is cut at `MOST_TEXT`. */
   readonly cut: boolean;
   readonly hasHtml: boolean;
+  readonly automated: Automated;
   /** Why it could not be parsed; then only its header is shown, and its parts where they were found. */
   readonly parseError: string | null;
 }
@@ -33,24 +36,31 @@ const MOST_TEXT = 5 * 1024 * 1024;
 
 /** Creates the task of the render thread that shows what is in a message. Throws if the disk fails. */
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
-  return async ({ part: { message, body }, parseError }, guarded) => {
+  return async ({ part: { message, body, delivery }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));
-    const shown = await withRaw(body, (raw) => show(withHeader(raw), parseError, guarded));
-    return { value: { ...shown, headers: [...trace, ...shown.headers] }, transfer: [] };
+    const { fields, ...shown } = await withRaw(body, (raw) => show(withHeader(raw), parseError, guarded));
+    const author = authorOf(fields, message.envelope.mailFrom).mailbox;
+    const automated = automatedFor(message.envelope, delivery.recipient, { fields, author });
+    const headers = await guarded(async () => toShown(fields));
+    return { value: { ...shown, automated, headers: [...trace, ...headers] }, transfer: [] };
   };
 }
 
 const NOTHING = { parts: [], text: null, cut: false, hasHtml: false };
 
-async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<ShownMessage> {
+interface Found extends Omit<ShownMessage, 'headers' | 'automated'> {
+  readonly fields: readonly HeaderField[];
+}
+
+async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<Found> {
   const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
     const { bodyAt } = parseHeaderSection(whole);
-    const headers = await guarded(async () => toShown(parseHeaders(whole.subarray(0, bodyAt))));
-    return { ...NOTHING, headers, parseError: scanned.breach };
+    const fields = await guarded(async () => parseHeaders(whole.subarray(0, bodyAt)));
+    return { ...NOTHING, fields, parseError: scanned.breach };
   }
   const { root } = scanned;
-  const found = await guarded(async () => ({ headers: toShown(root.fields), parts: listParts(whole, root) }));
+  const found = await guarded(async () => ({ fields: root.fields, parts: listParts(whole, root) }));
   try {
     return await guarded(async () => {
       const { text, html } = await parseMessage(whole, root);

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { isForged, type OwnFields, withoutForged } from '../../mail/authentication-results.ts';
 import type { Author } from '../../mail/author.ts';
+import type { Automated } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
@@ -30,6 +31,7 @@ export interface Inbound {
   /** The author that DMARC checked: both use mail/author.ts on the same bytes. */
   readonly author: Author;
   readonly senderAuth: SenderAuth;
+  readonly automated: Automated;
   /** Our host name. */
   readonly hostname: string;
   /** The hosts that receive the mail of our domains beside us. */
@@ -75,6 +77,7 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
   yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
+  yield `,"automated":${json(inbound.automated)}`;
   yield '}}';
 }
 

@@ -5,7 +5,8 @@ import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
-import { authorOf, authorOfMessage } from '../../mail/author.ts';
+import { authorOf, authorOfMessage, fieldsOfMessage } from '../../mail/author.ts';
+import { automatedFor } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
@@ -121,7 +122,9 @@ export function createRenderTask({
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
     const senderAuth = senderAuthOf(verdicts, author);
-    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, content, hostname, mxHosts };
+    const fields = 'parsed' in content ? content.parsed.fields : fieldsOfMessage(raw);
+    const automated = automatedFor(message.envelope, delivery.recipient, { fields, author: author.mailbox });
+    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, automated, content, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 

@@ -10,6 +10,7 @@ const CONTENT = {
   subject: 'Invoice 7',
   fields: [{ name: 'X-Kind', value: 'alarm' }],
   size: 1000,
+  automated: false,
 };
 /** Of a message whose header is too large to read. */
 const CUT = { ...CONTENT, cut: true as const };
@@ -42,6 +43,12 @@ describe('the conditions of a route', () => {
     ['a size at the bound', { size: { over: 1000 } }, { content: CONTENT }, false],
     ['content that could not be read', { subject: ['*'] }, { content: null }, 'unknown'],
     ['content that nobody has looked at', { subject: ['*'] }, { sender: 'x@y' }, 'content'],
+    ['automated mail', { automated: true }, { content: { ...CONTENT, automated: true } }, true],
+    ['mail of a person', { automated: true }, { content: CONTENT }, false],
+    ['mail of a person where that is asked for', { automated: false }, { content: CONTENT }, true],
+    ['what is automated in a header that is too large', { automated: false }, { content: CUT }, 'unreadable'],
+    ['what the brake marked, before anybody reads it', { automated: true }, { loop: true }, true],
+    ['what the brake marked where people are asked for', { automated: false }, { loop: true, content: CONTENT }, false],
     ['an author who may be believed', { authenticated: true }, { auth: auth('pass') }, true],
     ['one who may not', { authenticated: true }, { auth: auth('fail') }, false],
     ['one vouched for by a sealer', { authenticated: true }, { auth: auth('fail', true) }, true],

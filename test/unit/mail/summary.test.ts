@@ -1,6 +1,7 @@
 import { expect } from 'chai';
+import { START_BYTES } from '../../../src/mail/field-search.ts';
 import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
-import { START_BYTES, summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
+import { summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { medians } from '../../support/medians.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';

@@ -85,6 +85,9 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'no-empty-line-between-blocks':
     "failed hard_bounce bad_mailbox: smtp;5.1.0 - Unknown address error 550-'5.1.1 User unknown' (delivery attempts: 0)",
   'utf8-recipient': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 <jö@example.net>: no such mailbox',
+  'daemon-without-a-domain': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
+  // It was taken for an automatic reply, and the message stayed "sent".
+  'daemon-that-says-it-replies': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
   'arf-to-the-return-path': 'spam',
   'vacation-outlook': 'nothing: auto-reply',
   'vacation-sieve': 'nothing: auto-reply',

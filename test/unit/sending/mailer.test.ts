@@ -69,6 +69,7 @@ describe('the mailer', () => {
     expect(headers)
       .to.contain('Message-ID: <01notice@mx.postern.test>')
       .and.to.contain('Auto-Submitted: auto-generated')
+      .and.to.contain('X-Auto-Response-Suppress: OOF, AutoReply')
       .and.to.contain('Date: Mon, 05 Jan 2026 12:00:00 +0000');
     expect(headers)
       .to.match(/^From: postmaster@mx\.postern\.test\r$/m)

@@ -402,6 +402,46 @@ describe('the formats of a post', () => {
     expect((await fileOf(data, 'attachment1')).bytes).to.deep.equal(Buffer.from(PNG, 'base64'));
   });
 
+  it('says why a message is automated in every format, and leaves no sender the word', async () => {
+    const raw = crlf(
+      'X-Postern-Automated: list',
+      'x_postern-automated: list',
+      'Auto-Submitted: auto-replied',
+      'From: a@example.com',
+      '',
+      'x',
+    );
+    const automated = { is: true, why: 'auto-submitted' };
+    const field = 'X-Postern-Automated: auto-submitted\r\n';
+    const head = HEAD.replace(TRACE, field + TRACE);
+    const rest = crlf(
+      'x_postern-automated: list',
+      'Auto-Submitted: auto-replied',
+      'From: a@example.com',
+      '',
+      'x',
+    ).toString();
+    expect((await post('raw', raw)).bytes.toString()).to.equal(head + rest);
+    expect((await form('mailgun-mime', raw)).get('body-mime')).to.equal(head + rest);
+    const own = await jsonOf('json', raw);
+    expect(own.automated).to.deep.equal(automated);
+    expect(own.headers.filter(([name]: string[]) => /automated/i.test(name ?? ''))).to.deep.equal([
+      ['X-Postern-Automated', 'auto-submitted'],
+    ]);
+    expect((await jsonOf('postmark', raw)).Automated).to.deep.equal(automated);
+    expect((await jsonOf('cloudmailin', raw)).automated).to.deep.equal(automated);
+    for (const format of ['mailgun', 'sendgrid', 'sendgrid-raw'] as const)
+      expect(JSON.parse(String((await form(format, raw)).get('automated'))), format).to.deep.equal(automated);
+    const forged = await form('mailgun', crlf('Automated: {"is":true}', 'From: a@example.com', '', 'x'));
+    expect(forged.getAll('automated')).to.deep.equal(['{"is":false,"why":null}']);
+    expect(forged.getAll('Automated')).to.deep.equal([]);
+  });
+
+  it('has no such field in mail of people, whatever they write', async () => {
+    const { bytes } = await post('raw', crlf('X-Postern-Automated: list', 'From: a@example.com', '', 'x'));
+    expect(bytes.toString()).to.equal(HEAD + crlf('From: a@example.com', '', 'x').toString());
+  });
+
   it('has the reply apart from what it quotes, where the format has a place for it', async () => {
     const reply = crlf('From: a@example.com', 'Subject: Re: Hi', '', 'Yes.', '', '> Really?');
     expect((await jsonOf('postmark', reply)).StrippedTextReply).to.equal('Yes.\n');

@@ -82,6 +82,7 @@ describe('mutants of ordinary messages', () => {
           verdicts: VERDICTS,
           author,
           senderAuth: senderAuthOf(VERDICTS, author),
+          automated: { is: false, why: null },
           hostname: 'mx.example.net',
           content,
         };

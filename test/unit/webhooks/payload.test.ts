@@ -38,7 +38,7 @@ const REST = [
   'template',
 ];
 /** Ours, behind those that the format has. */
-const OURS = ['id', 'envelope', 'sender_auth', 'reply_text', 'quoted_text', 'reply_data', 'captures'];
+const OURS = ['id', 'envelope', 'sender_auth', 'reply_text', 'quoted_text', 'reply_data', 'captures', 'automated'];
 
 describe('the payload of an inbound message', () => {
   let renderer: OpenRenderer;
@@ -149,6 +149,25 @@ describe('the payload of an inbound message', () => {
       expect(await authOf(result, true, jane), result).to.deep.equal([false, null, 'example.com']);
     expect(await authOf('pass', true, jane, 'From: boss@victim.example')).to.deep.equal([false, null, null]);
     expect(await authOf('pass', true, 'To: x@example.net')).to.deep.equal([false, null, null]);
+  });
+
+  it('says whether it is automated last, also of what cannot be parsed and for one recipient only', async () => {
+    const { envelope } = spooled();
+    const scan = { spam: 'ham', virus: 'unknown', name: null, score: null, by: [], reason: null, rules: [] } as const;
+    const header = ['From: a@b.test', 'Auto-Submitted: auto-replied'];
+    const listed = await msgOf(crlf(...header, '', 'x'), { message: spooled({ scan }) });
+    expect(Object.entries(listed).at(-1)).to.deep.equal(['automated', { is: true, why: 'auto-submitted' }]);
+    const broken = await msgOf(crlf(...header, ...Array(1100).fill('X: y'), '', 'x'));
+    expect(broken).to.have.property('parse_error');
+    expect(broken.automated).to.deep.equal({ is: true, why: 'auto-submitted' });
+    const marked = await msgOf(crlf('From: a@b.test', '', 'x'), {
+      message: spooled({ envelope: { ...envelope, loops: ['in@example.net'] } }),
+    });
+    expect(marked.automated).to.deep.equal({ is: true, why: 'loop' });
+    const other = await msgOf(crlf('From: a@b.test', '', 'x'), {
+      message: spooled({ envelope: { ...envelope, loops: ['other@example.net'] } }),
+    });
+    expect(other.automated).to.deep.equal({ is: false, why: null });
   });
 
   it('has every key in every event, because public consumers index them without asking', async () => {

@@ -111,6 +111,7 @@ export interface Content {
   readonly truncated: boolean;
   readonly has_html: boolean;
   readonly raw_bytes: number;
+  readonly automated: { readonly is: boolean; readonly why: string | null };
   readonly parse_error: string | null;
 }
 

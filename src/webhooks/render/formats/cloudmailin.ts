@@ -49,7 +49,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield '}';
     separator = ',';
   }
-  yield `],"sender_auth":${json(inbound.senderAuth)}}`;
+  yield `],"sender_auth":${json(inbound.senderAuth)},"automated":${json(inbound.automated)}}`;
 }
 
 /** Values by name in lower case with underscores; several of one name are a list. */

@@ -1,5 +1,5 @@
 import { parseAddressList } from '../../../mail/address-list.ts';
-import { authenticationResults, withoutForged } from '../../../mail/authentication-results.ts';
+import { AUTOMATED_FIELD, authenticationResults, withoutForged } from '../../../mail/authentication-results.ts';
 import { withHeader } from '../../../mail/header-section.ts';
 import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/headers.ts';
 import type { FilePart, Mailbox, Text } from '../../../mail/message.ts';
@@ -74,10 +74,11 @@ export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'a
 /** The value of a field; '' if there is none. */
 export const fieldOf = (mail: Mail, name: string): string => firstValue(mail.fields, name) ?? '';
 
-function headOf({ message, recipient, hostname, verdicts, senderAuth }: Inbound): string {
+function headOf({ message, recipient, hostname, verdicts, senderAuth, automated }: Inbound): string {
   const { envelope, trace } = message;
   const own = `Return-Path: <${oneLine(envelope.mailFrom)}>\r\nX-Original-To: ${oneLine(recipient)}\r\n`;
-  return `${own}${authenticationResults(hostname, envelope, verdicts, senderAuth.domain)}${trace}`;
+  const kind = automated.why === null ? '' : `${AUTOMATED_FIELD}: ${automated.why}\r\n`;
+  return `${own}${authenticationResults(hostname, envelope, verdicts, senderAuth.domain)}${kind}${trace}`;
 }
 
 /** Replaces characters that could end or fold a line. */

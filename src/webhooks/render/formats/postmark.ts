@@ -60,7 +60,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield* rawInJson(mail);
     yield '"';
   }
-  yield `,"SenderAuth":${json(inbound.senderAuth)}}`;
+  yield `,"SenderAuth":${json(inbound.senderAuth)},"Automated":${json(inbound.automated)}}`;
 }
 
 /**

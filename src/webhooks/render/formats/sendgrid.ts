@@ -47,6 +47,7 @@ function common(mail: Mail): FormField[] {
     { name: 'SPF', value: inbound.verdicts.spf.result },
     ...spamFields(inbound.message.scan),
     { name: 'sender_auth', value: JSON.stringify(inbound.senderAuth) },
+    { name: 'automated', value: JSON.stringify(inbound.automated) },
   ];
 }
 

@@ -298,6 +298,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
         tone: 'bad',
         title: `This mail cannot be parsed: ${plain(content.parse_error)}. It is posted raw.`,
       }),
+    content.automated.why !== null && h('p', null, `Automated: ${content.automated.why}`),
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }),
     h(
       'div',

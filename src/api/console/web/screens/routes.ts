@@ -169,9 +169,26 @@ const named = (...names: readonly string[]): readonly (readonly [string, string]
   ...names.map((name) => [name, name] as const),
 ];
 
-/** The conditions that the form has; others are kept as they are. */
-const TEXTS = ['sender', 'from', 'subject'] as const;
-const RESULTS = ['authenticated', 'dmarc', 'spam', 'virus'] as const;
+/** The conditions that the form has: with `options` a result, else texts. Others are kept as they are. */
+const CONDITIONS: readonly Pick<FormField, 'name' | 'label' | 'help' | 'options'>[] = [
+  {
+    name: 'sender',
+    label: 'MAIL FROM',
+    help: 'All conditions must hold; an empty one is none. * is any run of characters, commas separate alternatives: *@example.com, <>.',
+  },
+  { name: 'from', label: 'From' },
+  { name: 'subject', label: 'Subject', help: 'For instance *invoice*.' },
+  {
+    name: 'automated',
+    label: 'Automated',
+    options: YES_NO,
+    help: 'Automatic replies, bounces, newsletters, mailing lists and notifications.',
+  },
+  { name: 'authenticated', label: 'The author may be believed', options: YES_NO },
+  { name: 'dmarc', label: 'DMARC', options: named('pass', 'fail', 'none', 'unknown') },
+  { name: 'spam', label: 'Spam', options: named('ham', 'spam', 'unknown') },
+  { name: 'virus', label: 'Virus', options: named('clean', 'infected', 'unknown') },
+];
 
 const isConditional = ({ conditional }: Values): boolean => conditional === 'yes';
 
@@ -191,67 +208,21 @@ const conditionFields = (route: Partial<InboundRoute>): readonly FormField[] => 
       ['yes', 'only mail with these conditions'],
     ],
   },
-  {
-    name: 'sender',
-    when: isConditional,
-    label: 'MAIL FROM',
-    value: textOf(route, 'sender'),
-    help: 'All conditions must hold; an empty one is none. * is any run of characters, commas separate alternatives: *@example.com, <>.',
-  },
-  { name: 'from', when: isConditional, label: 'From', value: textOf(route, 'from') },
-  {
-    name: 'subject',
-    when: isConditional,
-    label: 'Subject',
-    value: textOf(route, 'subject'),
-    help: 'For instance *invoice*.',
-  },
-  {
-    name: 'authenticated',
-    when: isConditional,
-    label: 'The author may be believed',
-    value: textOf(route, 'authenticated'),
-    options: YES_NO,
-  },
-  {
-    name: 'dmarc',
-    when: isConditional,
-    label: 'DMARC',
-    value: textOf(route, 'dmarc'),
-    options: named('pass', 'fail', 'none', 'unknown'),
-  },
-  {
-    name: 'spam',
-    when: isConditional,
-    label: 'Spam',
-    value: textOf(route, 'spam'),
-    options: named('ham', 'spam', 'unknown'),
-  },
-  {
-    name: 'virus',
-    when: isConditional,
-    label: 'Virus',
-    value: textOf(route, 'virus'),
-    options: named('clean', 'infected', 'unknown'),
-  },
+  ...CONDITIONS.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
 ];
 
 /** The conditions of the form, and those that it does not have. */
 function whenOf(values: Values, route: Partial<InboundRoute>): Readonly<Record<string, unknown>> {
   if (!isConditional(values)) return {};
-  const { header, size } = route.when ?? {};
-  const texts = TEXTS.map((name) => [name, listOf(values[name])] as const).filter(([, list]) => list.length > 0);
-  const results = RESULTS.flatMap((name) => {
-    const value = values[name] ?? '';
+  const given = CONDITIONS.flatMap(({ name, options }) => {
+    const value = (values[name] ?? '').trim();
+    if (value === '') return [];
     // A result that is a list was made elsewhere: it stays unless it is changed here.
-    if (value === textOf(route, name)) return value === '' ? [] : [[name, route.when?.[name]] as const];
-    return value === '' ? [] : [[name, name === 'authenticated' ? value === 'true' : value] as const];
+    if (options && value === textOf(route, name)) return [[name, route.when?.[name]] as const];
+    return [[name, options ? (options === YES_NO ? value === 'true' : value) : listOf(value)] as const];
   });
-  return {
-    ...(header !== undefined && { header }),
-    ...(size !== undefined && { size }),
-    ...Object.fromEntries([...texts, ...results]),
-  };
+  const others = Object.entries(route.when ?? {}).filter(([name]) => !CONDITIONS.some((one) => one.name === name));
+  return Object.fromEntries([...others, ...given.filter(([, value]) => !Array.isArray(value) || value.length > 0)]);
 }
 
 const listOf = (text = ''): readonly string[] =>

@@ -1,0 +1,128 @@
+import { open } from 'node:fs/promises';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { createMemory } from '../base/memory.ts';
+import type { Metrics } from '../base/metrics.ts';
+import { authorOf } from '../mail/author.ts';
+import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
+import { createFieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
+import { firstValue, type HeaderField } from '../mail/headers.ts';
+import type { RoutedRecipient, ScannedMessage } from './types.ts';
+
+export interface BrakeSettings {
+  /** More answers than this from one address to another within `windowMs` are a loop; 0: none is. */
+  readonly messages: number;
+  readonly windowMs: number;
+}
+
+/**
+ * Finds loops: an application that answers all mail, and a program that answers back. It counts what says that it answers (notices
+ * of a monitoring system do not), by author and recipient, and marks what comes too fast for people. A pair is marked until
+ * half as many come. The counts are in memory, so another host has others; the mark is kept with the message.
+ */
+export interface Brake {
+  /** The recipients for whom the message is one of a loop. To be asked once for each message. */
+  loopsOf(
+    message: Pick<ScannedMessage, 'envelope' | 'body'>,
+    routed: readonly RoutedRecipient[],
+  ): Promise<readonly string[]>;
+}
+
+/** What came from an author to a recipient: since `from`, and in the window before that. */
+interface Pair {
+  readonly from: number;
+  readonly count: number;
+  readonly before: number;
+  readonly isLoop: boolean;
+}
+
+// A flood of addresses pushes out pairs of its own account only, and those first that have been silent for longest.
+const MOST_ACCOUNTS = 200;
+const MOST_PAIRS = 500;
+/** Characters of an address that are compared (RFC 5321 section 4.5.3.1). */
+const MOST_ADDRESS = 320;
+
+const find = createFieldSearch(ANSWER_FIELDS.map((name) => ({ name, most: 1 })));
+const NONE: readonly string[] = [];
+
+export function createBrake(
+  { messages, windowMs }: BrakeSettings,
+  { clock, log, metrics }: { readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
+): Brake {
+  const accounts = createMemory<ReturnType<typeof createPairs>>({ most: MOST_ACCOUNTS, keepUsed: true });
+  const loops = metrics.counter('postern_loops_total');
+
+  function createPairs() {
+    return createMemory<Pair>({ most: MOST_PAIRS, keepUsed: true });
+  }
+
+  /** Counts an answer; whether it is one of a loop. */
+  function count(account: string, sender: string, recipient: string): boolean {
+    const known = accounts.get(account);
+    const pairs = known ?? createPairs();
+    if (!known) accounts.set(account, pairs);
+    const key = `${sender} ${recipient}`;
+    const before = pairs.get(key);
+    const next = withAnother(before, clock.monotonic());
+    pairs.set(key, next);
+    if (next.isLoop && !before?.isLoop) {
+      loops.add();
+      log.warn('message.loop', { account, from: sender, to: recipient, answers: messages, minutes: windowMs / 60_000 });
+    }
+    return next.isLoop;
+  }
+
+  function withAnother(pair: Pair | undefined, now: number): Pair {
+    const { from, count: counted, before } = atTime(pair ?? { from: now, count: 0, before: 0 }, now);
+    // A long loop is over as soon as a short one.
+    const count = Math.min(counted + 1, messages + 1);
+    const recent = count + before * (1 - (now - from) / windowMs);
+    return { from, count, before, isLoop: recent > messages || (pair?.isLoop === true && recent > messages / 2) };
+  }
+
+  function atTime(pair: Omit<Pair, 'isLoop'>, now: number): Omit<Pair, 'isLoop'> {
+    const windows = Math.floor((now - pair.from) / windowMs);
+    if (windows === 0) return pair;
+    return { from: pair.from + windows * windowMs, count: 0, before: windows === 1 ? pair.count : 0 };
+  }
+
+  return frozen({
+    async loopsOf({ envelope, body }, routed) {
+      const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
+      if (inbound.length === 0) return NONE;
+      const fields = parseFound(find(body.kind === 'blob' ? await startOf(body.path) : body.bytes));
+      const sender = saysItAnswers(fields) ? senderOf(fields, envelope.mailFrom) : '';
+      if (sender === '') return NONE;
+      return inbound
+        .filter(({ recipient, match }) =>
+          count(match.account, sender, varies(match) ? match.routeId : toKey(recipient)),
+        )
+        .map(({ recipient }) => recipient);
+    },
+  });
+}
+
+/** The author, else the envelope sender. Nearly all authors are in one of two plain forms, which are cheap to read. */
+function senderOf(fields: readonly HeaderField[], mailFrom: string): string {
+  const plain = PLAIN_FROM.exec(firstValue(fields, 'from') ?? '');
+  return toKey(plain?.[1] ?? plain?.[2] ?? authorOf(fields, mailFrom).mailbox?.address ?? '');
+}
+
+const PLAIN_FROM = /^(?:[\w .'-]{0,100}<([\w.+=-]+@[\w.-]+)>|([\w.+=-]+@[\w.-]+))$/;
+
+const toKey = (address: string): string => address.slice(0, MOST_ADDRESS).toLowerCase();
+
+/** Whether the address is another in each conversation. Then the route counts as the recipient. */
+const varies = ({ replyData, captures }: RoutedRecipient['match']): boolean =>
+  replyData !== undefined || captures !== undefined;
+
+async function startOf(path: string): Promise<Uint8Array> {
+  const file = await open(path, 'r');
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}
