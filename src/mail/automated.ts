@@ -69,24 +69,22 @@ export function knownSender({ mailFrom, client }: Omit<Sent, 'loops'>): string |
   return mailFrom === '' && client.address === null && client.helo === null ? null : mailFrom;
 }
 
-/** What an automatic message that came to a return address is, if it says nothing about delivery. */
-export type AutomaticReply = 'receipt' | 'challenge' | 'auto-reply';
+/** What an automatic message that came to a return address is; all but a bounce say nothing about delivery. */
+type Returned = 'bounce' | 'receipt' | 'challenge' | 'auto-reply';
 
 /**
- * Whether a message to a return address is an automatic reply. What is written there answers our mail, so weaker signs than in
- * other mail count, such as a subject alone.
+ * What a message to a return address is, if a program wrote it. What is written there answers our mail, so weaker signs than in other
+ * mail count, such as a subject alone.
  */
-export function automaticReplyOf(traces: Traces): AutomaticReply | undefined {
+export function returnedKindOf(traces: Traces): Returned | undefined {
   const kinds = kindsOf(traces);
   if (kinds.has('receipt')) return 'receipt';
   const subject = subjectOf(traces.fields);
   if (kinds.has('challenge') || CHALLENGE.test(subject)) return 'challenge';
   const isAway = VACATION.test(subject);
-  if (kinds.has('bounce') && !isAway) return undefined;
-  const isReply = REPLIES.some((kind) => kinds.has(kind)) || isAway;
-  return isReply || firstValue(traces.fields, 'x-ms-exchange-inbox-rules-loop') !== undefined
-    ? 'auto-reply'
-    : undefined;
+  if (kinds.has('bounce') && !isAway) return 'bounce';
+  const isByRule = firstValue(traces.fields, 'x-ms-exchange-inbox-rules-loop') !== undefined;
+  return isAway || isByRule || REPLIES.some((kind) => kinds.has(kind)) ? 'auto-reply' : undefined;
 }
 
 /** The fields that tell whether a message answers another. */

@@ -1,5 +1,5 @@
 import { correspondentsOf } from '../mail/author.ts';
-import { automaticReplyOf } from '../mail/automated.ts';
+import { returnedKindOf } from '../mail/automated.ts';
 import { type Bounce, classifyReply } from '../mail/bounce.ts';
 import { decoderOfText } from '../mail/charset.ts';
 import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/headers.ts';
@@ -154,7 +154,8 @@ function judgeFeedback({ type, userAgent, original }: FeedbackReport): Judgement
 }
 
 function judgeAttached(mail: ReturnedMessage, sender: string): Judgement {
-  const attached = autoReplyKind(mail, sender) === undefined ? parseAttached(mail) : undefined;
+  const kind = kindOf(mail, sender);
+  const attached = kind === undefined || kind === 'bounce' ? parseAttached(mail) : undefined;
   return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'not a report' };
 }
 
@@ -180,12 +181,13 @@ function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], e
  * somebody's mail. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
  */
 function judgeText(mail: ReturnedMessage, sender: string): Judgement {
-  const automatic = autoReplyKind(mail, sender);
-  if (automatic === 'challenge' || automatic === 'receipt') return { kind: 'nothing', why: automatic };
+  const kind = kindOf(mail, sender);
+  if (kind === 'challenge' || kind === 'receipt') return { kind: 'nothing', why: kind };
+  const isBounce = kind === 'bounce' || (sender === '' && !kind);
   // Bounces may also be marked auto-replied (RFC 3834 allows it), so they are checked first.
-  const bounce = parsePlainBounce(mail) ?? (sender === '' && !automatic ? reasonGiven(mail) : undefined);
+  const bounce = parsePlainBounce(mail) ?? (isBounce ? reasonGiven(mail) : undefined);
   if (bounce) return toFailure(bounce.action, bounce.status, bounce.diag);
-  return { kind: 'nothing', why: automatic ?? 'not a recognized bounce' };
+  return { kind: 'nothing', why: kind ?? 'not a recognized bounce' };
 }
 
 const ENHANCED = /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.])/;
@@ -205,9 +207,8 @@ function codeOf(diag: string, status: string | null): number {
   return status?.startsWith('4') ? 450 : 0;
 }
 
-/** The kind of automatic message, one that says nothing about delivery; undefined if it is not one. */
-const autoReplyKind = ({ fields }: ReturnedMessage, sender: string) =>
-  automaticReplyOf({ fields, author: correspondentsOf(fields).from, mailFrom: sender });
+const kindOf = ({ fields }: ReturnedMessage, sender: string) =>
+  returnedKindOf({ fields, author: correspondentsOf(fields).from, mailFrom: sender });
 
 /** A complaint (RFC 5965), or a message forwarded by hand as one. */
 interface FeedbackReport {

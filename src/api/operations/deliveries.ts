@@ -73,7 +73,7 @@ export const deliveryRecord = z
     email: str('the recipient'),
     state: z.enum(DELIVERY_STATES).meta({
       description:
-        'dead: given up, can be replayed; held: kept by its route, a replay releases it; dropped: ended by a person or discarded by its route, can be replayed as long as it is kept',
+        'dead: given up, can be replayed; held: kept by its route or by the brake on loops, a replay releases it; dropped: ended by a person or discarded by its route, can be replayed as long as it is kept',
     }),
     created_at: time('when the message was accepted'),
     next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),

@@ -262,7 +262,7 @@ const info = operation({
       .object({
         kind: z.enum(WAIT_KINDS).meta({
           description:
-            'held: by its route; behind: an earlier message of its sender or conversation goes first; paused, gone, down: its endpoint; making: it is being prepared; scanner: a scanner; pulled: its consumer; parked, backoff: the next attempt after one that failed; scheduled: a time to come; due: its turn',
+            'held: by its route or the brake on loops; behind: an earlier message of its sender or conversation goes first; paused, gone, down: its endpoint; making: it is being prepared; scanner: a scanner; pulled: its consumer; parked, backoff: the next attempt after one that failed; scheduled: a time to come; due: its turn',
         }),
         text: str('the reason in a sentence, for people'),
       })

@@ -4,7 +4,7 @@ import {
   AUTOMATED_KINDS,
   automatedFor,
   automatedOf,
-  automaticReplyOf,
+  returnedKindOf,
   saysItAnswers,
 } from '../../../src/mail/automated.ts';
 import { parseHeaders } from '../../../src/mail/headers.ts';
@@ -381,11 +381,11 @@ describe('automated mail', () => {
   });
 
   it('is told from people at a return address by weaker signs too: what comes there answers our mail', () => {
-    const replyTo = (header: readonly string[] = [], mailFrom?: string) => automaticReplyOf(traces(header, mailFrom));
+    const replyTo = (header: readonly string[] = [], mailFrom?: string) => returnedKindOf(traces(header, mailFrom));
     expect(replyTo(PEOPLE['a person who writes of a vacation']?.[0])).to.equal('auto-reply');
     expect(replyTo([ANN, 'Subject: Please verify your message'])).to.equal('challenge');
     expect(replyTo([ANN, HELLO, 'Precedence: bulk'])).to.equal(undefined);
-    expect(replyTo(AUTOMATED['a DSN of Postfix']?.[1])).to.equal(undefined);
+    expect(replyTo(AUTOMATED['a DSN of Postfix']?.[1])).to.equal('bounce');
     expect(replyTo(AUTOMATED['a read receipt of Outlook']?.[1])).to.equal('receipt');
   });
 
@@ -438,7 +438,7 @@ describe('the signs of automated mail', () => {
     it(`are found in linear time in ${name}`, () => {
       const look = (size: number) => {
         const found = traces([ANN, bomb(size)]);
-        for (let i = 0; i < 20; i++) if (!automaticReplyOf(found)) automatedOf(found);
+        for (let i = 0; i < 20; i++) if (!returnedKindOf(found)) automatedOf(found);
       };
       expect(growth(look, 8 * 1024)).to.be.below(64);
     });

@@ -25,7 +25,7 @@ function mail(name: string): Buffer {
 
 /** As it came: with the reverse-path of a bounce, or of a person. */
 const about = (email: string | null, sender = '') => ({ email, sender });
-const WITH_SENDER = ['human', 'spam-to-the-return-path'];
+const WITH_SENDER = ['human', 'spam-to-the-return-path', 'daemon-with-a-reverse-path'];
 const toBounce = (name: string, email: string | null = 'jo@example.net') =>
   judge('bounce', mail(name), about(email, WITH_SENDER.includes(name) ? 'jo@example.net' : ''));
 const inWords = (said: Judgement) =>
@@ -88,6 +88,7 @@ const BOUNCES: Readonly<Record<string, string>> = {
   'daemon-without-a-domain': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
   // It was taken for an automatic reply, and the message stayed "sent".
   'daemon-that-says-it-replies': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
+  'daemon-with-a-reverse-path': 'failed hard_bounce bad_mailbox: smtp;550 5.1.1 no such user',
   'arf-to-the-return-path': 'spam',
   'vacation-outlook': 'nothing: auto-reply',
   'vacation-sieve': 'nothing: auto-reply',
