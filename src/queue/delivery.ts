@@ -424,7 +424,10 @@ export interface Spool {
    * change to the queue (command line).
    */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
-  /** The listener is called with deliveries that waited behind others of their sequence and are due now. */
+  /**
+   * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those that
+   * left their sequence.
+   */
   onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
   /** Makes a synced write, for the health check: it proves that mail can be accepted. */
   check(): Promise<void>;

@@ -22,7 +22,7 @@ export interface Turns {
   settled(sequence: string | null, key: number, settled: Pick<Settlement, 'state' | 'at' | 'failure'>): boolean;
   /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
   mend(now: number): void;
-  /** Returns the deliveries that are due now and were not, since the last commit. */
+  /** Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit. */
   commit(): readonly QueuedDelivery[];
   rollback(): void;
 }
@@ -42,13 +42,13 @@ export function createTurns(db: DatabaseSync): Turns {
   const keepFailure = db.prepare('UPDATE deliveries SET held_since = ? WHERE key = ?');
   const stuck = db.prepare(STUCK);
   const one = db.prepare(`${DELIVERY} WHERE d.key = ? AND d.state = 0 AND d.due_at < ${BEHIND}`);
-  let released = new Set<number>();
+  let news = new Set<number>();
 
   const isBehind = (row: SqlRow): boolean => number(row, 'due_at') === BEHIND;
 
   function makeDue(key: number, now: number): void {
     release.run(whole(now), key);
-    released.add(key);
+    news.add(key);
   }
 
   function advance(sequence: string | null, now: number): void {
@@ -69,8 +69,9 @@ export function createTurns(db: DatabaseSync): Turns {
     for (const row of before.all(sequence, key)) {
       // A replayed one that was not tried again has not failed.
       if (number(row, 'attempts') === 0) continue;
-      if (isBehind(row)) makeDue(number(row, 'key'), now);
+      if (isBehind(row)) release.run(whole(now), number(row, 'key'));
       leave.run(number(row, 'key'));
+      news.add(number(row, 'key'));
     }
   }
 
@@ -94,13 +95,13 @@ export function createTurns(db: DatabaseSync): Turns {
       for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
     },
     commit() {
-      if (released.size === 0) return [];
-      const rows = [...released].map((key) => one.get(key)).filter((row) => row !== undefined);
-      released = new Set();
+      if (news.size === 0) return [];
+      const rows = [...news].map((key) => one.get(key)).filter((row) => row !== undefined);
+      news = new Set();
       return rows.map(toDelivery);
     },
     rollback() {
-      released = new Set();
+      news = new Set();
     },
   });
 }

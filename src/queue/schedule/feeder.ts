@@ -132,7 +132,9 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     for (const queued of due) {
       if (roads[queued.kind].isPulled?.(queued.url)) continue;
       const lane = lanes.of(queued, null);
-      lane.addTurn(toWaiting(queued, now, roads[queued.kind]), now.steady);
+      // In memory one that left its sequence is still part of it, and would be retried as such.
+      if (queued.sequence === undefined) lane.queue.forget(now.steady);
+      else lane.addTurn(toWaiting(queued, now, roads[queued.kind]), now.steady);
       poke(lane);
     }
   }

@@ -129,6 +129,7 @@ function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }
   return (
     may('inbound/retry') &&
     waits?.kind !== 'pulled' &&
+    waits?.kind !== 'behind' &&
     h(Button, {
       label: 'Retry now',
       kind: 'main',
