@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { parseAddress, toAsciiDomain, toWire } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
+import { isOverlong, readFields } from './header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
@@ -59,7 +59,7 @@ function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> 
  * larger one the author is never certain.
  */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
-  const author = authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
+  const author = authorOf(readFields(message), mailFrom);
   return isOverlong(message) ? { ...author, certain: false } : author;
 }
 

@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
 
@@ -33,25 +33,112 @@ const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 /** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;
 
-/**
- * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
- * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Text with no label or an
- * unknown one is decoded as UTF-8 if its bytes are valid UTF-8, else as windows-1252, like unlabelled headers. Invalid
- * bytes become U+FFFD.
- */
-export function decoderOfText(label: string | undefined, bytes: () => Iterable<Uint8Array>): Decode {
-  const known = charsetOf(label ?? '');
-  if (known) return known.decode;
-  return areUtf8(bytes()) ? utf8Decoder() : (whatwgDecoder('windows-1252') ?? utf8Decoder());
+/** What tells the charset of a text beside its label. */
+export interface TextHints {
+  /** Whether it is HTML, which may name its charset itself. */
+  readonly isHtml?: boolean;
 }
 
-/** The correct label for a text as `decoderOfText` decodes it; undefined if its own label is correct. */
+/**
+ * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
+ * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Where the label is none
+ * or wrong, `labelOfText` finds the right one. Invalid bytes become U+FFFD.
+ */
+export function decoderOfText(
+  label: string | undefined,
+  bytes: () => Iterable<Uint8Array>,
+  hints: TextHints = {},
+): Decode {
+  const right = labelOfText(label, bytes, hints) ?? label ?? '';
+  return charsetOf(right)?.decode ?? utf8Decoder();
+}
+
+/**
+ * The correct label for a text; undefined if its own label is correct. Text with no label or an unknown one is what its
+ * byte order mark says, ISO-2022 if it has escape sequences, UTF-8 if its bytes are, what its own HTML says, else
+ * windows-1252, like unlabelled headers. Text that is labelled as Western is UTF-8 if there is no doubt.
+ */
 export function labelOfText(
   label: string | undefined,
   bytes: () => Iterable<Uint8Array>,
-): 'utf-8' | 'windows-1252' | undefined {
-  if (charsetOf(label ?? '')) return undefined;
-  return areUtf8(bytes()) ? 'utf-8' : 'windows-1252';
+  { isHtml = false }: TextHints = {},
+): string | undefined {
+  if (isKnown(label ?? '')) return WESTERN.test(label?.trim() ?? '') && isSurelyUtf8(bytes) ? 'utf-8' : undefined;
+  const [first] = bytes();
+  const start = Buffer.from((first ?? new Uint8Array()).subarray(0, MOST_HEAD)).toString('latin1');
+  const marked = MARKS.find(([mark]) => start.startsWith(mark));
+  if (marked) return marked[1];
+  if (ISO_2022.test(start) && !/[\x80-\xff]/.test(start)) return iso2022Label(start);
+  const said = isHtml ? labelInHtml(start) : undefined;
+  if (said === undefined || UTF8_LABELS.has(said)) return areUtf8(bytes()) ? 'utf-8' : 'windows-1252';
+  return isSurelyUtf8(bytes) ? 'utf-8' : said;
+}
+
+/**
+ * Decodes bytes of a header that are not UTF-8, and declare no charset: in `charset`, that of the body, if they can be,
+ * else as windows-1252. Escape sequences are ISO-2022, whatever the body is.
+ */
+export function decodeRaw(bytes: Buffer, charset: string | undefined): string {
+  const latin1 = bytes.toString('latin1');
+  if (ISO_2022.test(latin1)) return decodePayloads(iso2022Label(latin1), [bytes]);
+  const found = charset === undefined || !keepsAscii(charset) ? undefined : charsetOf(charset)?.decode(bytes, true);
+  if (found !== undefined && !found.includes('\ufffd')) return found;
+  return charsetOf('windows-1252')?.decode(bytes, true) ?? latin1;
+}
+
+// Bytes of a text in which it names its charset. The HTML standard searches 1,024, but mail has style sheets first.
+const MOST_HEAD = 16 * 1024;
+const MARKS = [
+  ['\xff\xfe', 'utf-16le'],
+  ['\xfe\xff', 'utf-16be'],
+  ['\xef\xbb\xbf', 'utf-8'],
+] as const;
+const WESTERN = /^(?:iso[-_]?8859[-_]?(?:1|15)|latin-?[19]|l1|(?:x-)?cp-?1252|windows-?1252)$/i;
+const ISO_2022 = /\x1b(?:\$[@AB]|\$[()][@-D]|\([IJ])/;
+const META = /<meta\b[^>]{0,500}?\bcharset\s{0,20}=\s{0,20}["']?\s{0,20}([\w.:+-]{1,40})/i;
+const XML = /^\s{0,100}<\?xml\b[^>]{0,200}?\bencoding\s{0,20}=\s{0,20}["']([\w.:+-]{1,40})["']/i;
+
+function iso2022Label(latin1: string): string {
+  const [, set] = /\x1b\$\)([AC])/.exec(latin1) ?? [];
+  return set === undefined ? 'iso-2022-jp' : set === 'A' ? 'iso-2022-cn' : 'iso-2022-kr';
+}
+
+/** The charset that an HTML text declares; undefined if it is one that could not be read up to there. */
+function labelInHtml(start: string): string | undefined {
+  const label = (META.exec(start)?.[1] ?? XML.exec(start)?.[1])?.toLowerCase();
+  return label !== undefined && isKnown(label) && keepsAscii(label) ? label : undefined;
+}
+
+/** Whether ASCII stays ASCII in a charset. */
+function keepsAscii(label: string): boolean {
+  return !/^(?:utf[-_]?(?:7|16|32)|ucs|iso-10646|unicode$|csunicode|hz)/i.test(label.trim()) && isKnown(label);
+}
+
+const LOWER_CASE = /[a-z]/;
+
+/**
+ * Whether bytes labelled as something else are UTF-8 beyond doubt: they are valid, and what they would say otherwise
+ * nobody writes. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without anything
+ * between, or one at a small letter, as in "f\u00c3\u00bcr". No-break spaces and signs count less.
+ */
+function isSurelyUtf8(pieces: () => Iterable<Uint8Array>): boolean {
+  if (!areUtf8(pieces())) return false;
+  for (const piece of pieces()) if (!isAscii(piece) && hasTelltale(piece)) return true;
+  return false;
+}
+
+function hasTelltale(bytes: Uint8Array): boolean {
+  let signs = 0;
+  const isSmall = (byte: number | undefined) => byte !== undefined && LOWER_CASE.test(String.fromCharCode(byte));
+  for (let at = 0; at < bytes.length; at++) {
+    const lead = bytes[at] ?? 0;
+    if (lead < 0xc2) continue;
+    if (lead >= 0xe0 || (bytes[at + 2] ?? 0) >= 0xc2) return true;
+    if (lead !== 0xc2 && (isSmall(bytes[at - 1]) || isSmall(bytes[at + 2]))) return true;
+    if (lead === 0xc2 && ++signs > 1) return true;
+    at++;
+  }
+  return false;
 }
 
 /**
@@ -62,6 +149,11 @@ export function decodePayloads(label: string, payloads: readonly Buffer[]): stri
   if (charsetOf(label)?.alone) return payloads.map((payload) => charsetOf(label)?.decode(payload, true) ?? '').join('');
   const bytes = payloads.length === 1 && payloads[0] ? payloads[0] : Buffer.concat(payloads);
   return decoderOfText(label, () => [bytes])(bytes, true);
+}
+
+/** Not unknown labels, nor US-ASCII. */
+function isKnown(label: string): boolean {
+  return charsetOf(label) !== undefined;
 }
 
 /** Undefined for unknown labels and for US-ASCII. */

@@ -1,4 +1,5 @@
 import { authorOf } from './author.ts';
+import { rawCharset } from './header-section.ts';
 import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
 import type { Outgoing } from './outgoing.ts';
@@ -43,9 +44,8 @@ export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary |
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
 
-/** Octets of a message in which the fields are looked for, and lines: longer headers are made to be expensive. */
+/** Octets of a message in which the fields are looked for: longer headers are made to be expensive. */
 export const START_BYTES = 64 * 1024;
-const MAX_LINES = 1000;
 /** Octets of one field that are kept, and encoded words that are decoded: enough for `MAX_TEXT` characters. */
 const FIELD_BYTES = 2048;
 const MAX_WORDS = 24;
@@ -60,10 +60,9 @@ export function summaryFields(message: Uint8Array): string {
   if (isBlank(head[0])) return '';
   const from: Span[] = [];
   let [subject, messageId]: [Span | undefined, Span | undefined] = [undefined, undefined];
-  let lines = 0;
-  for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
+  for (let at = 0; at < head.length && !isEmptyLine(head, at); ) {
     let end = nextLine(head, at);
-    for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
+    while (isBlank(head[end])) end = nextLine(head, end);
     // As everywhere: the first From with an author, the last Subject, the first Message-ID.
     if (isNamed(head, at, 'subject')) subject = [at, end];
     else if (from.length < 2 && isNamed(head, at, 'from')) from.push([at, end]);
@@ -71,8 +70,14 @@ export function summaryFields(message: Uint8Array): string {
     at = end;
   }
   const found = [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])];
-  return found.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
+  const fields = found.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
+  const charset = RAW.test(fields) ? rawCharset(head) : undefined;
+  return charset === undefined ? fields : `${fields}${CHARSET}: ${charset.slice(0, 40)}\n`;
 }
+
+/** Octets that are not ASCII, or an escape: their charset goes along, as a field that no message has. */
+const RAW = /[\x1b\x80-\xff]/;
+const CHARSET = 'Postern-Charset';
 
 /** Where a field begins, and where the next one does. */
 type Span = readonly [start: number, end: number];
@@ -83,7 +88,8 @@ export function summaryOf(fields: string): MailSummary {
     .split(/\n(?![ \t])/)
     .map(withFewWords)
     .join('\n');
-  const parsed = parseHeaders(Buffer.from(bounded, 'latin1'));
+  const [, charset] = CHARSET_FIELD.exec(fields) ?? [];
+  const parsed = parseHeaders(Buffer.from(bounded, 'latin1'), () => charset);
   return toSummary({ from: authorOf(parsed).mailbox, subject: subjectOf(parsed), fields: parsed });
 }
 
@@ -94,6 +100,7 @@ function withFewWords(field: string): string {
   return field;
 }
 
+const CHARSET_FIELD = new RegExp(`^${CHARSET}: ([\\w.:+-]+)\n$`, 'm');
 const ENCODED_WORD = /=\?[^?]{1,80}\?[QqBb]\?[^?]*\?=/g;
 
 const [LF, CR, SPACE, TAB, COLON] = [0x0a, 0x0d, 0x20, 0x09, 0x3a];
@@ -103,7 +110,11 @@ const isBlank = (byte: number | undefined): boolean => byte === SPACE || byte ==
 const isEmptyLine = (bytes: Uint8Array, at: number): boolean =>
   bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] === LF);
 
-const nextLine = (bytes: Uint8Array, at: number): number => bytes.indexOf(LF, at) + 1 || bytes.length;
+/** For lines of two octets, a call of `indexOf` would cost more than the search. */
+function nextLine(bytes: Uint8Array, at: number): number {
+  while (at < bytes.length && bytes[at] !== LF) at++;
+  return Math.min(at + 1, bytes.length);
+}
 
 /** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
 function isNamed(bytes: Uint8Array, start: number, name: string): boolean {

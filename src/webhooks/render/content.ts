@@ -1,5 +1,5 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
-import { parseHeaderSection, withHeader } from '../../mail/header-section.ts';
+import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
 import { listParts, type PartFacts } from '../../mail/parts.ts';
@@ -45,15 +45,14 @@ const NOTHING = { parts: [], text: null, cut: false, hasHtml: false };
 async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<ShownMessage> {
   const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
-    const { bodyAt } = parseHeaderSection(whole);
-    const headers = await guarded(async () => toShown(parseHeaders(whole.subarray(0, bodyAt))));
+    const headers = await guarded(async () => toShown(readFields(whole)));
     return { ...NOTHING, headers, parseError: scanned.breach };
   }
   const { root } = scanned;
   const found = await guarded(async () => ({ headers: toShown(root.fields), parts: listParts(whole, root) }));
   try {
     return await guarded(async () => {
-      const { text, html } = await parseMessage(whole, root);
+      const { text, html } = parseMessage(whole, root);
       return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, parseError: null };
     });
   } catch {

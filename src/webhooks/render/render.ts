@@ -93,9 +93,9 @@ export function createRenderTask({
     return scanned;
   }
 
-  async function timed<T>(work: () => Promise<T>): Promise<T> {
+  function timed<T>(work: () => T): T {
     const began = clock.monotonic();
-    const done = await work();
+    const done = work();
     parseSeconds.observe((clock.monotonic() - began) / 1000);
     return done;
   }
@@ -103,7 +103,7 @@ export function createRenderTask({
   async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await guarded(() => timed(() => parseMessage(withHeader(raw), scanned.root))) };
+      return { parsed: await guarded(async () => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
       log.warn('message.parse_failed', { message: message.id, reason: PARSER_FAILED, error });
       return { parseError: PARSER_FAILED };

@@ -135,7 +135,7 @@ describe('a message that breaks its render thread', function () {
     const { body, parseError } = await renderer.render(renderJob(raw));
     const { msg } = await eventOf(body);
     await renderer.stop();
-    expect(parseError).to.equal('a header of more than 1000 lines');
+    expect(parseError).to.equal('a header of more than 1000 fields');
     expect(msg).to.include({
       parse_error: parseError,
       email: 'in@example.net',
