@@ -70,14 +70,14 @@ function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
   const contentId = contentIdOf(part);
   const location = firstValue(part.fields, 'content-location')?.replace(/\s/g, '') || null;
   const name = decodedParameter(disposition, 'filename') || decodedParameter(part.type, 'name');
-  const { declared, isText } = declaredType(part);
+  const { declared, isText, fallback } = declaredType(part);
   // RFC 8621 section 4.1.4: a text with a name is a file, unless it is where the body stands. What else may be beside the
   // HTML with an id is for the HTML to refer to. Only `attachment` attaches: senders write anything.
   const isFile =
     !isText ||
     wordOf(disposition) === 'attachment' ||
     (!isFirst && (name !== '' || (isRelated && (contentId ?? location) !== null)));
-  const type = declared ?? (isFile ? 'application/octet-stream' : 'text/plain');
+  const type = declared ?? (isFile ? fallback : 'text/plain');
   return {
     part,
     role: isFile ? 'file' : type === 'text/html' ? 'html' : 'text',
@@ -98,12 +98,21 @@ const wordOf = ({ value }: ParameterizedValue): string => (/^(?:file)?name=/.tes
 /** Main types whose content is not text, also where the subtype is missing. */
 const NO_TEXT = /^(?:application|audio|font|image|message|model|video)(?:\/|$)/;
 
-/** The type of a part, if it is one. Where it is none, it is text (RFC 2045 section 5.2), or a file of unknown type. */
-function declaredType(part: Part): { readonly declared: string | undefined; readonly isText: boolean } {
+interface Declared {
+  /** Undefined if it is no media type. */
+  readonly declared: string | undefined;
+  /** Whether it may be the text: what is no type is text (RFC 2045 section 5.2). */
+  readonly isText: boolean;
+  /** The type of a file that declares none. */
+  readonly fallback: string;
+}
+
+function declaredType(part: Part): Declared {
   const type = mediaTypeOf(part);
-  if (part.type.value === '' && type === 'text/plain') return { declared: undefined, isText: true };
-  if (!isMediaType(type) || isMultipart(part)) return { declared: undefined, isText: !NO_TEXT.test(type) };
-  return { declared: type, isText: type === 'text/plain' || type === 'text/html' };
+  const fallback = /^text\b/.test(part.type.value) ? 'text/plain' : 'application/octet-stream';
+  if (part.type.value === '' && type === 'text/plain') return { declared: undefined, isText: true, fallback };
+  if (!isMediaType(type) || isMultipart(part)) return { declared: undefined, isText: !NO_TEXT.test(type), fallback };
+  return { declared: type, isText: type === 'text/plain' || type === 'text/html', fallback };
 }
 
 /**

@@ -249,7 +249,7 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);
-  for (const { part } of walk.open.slice(level + 1)) endPart(walk, part, lineStart);
+  for (const { part, closed } of walk.open.slice(level + 1)) if (!closed) endPart(walk, part, lineStart);
   const owner = walk.open[level];
   // Without parts, its content is what stands before this line.
   if (closes) endPart(walk, owner?.part, owner?.part.children.length === 0 ? lineStart : lineEnd);
