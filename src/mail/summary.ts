@@ -2,7 +2,7 @@ import { authorOf } from './author.ts';
 import { rawCharset } from './header-section.ts';
 import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
-import type { Outgoing } from './outgoing.ts';
+import { CAPS, type Outgoing } from './outgoing.ts';
 
 // What people know a message by: who wrote it, about what, and its id. It is found in two steps: whoever accepts a
 // message only finds the fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
@@ -44,7 +44,10 @@ export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary |
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
 
-/** Octets of a message in which the fields are looked for: longer headers are made to be expensive. */
+/**
+ * Octets of a message in which the fields are looked for: longer headers are made to be expensive. Of more fields than
+ * are parsed (`CAPS`), the rest is not looked at.
+ */
 export const START_BYTES = 64 * 1024;
 /** Octets of one field that are kept, and encoded words that are decoded: enough for `MAX_TEXT` characters. */
 const FIELD_BYTES = 2048;
@@ -52,7 +55,7 @@ const MAX_WORDS = 24;
 
 /**
  * Finds the fields of the summary in the first octets of a message, as latin1: a string is cheap to give to a thread.
- * Takes about a tenth of a millisecond for the worst that a stranger can write there.
+ * Takes some tenths of a millisecond for the worst that a stranger can write there.
  */
 export function summaryFields(message: Uint8Array): string {
   const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
@@ -60,7 +63,8 @@ export function summaryFields(message: Uint8Array): string {
   if (isBlank(head[0])) return '';
   const from: Span[] = [];
   let [subject, messageId]: [Span | undefined, Span | undefined] = [undefined, undefined];
-  for (let at = 0; at < head.length && !isEmptyLine(head, at); ) {
+  let count = 0;
+  for (let at = 0; at < head.length && !isEmptyLine(head, at) && count < CAPS.headerFields; count++) {
     let end = nextLine(head, at);
     while (isBlank(head[end])) end = nextLine(head, end);
     // As everywhere: the first From with an author, the last Subject, the first Message-ID.
