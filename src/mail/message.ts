@@ -48,6 +48,15 @@ export interface FilePart {
   readonly link?: string | null;
 }
 
+/** Whether a file is a picture that the HTML shows, not an attachment. */
+export function isPicture({
+  type,
+  disposition,
+  contentId,
+}: Pick<FilePart, 'type' | 'disposition' | 'contentId'>): boolean {
+  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
+}
+
 /** The address fields and the subject. */
 export interface Addressing {
   readonly subject: string;
@@ -110,15 +119,12 @@ function readFiles(bytes: Buffer, leaves: readonly Leaf[], html: Text | undefine
  */
 function picturesOf(html: Text | undefined, leaves: readonly Leaf[]): ReadonlySet<Leaf> {
   if (html === undefined) return new Set();
-  const mayBe = leaves.filter((leaf) => pictureType(leaf) !== undefined && !saysInline(leaf));
+  const mayBe = leaves.filter((leaf) => pictureType(leaf) !== undefined && !isPicture(leaf));
   const isPlaced = ({ isRelated, contentId }: Leaf) => isRelated && contentId !== null;
   const wanted = new Set(mayBe.filter((leaf) => !isPlaced(leaf)).flatMap(keysOf));
   const found = wanted.size === 0 ? wanted : referencesIn(html, wanted);
   return new Set(mayBe.filter((leaf) => isPlaced(leaf) || keysOf(leaf).some((key) => found.has(key))));
 }
-
-const saysInline = ({ type, contentId, disposition }: Leaf): boolean =>
-  type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 
 const keysOf = ({ contentId, location }: Leaf): string[] => [
   ...(contentId === null ? [] : [toCidKey(contentId)]),
