@@ -80,10 +80,10 @@ export function labelOfText(
  */
 export function decodeRaw(bytes: Buffer, charset: string | undefined): string {
   const latin1 = bytes.toString('latin1');
-  if (ISO_2022.test(latin1)) return decodePayloads(iso2022Label(latin1), [bytes]);
-  const found = charset === undefined || !keepsAscii(charset) ? undefined : charsetOf(charset)?.decode(bytes, true);
-  if (found !== undefined && !found.includes('\ufffd')) return found;
-  return charsetOf('windows-1252')?.decode(bytes, true) ?? latin1;
+  const label = ISO_2022.test(latin1) ? iso2022Label(latin1) : charset;
+  const found = label === undefined || !keepsAscii(label) ? undefined : charsetOf(label)?.decode(bytes, true);
+  const isWrong = found?.includes('\ufffd') && !isAscii(bytes);
+  return found === undefined || isWrong ? (whatwgDecoder('windows-1252')?.(bytes, true) ?? latin1) : found;
 }
 
 // Bytes of a text in which it names its charset. The HTML standard searches 1,024, but mail has style sheets first.

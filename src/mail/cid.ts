@@ -17,11 +17,15 @@ export function toLocationKey(location: string): string {
 /** Characters of an id or a location: those of a line (RFC 5322 section 2.1.1). Longer ones are no reference. */
 const REFERENCE = /(?:\bcid:|\b(?:src|background|href)\s{0,20}=\s{0,20}["']?|\burl\(\s{0,20}["']?)([^"'<>]{1,998})/gi;
 
-/** Which of the wanted keys an HTML text refers to. */
+/** Which of the wanted keys an HTML text refers to; of very many references the first ones count. */
 export function referencesIn(html: Text, wanted: ReadonlySet<string>): ReadonlySet<string> {
   const found = new Set<string>();
+  let left = MOST_REFERENCES;
   const look = (text: string): void => {
-    for (const match of text.matchAll(REFERENCE)) for (const key of keysOf(match)) if (wanted.has(key)) found.add(key);
+    for (const match of text.matchAll(REFERENCE)) {
+      if (left-- <= 0) return;
+      for (const key of keysOf(match)) if (wanted.has(key)) found.add(key);
+    }
   };
   if (typeof html === 'string') look(html);
   else {
@@ -45,6 +49,8 @@ function keysOf([whole, written = '']: readonly string[]): string[] {
 }
 
 const OVERLAP = 1100;
+/** References that are looked at; ten times as many as a message may have parts. */
+const MOST_REFERENCES = 10_000;
 
 /** Without the escapes of URLs and of HTML that occur in addresses. */
 function decoded(address: string): string {

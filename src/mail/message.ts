@@ -200,9 +200,15 @@ function decodeBody(text: EncodedText): Text {
 }
 
 function* lazyPieces({ body, encoding, charset, isHtml, tail }: EncodedText): Iterable<string> {
-  const decode = decoderOfText(charset, () => transferPieces(body, encoding), { isHtml });
+  // Base64 and uuencode are decoded as a whole, because invalid characters may shift the groups of base64.
+  const atOnce = encoding === 'base64' || encoding === 'uuencode';
+  const encoded = {
+    body: atOnce ? decodeTransfer(body, encoding) : body,
+    encoding: atOnce ? 'identity' : encoding,
+  } as const;
+  const decode = decoderOfText(charset, () => transferPieces(encoded), { isHtml });
   let held = '';
-  for (const bytes of transferPieces(body, encoding)) {
+  for (const bytes of transferPieces(encoded)) {
     const text = held + decode(bytes, false);
     // A CRLF may be split between pieces.
     held = text.endsWith('\r') ? '\r' : '';
@@ -211,18 +217,12 @@ function* lazyPieces({ body, encoding, charset, isHtml, tail }: EncodedText): It
   yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
-/**
- * Yields the decoded body in pieces. Base64 and uuencode are decoded as a whole, because invalid characters may shift
- * the groups of base64; other encodings are cut at line ends, where no escape is.
- */
-function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
-  const atOnce = encoding === 'base64' || encoding === 'uuencode';
-  const whole = atOnce ? decodeTransfer(body, encoding) : body;
+/** Yields the decoded body in pieces, cut at line ends, where no escape is. */
+function* transferPieces({ body, encoding }: Pick<EncodedText, 'body' | 'encoding'>): Iterable<Buffer> {
   let from = 0;
-  while (from < whole.length) {
-    const to = cutAt(whole, from);
-    const piece = whole.subarray(from, to);
-    yield atOnce ? piece : decodeTransfer(piece, encoding);
+  while (from < body.length) {
+    const to = cutAt(body, from);
+    yield decodeTransfer(body.subarray(from, to), encoding);
     from = to;
   }
 }

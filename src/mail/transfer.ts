@@ -217,8 +217,8 @@ function endOfSoftBreak(body: Uint8Array, at: number): number {
 
 const UU_BEGIN = /^begin [0-7]{3,4} [^\r\n]*\r?\n/m;
 /** A line: a character for its length, of at most 63 bytes, and four for each three bytes of them. */
-const UU_LINE = /^[ -`]+$/;
 const UU_LONGEST = 85;
+const GRAVE = 0x60;
 /** Bytes searched for the `begin` line, which text may precede. */
 const UU_LEAD = 64 * 1024;
 /**
@@ -244,7 +244,7 @@ function decodeUuencode(body: Buffer): Buffer {
     const next = newline === -1 ? body.length : newline + 1;
     const end = newline === -1 ? next : newline - (body[newline - 1] === CR ? 1 : 0);
     const wanted = valueAt(at, end);
-    if (wanted === 0 || !UU_LINE.test(body.toString('latin1', at, Math.min(end, at + UU_LONGEST)))) break;
+    if (wanted === 0 || !isUuLine(body.subarray(at, Math.min(end, at + UU_LONGEST)))) break;
     const until = length + wanted;
     for (let from = at + 1; length < until; from += 4) {
       const [a, b, c, d] = [valueAt(from, end), valueAt(from + 1, end), valueAt(from + 2, end), valueAt(from + 3, end)];
@@ -255,4 +255,12 @@ function decodeUuencode(body: Buffer): Buffer {
     at = next;
   }
   return out.subarray(0, length);
+}
+
+function isUuLine(line: Uint8Array): boolean {
+  for (let at = 0; at < line.length; at++) {
+    const byte = line[at] ?? 0;
+    if (byte < SPACE || byte > GRAVE) return false;
+  }
+  return true;
 }

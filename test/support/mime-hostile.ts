@@ -93,6 +93,49 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
     ]),
   'names in pieces in their hundreds': () =>
     multipart('mixed', [FROM], ...many(990, () => '').map(() => [...PIECES, 'x\r\n'.repeat(2000)])),
+  'base64 of padding': () => crlf(FROM, 'Content-Transfer-Encoding: base64', '', '=\r\n'.repeat(1_000_000)),
+  'base64 of empty lines and words': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: base64', '', `AAAA\r\n${'\r\na b=c\r\n'.repeat(500_000)}`),
+  'base64 of one letter on each line': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: base64', '', 'A\r\n'.repeat(1_000_000)),
+  'uuencode of lines without anything': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: uuencode', '', `begin 644 a\r\n${'!\r\n'.repeat(1_000_000)}`),
+  'HTML of meta elements': () =>
+    crlf(FROM, 'Content-Type: text/html', '', `${'<meta charset= '.repeat(2000)}${'\xe4'.repeat(1_000_000)}`),
+  'HTML of references': () =>
+    multipart(
+      'mixed',
+      [FROM],
+      ['Content-Type: text/html', '', '<img src= "cid:&#x41;%41 '.repeat(300_000)],
+      ...many(900, (i) => `${i}`).map((i) => [
+        `Content-ID: <${i}>`,
+        'Content-Type: image/png',
+        'Content-Disposition: attachment',
+        '',
+        'x',
+      ]),
+    ),
+  'raw fields and files, whose charset is far': () =>
+    Buffer.from(
+      multipart(
+        'mixed',
+        [FROM, ...many(900, (i) => `X-${i}: \xe4\x1b$B\x1b(B`)],
+        ...many(900, (i) => `Content-Type: x/y; name="\xe4${i}"`).map((field) => [field, '', 'x']),
+      ).toString(),
+      'latin1',
+    ),
+  'escapes in a header': () => crlf(FROM, `Subject: ${'\x1b$B$3\x1b(B'.repeat(25_000)}`, '', 'body'),
+  'a type that is folded without end': () =>
+    crlf('Subject: \x1b$B', `Content-Type: a/b${'\r\n ;'.repeat(60_000)}`, '', 'x'),
+  'backslashes in a name': () =>
+    crlf(FROM, `Content-Disposition: attachment; filename="${'\\'.repeat(200_000)}a"`, '', 'body'),
+  'dots at the end of a name': () =>
+    crlf(FROM, `Content-Disposition: attachment; filename="a${'. '.repeat(100_000)}b"`, '', 'body'),
+  'comments in a type': () => crlf(FROM, `Content-Type: ${'('.repeat(100_000)}${'()'.repeat(50_000)}`, '', 'body'),
+  'parts without an empty line': () =>
+    multipart('mixed', [FROM], ...many(990, () => '').map(() => ['no field', 'x'.repeat(20_000)])),
+  'recipients on a thousand lines': () =>
+    crlf(FROM, `To: ${many(2500, (i) => `a${i}@example.net`).join(',\r\n ')}`, '', 'body'),
   'HTML of nested elements': () => crlf(FROM, 'Content-Type: text/html', '', '<div>'.repeat(200_000)),
   'file names that are alike': () =>
     multipart(
