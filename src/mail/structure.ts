@@ -80,9 +80,6 @@ interface Walk {
 const LF = 0x0a;
 const CR = 0x0d;
 const DASH = 0x2d;
-const COLON = 0x3a;
-const SPACE = 0x20;
-const TAB = 0x09;
 const DELIMITER = Buffer.from('\n--');
 // RFC 2046 section 5.1.1 allows 70 characters; real software uses more.
 const LONGEST_BOUNDARY = 1000;
@@ -178,8 +175,8 @@ interface Block {
 }
 
 /**
- * A header block ends at the first empty line, or at a delimiter: a part may have no body. Without an empty line, what is
- * no field is the body of a part.
+ * A header block ends at the first empty line, or at a delimiter: a part may have no body. If the empty line is missing in
+ * a part, its body begins at what is neither a field nor a folded line.
  */
 function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block {
   const { bytes } = walk;
@@ -187,11 +184,11 @@ function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block
   let noField: number | undefined;
   while (at < bytes.length) {
     const first = bytes[at];
-    if (first === LF) return { headersEnd: at, bodyStart: at + 1 };
-    if (first === CR && bytes[at + 1] === LF) return { headersEnd: at, bodyStart: at + 2 };
+    const emptyLine = first === LF ? 1 : first === CR && bytes[at + 1] === LF ? 2 : 0;
+    if (emptyLine > 0) return noField === undefined ? { headersEnd: at, bodyStart: at + emptyLine } : endedAt(noField);
     if (first === DASH && delimiterAt(walk, at) !== undefined) return endedAt(noField ?? at);
     const newline = bytes.indexOf(LF, at);
-    if (parent && noField === undefined && !mayBeField(bytes, at, newline)) noField = at;
+    if (parent) noField = beginOfBody(bytes, start, at, noField);
     if (newline === -1) break;
     at = newline + 1;
   }
@@ -200,10 +197,18 @@ function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block
 
 const endedAt = (at: number): Block => ({ headersEnd: at, bodyStart: at });
 
-/** Whether a line may be a field, or go on with one. */
-function mayBeField(bytes: Buffer, start: number, newline: number): boolean {
-  if (bytes[start] === SPACE || bytes[start] === TAB) return true;
-  return bytes.subarray(start, newline === -1 ? bytes.length : newline).includes(COLON);
+const FIELD = /^[!-9;-~]{1,200}[ \t]*:/;
+/** What a part has in its header, so that no text begins before it. */
+const PART_FIELD = /^(?:content-|x-)[!-9;-~]{0,200}[ \t]*:/i;
+/** Bytes before a line in which the end of the line above is looked for. */
+const LINE_END = 3;
+
+/** Where the body begins, by the line at `at`; `begun`: by those above. Some software does not indent folded lines. */
+function beginOfBody(bytes: Buffer, start: number, at: number, begun: number | undefined): number | undefined {
+  const line = bytes.toString('latin1', at, at + 300);
+  if (begun !== undefined) return PART_FIELD.test(line) ? undefined : begun;
+  const goesOn = /^[ \t]/.test(line) || /;\s*$/.test(bytes.toString('latin1', Math.max(start, at - LINE_END), at));
+  return goesOn || FIELD.test(line) ? undefined : at;
 }
 
 interface Delimiter {

@@ -234,6 +234,22 @@ describe('the parts of a message', () => {
       { text: 'hello there\nagain: more', files: ['application/pdf PDF'] },
     ],
     [
+      'nor does an empty line in its body hide what stands before it',
+      mixed(
+        ['Content-Type: application/zip', 'Content-Transfer-Encoding: base64', 'UEsD', ''],
+        ['Content-Type: text/plain', 'hello there', 'see: this', '', 'again'],
+      ),
+      { text: 'hello there\nsee: this\n\nagain', files: ['application/zip PK\u0003'] },
+    ],
+    [
+      'a folded line that is not indented, and a line between fields, are no body',
+      mixed(
+        ['Content-Type: application/pdf;', 'name=a.pdf', '', 'PDF'],
+        ['Content-Type: text/plain', 'no field', 'Content-Transfer-Encoding: base64', '', 'aGVsbG8='],
+      ),
+      { text: 'hello', files: ['application/pdf PDF'] },
+    ],
+    [
       'a boundary has no blanks at its end',
       ['Content-Type: multipart/mixed; boundary="m "', '', '--m', ...TEXT, '--m--'],
       { text: 'hello' },
