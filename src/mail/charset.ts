@@ -49,8 +49,9 @@ export function decoderOfText(
   bytes: () => Iterable<Uint8Array>,
   hints: TextHints = {},
 ): Decode {
-  const right = labelOfText(label, bytes, hints) ?? label ?? '';
-  return charsetOf(right)?.decode ?? utf8Decoder();
+  const known = charsetOf(label ?? '');
+  const right = rightLabel(known !== undefined, label, bytes, hints);
+  return (right === undefined ? known : charsetOf(right))?.decode ?? utf8Decoder();
 }
 
 /**
@@ -61,11 +62,20 @@ export function decoderOfText(
 export function labelOfText(
   label: string | undefined,
   bytes: () => Iterable<Uint8Array>,
-  { isHtml = false }: TextHints = {},
+  hints: TextHints = {},
 ): string | undefined {
-  if (isKnown(label ?? '')) return WESTERN.test(label?.trim() ?? '') && isSurelyUtf8(bytes) ? 'utf-8' : undefined;
-  const [first] = bytes();
-  const start = Buffer.from((first ?? new Uint8Array()).subarray(0, MOST_HEAD)).toString('latin1');
+  return rightLabel(isKnown(label ?? ''), label, bytes, hints);
+}
+
+function rightLabel(
+  known: boolean,
+  label: string | undefined,
+  bytes: () => Iterable<Uint8Array>,
+  { isHtml = false }: TextHints,
+): string | undefined {
+  if (known) return isWestern(label) && isSurelyUtf8(bytes) ? 'utf-8' : undefined;
+  const [first = Buffer.alloc(0)] = bytes();
+  const start = Buffer.from(first.buffer, first.byteOffset, Math.min(first.length, MOST_HEAD)).toString('latin1');
   const marked = MARKS.find(([mark]) => start.startsWith(mark));
   if (marked) return marked[1];
   if (ISO_2022.test(start) && !/[\x80-\xff]/.test(start)) return iso2022Label(start);
@@ -97,6 +107,8 @@ const WESTERN = /^(?:iso[-_]?8859[-_]?(?:1|15)|latin-?[19]|l1|(?:x-)?cp-?1252|wi
 const ISO_2022 = /\x1b(?:\$[@AB]|\$[()][@-D]|\([IJ])/;
 const META = /<meta\b[^>]{0,500}?\bcharset\s{0,20}=\s{0,20}["']?\s{0,20}([\w.:+-]{1,40})/i;
 const XML = /^\s{0,100}<\?xml\b[^>]{0,200}?\bencoding\s{0,20}=\s{0,20}["']([\w.:+-]{1,40})["']/i;
+
+const isWestern = (label = ''): boolean => WESTERN.test(label.trim());
 
 function iso2022Label(latin1: string): string {
   const [, set] = /\x1b\$\)([AC])/.exec(latin1) ?? [];

@@ -153,6 +153,7 @@ export interface ParameterizedValue {
 }
 
 const SEMICOLON = 0x3b;
+const ASTERISK = 0x2a;
 const EQUALS = 0x3d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -184,15 +185,9 @@ function bare(value: string): string {
   return text.length > 1 && text.startsWith('"') && text.endsWith('"') ? text.slice(1, -1).trim() : text;
 }
 
-/** Whether a parameter has an extended form of RFC 2231: `name*=`, or in pieces, `name*0=`. */
-export function isExtended({ params }: ParameterizedValue, name: string): boolean {
-  for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
-  return false;
-}
-
 /** A parameter of a protocol, such as a boundary, in any form; '' if there is none. The extended form wins. */
 export function asciiParameter(type: ParameterizedValue, name: string): string {
-  return joined(piecesOf(type, name)) || (type.params.get(name) ?? '');
+  return extended(type, name) || (type.params.get(name) ?? '');
 }
 
 /** A piece of a parameter in an extended form of RFC 2231. */
@@ -206,10 +201,13 @@ interface ExtendedPiece {
 function piecesOf(type: ParameterizedValue, name: string): readonly ExtendedPiece[] {
   const pieces: ExtendedPiece[] = [];
   for (const [key, text] of type.params) {
-    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})(\*?)$/.exec(key.slice(name.length + 1)) : null;
+    const match =
+      key.charCodeAt(name.length) === ASTERISK && key.startsWith(name)
+        ? /^(\d{0,4})(\*?)$/.exec(key.slice(name.length + 1))
+        : null;
     if (match) pieces.push({ number: Number(match[1]), text, encoded: match[1] === '' || match[2] === '*' });
   }
-  return pieces.toSorted((a, b) => a.number - b.number);
+  return pieces.sort((a, b) => a.number - b.number);
 }
 
 /**
@@ -217,17 +215,19 @@ function piecesOf(type: ParameterizedValue, name: string): readonly ExtendedPiec
  * software writes it, also into pieces. '' if there is none.
  */
 export function decodedParameter(type: ParameterizedValue, name: string): string {
-  const pieces = piecesOf(type, name);
-  return decodeWords(joined(pieces) || (type.params.get(name) ?? ''));
+  return decodeWords(extended(type, name) || (type.params.get(name) ?? ''));
 }
 
 /**
- * Joins the pieces of a parameter; a missing one is passed over. Only those with an asterisk behind the number are
- * encoded (RFC 2231 section 4.1); consecutive ones are decoded as one text, because a character may be split.
+ * A parameter in a form of RFC 2231, decoded; '' if it has none. Pieces are joined; a missing one is passed over. Only those
+ * with an asterisk behind the number are encoded (section 4.1); consecutive ones are decoded as one text, because a character
+ * may be split.
  */
-function joined(pieces: readonly ExtendedPiece[]): string {
+function extended(type: ParameterizedValue, name: string): string {
+  const pieces = piecesOf(type, name);
   const [first] = pieces;
-  const [prefix, charset = ''] = (first?.encoded && /^([^']*)'[^']*'/.exec(first.text)) || [''];
+  if (!first) return '';
+  const [prefix, charset = ''] = (first.encoded && /^([^']*)'[^']*'/.exec(first.text)) || [''];
   let text = '';
   let bytes: Buffer[] = [];
   const flush = (): void => {

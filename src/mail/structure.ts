@@ -80,6 +80,8 @@ interface Walk {
 const LF = 0x0a;
 const CR = 0x0d;
 const DASH = 0x2d;
+const COLON = 0x3a;
+const SPACE = 0x20;
 const DELIMITER = Buffer.from('\n--');
 // RFC 2046 section 5.1.1 allows 70 characters; real software uses more.
 const LONGEST_BOUNDARY = 1000;
@@ -188,7 +190,7 @@ function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block
     if (emptyLine > 0) return noField === undefined ? { headersEnd: at, bodyStart: at + emptyLine } : endedAt(noField);
     if (first === DASH && delimiterAt(walk, at) !== undefined) return endedAt(noField ?? at);
     const newline = bytes.indexOf(LF, at);
-    if (parent) noField = beginOfBody(bytes, start, at, noField);
+    if (parent && (noField !== undefined || !isPlainField(bytes, at))) noField = beginOfBody(bytes, start, at, noField);
     if (newline === -1) break;
     at = newline + 1;
   }
@@ -196,6 +198,13 @@ function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block
 }
 
 const endedAt = (at: number): Block => ({ headersEnd: at, bodyStart: at });
+
+/** Whether a line is a field in the usual form, which nearly all are. */
+function isPlainField(bytes: Buffer, at: number): boolean {
+  const start = at;
+  while ((bytes[at] ?? 0) > SPACE && bytes[at] !== COLON && at - start < LONGEST_BOUNDARY) at++;
+  return at > start && bytes[at] === COLON;
+}
 
 const FIELD = /^[!-9;-~]{1,200}[ \t]*:/;
 /** What a part has in its header, so that no text begins before it. */
