@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { decodePayloads, decodeRaw } from './charset.ts';
+import { hasEscapes } from './iso-2022.ts';
 import { decodeBase64 } from './transfer.ts';
 
 /** A header field: the name as written, the value unfolded. */
@@ -12,8 +13,6 @@ export interface HeaderField {
 const FIELD_NAME = /^[!-9;-~]+$/;
 const HYPHEN = 0x2d;
 const NOT_ASCII = /[^\x00-\x7f]/;
-// ASCII, but text of more bytes a character follows (RFC 1468, 1554, 1557, 1922).
-const ESCAPE = /\x1b(?:\$[@AB]|\$[()][@-D]|\([IJ])/;
 const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
 
 /**
@@ -47,7 +46,7 @@ export function parseHeaders(block: Buffer, charsetOf?: () => string | undefined
 /** A value as text; `valid`: it is text already, unless it has escape sequences. */
 function readable(value: string, valid: boolean, charsetOf: (() => string | undefined) | undefined): string {
   if (NOT_ASCII.test(value)) return valid ? value : decodeUnlabelled(value, charsetOf?.());
-  return charsetOf && value.includes('\x1b') && ESCAPE.test(value) ? decodeRaw(Buffer.from(value), charsetOf()) : value;
+  return charsetOf && hasEscapes(value) ? decodeRaw(Buffer.from(value), charsetOf()) : value;
 }
 
 /** All values of a field in order; `name` is in lower case. */
