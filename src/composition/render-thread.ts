@@ -11,8 +11,6 @@ import { createProgress } from '../webhooks/render/progress.ts';
 import { createRawBytes } from '../webhooks/render/raw-bytes.ts';
 import { createRenderTask } from '../webhooks/render/render.ts';
 import { createShownTask } from '../webhooks/render/shown.ts';
-// Loaded now, so that no message waits for its modules within the deadline for parsing.
-import '../mail/library.ts';
 
 /** The start data of the pool's threads. */
 export interface RenderThreadData {

@@ -2,10 +2,10 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { PooledTask } from '../base/worker-pool.ts';
 import type { Task } from '../base/worker-tasks.ts';
-import { authorOf, fieldsOfMessage } from '../mail/author.ts';
+import { authorOf } from '../mail/author.ts';
 import { automatedOf, knownSender } from '../mail/automated.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
-import { isOverlong, type RawSource, readStart } from '../mail/header-section.ts';
+import { isOverlong, type RawSource, readFields, readStart } from '../mail/header-section.ts';
 import { subjectOf } from '../mail/message.ts';
 import { senderAuthOf } from '../mail/trust.ts';
 import type { ContentFacts, MailFacts } from './conditions.ts';
@@ -79,7 +79,7 @@ export function createJudgeTask({
   return async ({ envelope, source, size, wantsVerdicts }, guarded) => {
     const start = await readStart(source);
     const { mailFrom } = envelope;
-    const fields = await guarded(async () => fieldsOfMessage(start));
+    const fields = await guarded(async () => readFields(start));
     const author = authorOf(fields, mailFrom);
     const from = author.mailbox?.address ?? null;
     const content = {

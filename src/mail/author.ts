@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { parseAddress, toAsciiDomain, toWire } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { headerBlock, isHeadless, isOverlong } from './header-section.ts';
+import { isOverlong, readFields } from './header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
@@ -59,13 +59,8 @@ function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> 
  * larger one the author is never certain.
  */
 export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
-  const author = authorOf(fieldsOfMessage(message), mailFrom);
+  const author = authorOf(readFields(message), mailFrom);
   return isOverlong(message) ? { ...author, certain: false } : author;
-}
-
-/** The fields of a message that is not parsed; of the largest header allowed. */
-export function fieldsOfMessage(message: Uint8Array): HeaderField[] {
-  return isHeadless(message) ? [] : parseHeaders(headerBlock(message));
 }
 
 /** The author of a message that leaves: one that every reader of mail finds, and no other. */

@@ -1,9 +1,7 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
-
-/** Decodes bytes to text. May be called for successive pieces of one text, with `final` for the last. */
-type Decode = (bytes: Buffer, final: boolean) => string;
+import { type Decode, hasEscapes, shiftingDecoder } from './iso-2022.ts';
 
 /** A charset with a decoder for one text. */
 interface Charset {
@@ -33,25 +31,123 @@ const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 /** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;
 
-/**
- * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
- * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Text with no label or an
- * unknown one is decoded as UTF-8 if its bytes are valid UTF-8, else as windows-1252, like unlabelled headers. Invalid
- * bytes become U+FFFD.
- */
-export function decoderOfText(label: string | undefined, bytes: () => Iterable<Uint8Array>): Decode {
-  const known = charsetOf(label ?? '');
-  if (known) return known.decode;
-  return areUtf8(bytes()) ? utf8Decoder() : (whatwgDecoder('windows-1252') ?? utf8Decoder());
+/** What tells the charset of a text beside its label. */
+export interface TextHints {
+  /** Whether it is HTML, which may name its charset itself. */
+  readonly isHtml?: boolean;
 }
 
-/** The correct label for a text as `decoderOfText` decodes it; undefined if its own label is correct. */
+/**
+ * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
+ * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Where the label is none
+ * or wrong, `labelOfText` finds the right one. Invalid bytes become U+FFFD.
+ */
+export function decoderOfText(
+  label: string | undefined,
+  bytes: () => Iterable<Uint8Array>,
+  hints: TextHints = {},
+): Decode {
+  const known = charsetOf(label ?? '');
+  const right = rightLabel(known !== undefined, label, bytes, hints);
+  return (right === undefined ? known : charsetOf(right))?.decode ?? utf8Decoder();
+}
+
+/**
+ * The correct label for a text; undefined if its own label is correct. Text with no label or an unknown one is what its
+ * byte order mark says, ISO-2022 if it has escape sequences, UTF-8 if its bytes are, what its own HTML says, else
+ * windows-1252, like unlabelled headers. Text that is labelled as Western is UTF-8 if there is no doubt.
+ */
 export function labelOfText(
   label: string | undefined,
   bytes: () => Iterable<Uint8Array>,
-): 'utf-8' | 'windows-1252' | undefined {
-  if (charsetOf(label ?? '')) return undefined;
-  return areUtf8(bytes()) ? 'utf-8' : 'windows-1252';
+  hints: TextHints = {},
+): string | undefined {
+  return rightLabel(isKnown(label ?? ''), label, bytes, hints);
+}
+
+function rightLabel(
+  known: boolean,
+  label: string | undefined,
+  bytes: () => Iterable<Uint8Array>,
+  { isHtml = false }: TextHints,
+): string | undefined {
+  if (known) return isWestern(label) && isSurelyUtf8(bytes) ? 'utf-8' : undefined;
+  const [first = Buffer.alloc(0)] = bytes();
+  const start = Buffer.from(first.buffer, first.byteOffset, Math.min(first.length, MOST_HEAD)).toString('latin1');
+  const marked = MARKS.find(([mark]) => start.startsWith(mark));
+  if (marked) return marked[1];
+  if (hasEscapes(start) && !/[\x80-\xff]/.test(start)) return iso2022Label(start);
+  const said = isHtml ? labelInHtml(start) : undefined;
+  if (said === undefined || UTF8_LABELS.has(said)) return areUtf8(bytes()) ? 'utf-8' : 'windows-1252';
+  return isSurelyUtf8(bytes) ? 'utf-8' : said;
+}
+
+/**
+ * Decodes bytes of a header that are not UTF-8, and declare no charset: in `charset`, that of the body, if they can be,
+ * else as windows-1252. Escape sequences are ISO-2022, whatever the body is.
+ */
+export function decodeRaw(bytes: Buffer, charset: string | undefined): string {
+  const latin1 = bytes.toString('latin1');
+  const label = hasEscapes(latin1) ? iso2022Label(latin1) : charset;
+  const found = label === undefined || !keepsAscii(label) ? undefined : charsetOf(label)?.decode(bytes, true);
+  const isWrong = found?.includes('\ufffd') && !isAscii(bytes);
+  return found === undefined || isWrong ? (whatwgDecoder('windows-1252')?.(bytes, true) ?? latin1) : found;
+}
+
+// Bytes of a text in which it names its charset. The HTML standard searches 1,024, but mail has style sheets first.
+const MOST_HEAD = 16 * 1024;
+const MARKS = [
+  ['\xff\xfe', 'utf-16le'],
+  ['\xfe\xff', 'utf-16be'],
+  ['\xef\xbb\xbf', 'utf-8'],
+] as const;
+const WESTERN = /^(?:iso[-_]?8859[-_]?(?:1|15)|latin-?[19]|l1|(?:x-)?cp-?1252|windows-?1252)$/i;
+const META = /<meta\b[^>]{0,500}?\bcharset\s{0,20}=\s{0,20}["']?\s{0,20}([\w.:+-]{1,40})/i;
+const XML = /^\s{0,100}<\?xml\b[^>]{0,200}?\bencoding\s{0,20}=\s{0,20}["']([\w.:+-]{1,40})["']/i;
+
+const isWestern = (label = ''): boolean => WESTERN.test(label.trim());
+
+function iso2022Label(latin1: string): string {
+  const [, set] = /\x1b\$\)([AC])/.exec(latin1) ?? [];
+  return set === undefined ? 'iso-2022-jp' : set === 'A' ? 'iso-2022-cn' : 'iso-2022-kr';
+}
+
+/** The charset that an HTML text declares; undefined if it is one that could not be read up to there. */
+function labelInHtml(start: string): string | undefined {
+  const label = (META.exec(start)?.[1] ?? XML.exec(start)?.[1])?.toLowerCase();
+  return label !== undefined && isKnown(label) && keepsAscii(label) ? label : undefined;
+}
+
+/** Whether ASCII stays ASCII in a charset. */
+function keepsAscii(label: string): boolean {
+  return !/^(?:utf[-_]?(?:7|16|32)|ucs|iso-10646|unicode$|csunicode|hz)/i.test(label.trim()) && isKnown(label);
+}
+
+const LOWER_CASE = /[a-z]/;
+
+/**
+ * Whether bytes labelled as something else are UTF-8 beyond doubt: they are valid, and what they would say otherwise
+ * nobody writes. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without anything
+ * between, or one at a small letter, as in "f\u00c3\u00bcr". No-break spaces and signs count less.
+ */
+function isSurelyUtf8(pieces: () => Iterable<Uint8Array>): boolean {
+  if (!areUtf8(pieces())) return false;
+  for (const piece of pieces()) if (!isAscii(piece) && hasTelltale(piece)) return true;
+  return false;
+}
+
+function hasTelltale(bytes: Uint8Array): boolean {
+  let signs = 0;
+  const isSmall = (byte: number | undefined) => byte !== undefined && LOWER_CASE.test(String.fromCharCode(byte));
+  for (let at = 0; at < bytes.length; at++) {
+    const lead = bytes[at] ?? 0;
+    if (lead < 0xc2) continue;
+    if (lead >= 0xe0 || (bytes[at + 2] ?? 0) >= 0xc2) return true;
+    if (lead !== 0xc2 && (isSmall(bytes[at - 1]) || isSmall(bytes[at + 2]))) return true;
+    if (lead === 0xc2 && ++signs > 1) return true;
+    at++;
+  }
+  return false;
 }
 
 /**
@@ -64,6 +160,11 @@ export function decodePayloads(label: string, payloads: readonly Buffer[]): stri
   return decoderOfText(label, () => [bytes])(bytes, true);
 }
 
+/** Not unknown labels, nor US-ASCII. */
+function isKnown(label: string): boolean {
+  return charsetOf(label) !== undefined;
+}
+
 /** Undefined for unknown labels and for US-ASCII. */
 function charsetOf(label: string): Charset | undefined {
   const name = label.trim().toLowerCase();
@@ -74,13 +175,6 @@ function charsetOf(label: string): Charset | undefined {
   if (decode) return { decode, alone: false };
   if (NO_CHARSETS.test(name.replace(/[^a-z0-9]/g, '')) || !iconv.encodingExists(name)) return undefined;
   return { decode: iconvDecoder(name), alone: wide || /utf[-_]?7/.test(name) };
-}
-
-function shiftingDecoder(name: string): Decode | undefined {
-  if (/^(?:cs)?iso-?2022-?jp|^jis$/.test(name)) return createIso2022Decoder('euc-jp');
-  if (/^(?:cs)?iso-?2022-?kr/.test(name)) return createIso2022Decoder('euc-kr');
-  if (/^(?:cs)?iso-?2022-?cn/.test(name)) return createIso2022Decoder('gbk');
-  return /^hz(?:-?gb-?2312)?$/.test(name) ? createHzDecoder() : undefined;
 }
 
 function areUtf8(pieces: Iterable<Uint8Array>): boolean {
@@ -117,192 +211,4 @@ function whatwgDecoder(label: string): Decode | undefined {
 function iconvDecoder(label: string): Decode {
   const decoder = iconv.getDecoder(label);
   return (bytes, final) => decoder.write(bytes) + (final ? (decoder.end() ?? '') : '');
-}
-
-/** A character set that a text can shift to, described by the multibyte charset that has it in its upper half. */
-interface Plane {
-  /** The WHATWG label of the charset. */
-  readonly label: string;
-  readonly bytes: 1 | 2;
-  /** The byte to put in front of each character. */
-  readonly prefix?: number;
-}
-
-const ASCII: Plane = { label: '', bytes: 1 };
-/** JIS X 0201: ASCII except for the yen sign and the overline. */
-const ROMAN: Plane = { label: 'roman', bytes: 1 };
-const KANA: Plane = { label: 'euc-jp', bytes: 1, prefix: 0x8e };
-const JIS_X_0208: Plane = { label: 'euc-jp', bytes: 2 };
-const JIS_X_0212: Plane = { label: 'euc-jp', bytes: 2, prefix: 0x8f };
-const GB_2312: Plane = { label: 'gbk', bytes: 2 };
-const KS_X_1001: Plane = { label: 'euc-kr', bytes: 2 };
-const LATIN1: Plane = { label: 'windows-1252', bytes: 1 };
-const GREEK: Plane = { label: 'iso-8859-7', bytes: 1 };
-
-// The sets that the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate.
-const ESCAPES: ReadonlyMap<string, readonly ['g0' | 'g1' | 'g2', Plane]> = new Map([
-  ['(B', ['g0', ASCII]],
-  ['(J', ['g0', ROMAN]],
-  ['(I', ['g0', KANA]],
-  ['$@', ['g0', JIS_X_0208]],
-  ['$B', ['g0', JIS_X_0208]],
-  ['$(@', ['g0', JIS_X_0208]],
-  ['$(B', ['g0', JIS_X_0208]],
-  ['$(D', ['g0', JIS_X_0212]],
-  ['$A', ['g0', GB_2312]],
-  ['$(A', ['g0', GB_2312]],
-  ['$(C', ['g0', KS_X_1001]],
-  ['$)A', ['g1', GB_2312]],
-  ['$)C', ['g1', KS_X_1001]],
-  ['.A', ['g2', LATIN1]],
-  ['.F', ['g2', GREEK]],
-]);
-const LONGEST_ESCAPE = 4;
-const ESC = 0x1b;
-const SHIFT_OUT = 0x0e;
-const SHIFT_IN = 0x0f;
-const SINGLE_SHIFT = 0x4e;
-const LF = 0x0a;
-const TILDE = 0x7e;
-
-/**
- * Creates a decoder for the ISO-2022 charsets, which shift between character sets by escape sequences. The decoder of
- * the encoding standard does not suit mail: it outputs U+FFFD where two sequences meet, which happens wherever lines or
- * encoded words were joined. Bytes of the upper half are decoded as `upper`: text in EUC-KR is often labelled
- * ISO-2022-KR.
- */
-function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
-  const sets = { g0: ASCII, g1: upper === 'gbk' ? GB_2312 : KS_X_1001, g2: LATIN1 };
-  let out = false;
-  let held = Buffer.alloc(0);
-  return (bytes, final) => {
-    const input = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
-    const runs = createRuns(input.length);
-    let at = 0;
-    while (at < input.length) {
-      const byte = input[at] ?? 0;
-      const plane = out ? sets.g1 : sets.g0;
-      if (byte === ESC) {
-        if (!final && input.length - at < LONGEST_ESCAPE) break;
-        if (input[at + 1] === SINGLE_SHIFT && at + 2 < input.length) {
-          runs.add(sets.g2, input[at + 2] ?? 0);
-          at += 3;
-          continue;
-        }
-        const escape = escapeAt(input, at + 1);
-        const found = ESCAPES.get(escape);
-        if (found) sets[found[0]] = found[1];
-        else runs.say('\ufffd');
-        at += 1 + (found ? escape.length : 0);
-      } else if (byte === SHIFT_OUT || byte === SHIFT_IN) {
-        out = byte === SHIFT_OUT;
-        at += 1;
-      } else if (byte <= 0x20 || byte >= 0x7f) {
-        // Blanks and controls are the same in every set, and SHIFT OUT ends with the line (RFC 1557).
-        if (byte === LF) out = false;
-        runs.pass(byte, upper);
-        at += 1;
-      } else if (plane.bytes === 2 && at + 1 >= input.length && !final) {
-        break;
-      } else {
-        at += runs.addAt(plane, input, at);
-      }
-    }
-    held = Buffer.from(input.subarray(at));
-    return runs.text();
-  };
-}
-
-/** The escape sequence after an ESC: `$` and a letter, or one of `(`, `)`, `.`, `$(`, `$)` and a letter. */
-function escapeAt(input: Buffer, at: number): string {
-  const text = input.toString('latin1', at, at + LONGEST_ESCAPE - 1);
-  return /^(?:\$[()]?|[().])./.exec(text)?.[0] ?? '';
-}
-
-/** Creates a decoder for HZ (RFC 1843): GB 2312 between `~{` and `~}` or the end of the line. */
-function createHzDecoder(): Decode {
-  let plane = ASCII;
-  let held = Buffer.alloc(0);
-  return (bytes, final) => {
-    const input = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
-    const runs = createRuns(input.length);
-    let at = 0;
-    while (at < input.length) {
-      const byte = input[at] ?? 0;
-      const alone = at + 1 >= input.length;
-      if (alone && !final && (byte === TILDE || plane === GB_2312)) break;
-      const escape = byte === TILDE && !alone ? input.toString('latin1', at + 1, at + 2) : '';
-      if (escape === '{' || escape === '}') {
-        plane = escape === '{' ? GB_2312 : ASCII;
-        at += 2;
-      } else if (plane === ASCII && (escape === '~' || escape === '\n')) {
-        if (escape === '~') runs.add(ASCII, TILDE);
-        at += 2;
-      } else if (byte <= 0x20 || byte >= 0x7f) {
-        if (byte === LF) plane = ASCII;
-        runs.pass(byte, 'gbk');
-        at += 1;
-      } else {
-        at += runs.addAt(plane, input, at);
-      }
-    }
-    held = Buffer.from(input.subarray(at));
-    return runs.text();
-  };
-}
-
-/**
- * Collects runs of bytes in one charset, so that text that shifts often costs about as much to decode as text that
- * never does.
- */
-function createRuns(size: number) {
-  // At most two output bytes per input byte: a three-byte character comes from two, a two-byte one from one.
-  const run = Buffer.allocUnsafe(2 * size);
-  const decoders = new Map<string, TextDecoder>();
-  let used = 0;
-  let label = '';
-  let text = '';
-  const flush = (): void => {
-    const decoder = decoders.get(label) ?? new TextDecoder(label === '' ? 'utf-8' : label, { ignoreBOM: true });
-    decoders.set(label, decoder);
-    text += decoder.decode(run.subarray(0, used));
-    used = 0;
-    label = '';
-  };
-  const enter = (next: string): void => {
-    if (label !== '' && label !== next) flush();
-    label = next;
-  };
-  const say = (char: string): void => {
-    if (used > 0) flush();
-    text += char;
-  };
-  const add = (plane: Plane, byte: number): void => {
-    if (plane === ROMAN && (byte === 0x5c || byte === TILDE)) return say(byte === TILDE ? '\u203e' : '\u00a5');
-    const upper = plane !== ASCII && plane !== ROMAN;
-    if (upper) enter(plane.label);
-    if (plane.prefix !== undefined) run[used++] = plane.prefix;
-    run[used++] = upper ? byte | 0x80 : byte;
-  };
-  return {
-    say,
-    add,
-    /** Adds a byte that no set contains; one above ASCII belongs to the charset with the same characters there. */
-    pass(byte: number, upper: string): void {
-      if (byte >= 0x80) enter(upper);
-      run[used++] = byte;
-    },
-    /** Adds the character of a plane at `at`; returns its length in bytes. */
-    addAt(plane: Plane, input: Buffer, at: number): number {
-      add(plane, input[at] ?? 0);
-      const second = input[at + 1] ?? 0;
-      if (plane.bytes === 1 || second <= 0x20 || second >= 0x7f) return 1;
-      run[used++] = second | 0x80;
-      return 2;
-    },
-    text(): string {
-      if (used > 0) flush();
-      return text;
-    },
-  };
 }

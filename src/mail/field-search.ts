@@ -1,4 +1,6 @@
+import { rawCharset } from './header-section.ts';
 import { type HeaderField, parseHeaders } from './headers.ts';
+import { CAPS } from './outgoing.ts';
 
 // Finds a few fields in the first octets of a message, for those that know a message by them before it is parsed. In two
 // steps: what accepts a message only finds the fields, in one pass over a bounded number of octets; they are decoded
@@ -14,9 +16,11 @@ export interface Wanted {
 /** Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order in which they are wanted. */
 export type FieldSearch = (message: Uint8Array) => string;
 
-/** Octets of a message in which fields are looked for, and lines: longer headers are made to be expensive. */
+/**
+ * Octets of a message in which fields are looked for: longer headers are made to be expensive. Of more fields than are
+ * parsed (`CAPS`), the rest is not looked at.
+ */
 export const START_BYTES = 64 * 1024;
-const MAX_LINES = 1000;
 /** Octets of one field that are kept, and encoded words that are decoded: enough for 200 characters. */
 const FIELD_BYTES = 2048;
 const MAX_WORDS = 24;
@@ -35,10 +39,10 @@ export function createFieldSearch(wanted: readonly Wanted[], fieldBytes = FIELD_
     // As for every reader: a message that begins with a blank is all body (`isHeadless`).
     if (isBlank(head[0])) return '';
     const found: Span[][] = wanted.map(() => []);
-    let lines = 0;
-    for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
+    let count = 0;
+    for (let at = 0; at < head.length && !isEmptyLine(head, at) && count < CAPS.headerFields; count++) {
       let end = nextLine(head, at);
-      for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
+      while (isBlank(head[end])) end = nextLine(head, end);
       const start = at;
       const named = byLetter[(head[at] ?? 0) | CASE_BIT]?.find(({ name }) => isNamed(head, start, name));
       const spans = named && found[named.n];
@@ -46,12 +50,19 @@ export function createFieldSearch(wanted: readonly Wanted[], fieldBytes = FIELD_
       else if (spans && spans.length < named.most) spans.push([at, end]);
       at = end;
     }
-    return found
+    const fields = found
       .flat()
       .map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + fieldBytes))}\n`)
       .join('');
+    const charset = RAW.test(fields) ? rawCharset(head) : undefined;
+    return charset === undefined ? fields : `${fields}${CHARSET}: ${charset.slice(0, 40)}\n`;
   };
 }
+
+/** Octets that are not ASCII, or an escape: their charset goes along, as a field that no message has. */
+const RAW = /[\x1b\x80-\xff]/;
+const CHARSET = 'Postern-Charset';
+const CHARSET_FIELD = new RegExp(`^${CHARSET}: ([\\w.:+-]+)\n$`, 'm');
 
 /** Parses what a search found. */
 export function parseFound(found: string): HeaderField[] {
@@ -59,7 +70,8 @@ export function parseFound(found: string): HeaderField[] {
     .split(/\n(?![ \t])/)
     .map(withFewWords)
     .join('\n');
-  return parseHeaders(Buffer.from(bounded, 'latin1'));
+  const [, charset] = CHARSET_FIELD.exec(found) ?? [];
+  return parseHeaders(Buffer.from(bounded, 'latin1'), () => charset);
 }
 
 /** Each encoded word may have a charset of its own, which takes long to look up. */
@@ -78,7 +90,11 @@ const isBlank = (byte: number | undefined): boolean => byte === SPACE || byte ==
 const isEmptyLine = (bytes: Uint8Array, at: number): boolean =>
   bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] === LF);
 
-const nextLine = (bytes: Uint8Array, at: number): number => bytes.indexOf(LF, at) + 1 || bytes.length;
+/** For lines of two octets, a call of `indexOf` would cost more than the search. */
+function nextLine(bytes: Uint8Array, at: number): number {
+  while (at < bytes.length && bytes[at] !== LF) at++;
+  return Math.min(at + 1, bytes.length);
+}
 
 /** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
 function isNamed(bytes: Uint8Array, start: number, name: string): boolean {

@@ -28,16 +28,22 @@ const EXTENSIONS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Makes a file name safe to show and to join to a folder: no paths, control or bidi characters; empty if nothing is
- * left.
+ * Makes a file name safe to show and to join to a folder: no paths, control or bidi characters, nor dots and blanks at
+ * the end, which Windows leaves out, so that a name looks like another; empty if nothing is left.
  */
 export function toFileName(name: string): string {
   const clean = name.replace(UNSAFE, '');
-  const last = clean.slice(Math.max(clean.lastIndexOf('/'), clean.lastIndexOf('\\')) + 1).trim();
-  if (last === '.' || last === '..') return '';
+  const last = withoutEnd(clean.slice(Math.max(clean.lastIndexOf('/'), clean.lastIndexOf('\\')) + 1));
   if (last.length <= LONGEST) return last;
   const { base, extension } = split(last);
   return wellFormed(base.slice(0, LONGEST - Math.min(extension.length, 20)) + extension.slice(0, 20));
+}
+
+function withoutEnd(name: string): string {
+  const text = name.trim();
+  let end = text.length;
+  while (end > 0 && /[.\s]/.test(text.charAt(end - 1))) end--;
+  return text.slice(0, end);
 }
 
 /** Gives every attachment of a message a unique name. */

@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises';
+import { asciiParameter, type HeaderField, parseHeaders, parseStructured } from './headers.ts';
 import { CAPS } from './outgoing.ts';
 
 /** A header field by its position in the bytes, line end included. */
@@ -158,6 +159,35 @@ export function headerBlock(message: Uint8Array): Buffer {
     at = end + 1;
   }
   return start;
+}
+
+/** The fields of a message or of its beginning, for reading; none if it has no header. */
+export function readFields(message: Uint8Array): HeaderField[] {
+  return isHeadless(message) ? [] : parseHeaders(headerBlock(message), () => rawCharset(message));
+}
+
+/** Bytes behind a header in which the first text is looked for. */
+const MOST_SEARCHED = 16 * 1024;
+const CONTENT_TYPE = /^content-type[ \t]{0,20}:(.*(?:\r?\n[ \t].*)*)/gim;
+
+/** The charset for raw 8-bit fields of a message: that of its body, or of its first text that declares one. */
+export function rawCharset(message: Uint8Array): string | undefined {
+  const block = headerBlock(message);
+  return ownCharset(block) ?? charsetIn(startOf(message.subarray(block.length), MOST_SEARCHED), /^text\//);
+}
+
+/** The charset that a header block declares for its body. */
+export function ownCharset(block: Buffer): string | undefined {
+  return charsetIn(block.toString('latin1'), /(?:)/);
+}
+
+function charsetIn(text: string, type: RegExp): string | undefined {
+  for (const [, written = ''] of text.matchAll(CONTENT_TYPE)) {
+    const value = parseStructured(written.replace(/\r?\n/g, ' '));
+    const charset = asciiParameter(value, 'charset');
+    if (charset !== '' && type.test(value.value)) return charset;
+  }
+  return undefined;
 }
 
 /**

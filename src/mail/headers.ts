@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { decodePayloads } from './charset.ts';
+import { decodePayloads, decodeRaw } from './charset.ts';
+import { hasEscapes } from './iso-2022.ts';
 import { decodeBase64 } from './transfer.ts';
 
 /** A header field: the name as written, the value unfolded. */
@@ -13,16 +14,19 @@ const FIELD_NAME = /^[!-9;-~]+$/;
 const HYPHEN = 0x2d;
 const NOT_ASCII = /[^\x00-\x7f]/;
 const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
-const windows1252 = new TextDecoder('windows-1252');
 
 /**
- * Splits a header block into fields, in order. Lines that are not header fields are skipped. A block that is not UTF-8
- * is read as windows-1252, like most unlabelled 8-bit headers.
+ * Splits a header block into fields, in order. Lines that are not header fields are skipped. A value that is not UTF-8
+ * is read in the charset that `charsetOf` finds, which is asked only then, else as windows-1252, like most unlabelled
+ * 8-bit headers. Without `charsetOf`, escape sequences are left alone too: whoever decides who may send must see the
+ * bytes that other programs see.
  */
-export function parseHeaders(block: Buffer): HeaderField[] {
+export function parseHeaders(block: Buffer, charsetOf?: () => string | undefined): HeaderField[] {
   const valid = isUtf8(block);
   const text = block.toString(valid ? 'utf8' : 'latin1');
   const fields: HeaderField[] = [];
+  let known: { readonly label: string | undefined } | undefined;
+  const charset = charsetOf && (() => (known ??= { label: charsetOf() }).label);
   // An mbox separator may come first; it is not a field although it contains colons. `From :` is one (RFC 5322 section
   // 4.5).
   let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
@@ -32,12 +36,17 @@ export function parseHeaders(block: Buffer): HeaderField[] {
     if (colon < start && colon !== -1) colon = text.indexOf(':', start); // otherwise it is ahead, or there is none
     const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
-      const value = unfold(text.slice(colon + 1, end));
-      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : decodeUnlabelled(value) });
+      fields.push({ name, value: readable(unfold(text.slice(colon + 1, end), valid), valid, charset) });
     }
     start = end;
   }
   return fields;
+}
+
+/** A value as text; `valid`: it is text already, unless it has escape sequences. */
+function readable(value: string, valid: boolean, charsetOf: (() => string | undefined) | undefined): string {
+  if (NOT_ASCII.test(value)) return valid ? value : decodeUnlabelled(value, charsetOf?.());
+  return charsetOf && hasEscapes(value) ? decodeRaw(Buffer.from(value), charsetOf()) : value;
 }
 
 /** All values of a field in order; `name` is in lower case. */
@@ -92,32 +101,42 @@ function nextLine(text: string, from: number): number {
   return newline === -1 ? text.length : newline + 1;
 }
 
-function unfold(value: string): string {
-  const text = value.trim();
+/** `valid`: it is text; else its characters are bytes, and 0xA0 is no blank. */
+function unfold(value: string, valid: boolean): string {
+  const text = valid ? value.trim() : trimAscii(value);
   if (!text.includes('\n')) return text.includes('\r') ? text.replaceAll('\r', ' ') : text;
   let line = '';
   for (let from = 0; from <= text.length; ) {
     const newline = text.indexOf('\n', from);
     const to = newline === -1 ? text.length : newline;
-    const part = text.slice(from, to).trim();
+    const part = valid ? text.slice(from, to).trim() : trimAscii(text.slice(from, to));
     if (part !== '') line += line === '' ? part : ` ${part}`;
     from = to + 1;
   }
   return line.includes('\r') ? line.replaceAll('\r', ' ') : line;
 }
 
+function trimAscii(text: string): string {
+  let from = 0;
+  let to = text.length;
+  while (from < to && text.charCodeAt(from) <= 0x20) from++;
+  while (to > from && text.charCodeAt(to - 1) <= 0x20) to--;
+  return text.slice(from, to);
+}
+
 /**
- * Decodes bytes of unknown charset (given as `latin1`): UTF-8 if valid, else windows-1252. Raw 8-bit bytes inside an
- * encoded word (which RFC 2047 forbids) belong to the charset of the word, so they are Q-encoded.
+ * Decodes bytes of a header (given as `latin1`): UTF-8 if valid, else `charset`, that of the body, else windows-1252.
+ * Raw 8-bit bytes inside an encoded word (which RFC 2047 forbids) belong to the charset of the word, so they are
+ * Q-encoded.
  */
-export function decodeUnlabelled(latin1: string): string {
+export function decodeUnlabelled(latin1: string, charset?: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
   if (isUtf8(bytes)) return bytes.toString('utf8');
   const rest = Buffer.from(
     latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)),
     'latin1',
   );
-  return isUtf8(rest) ? rest.toString('utf8') : windows1252.decode(rest);
+  return isUtf8(rest) ? rest.toString('utf8') : decodeRaw(rest, charset);
 }
 
 function escaped(char: string): string {
@@ -126,50 +145,48 @@ function escaped(char: string): string {
 
 /** A header value with parameters (RFC 2045 section 5.1): `text/plain; charset=utf-8`. */
 export interface ParameterizedValue {
-  /** Lower case, trimmed; empty if there is none. */
+  /** Lower case, without quotes, comments and blanks around it; empty if there is none. */
   readonly value: string;
   /** By lower-case name. If a name is repeated, the last value wins. */
   readonly params: ReadonlyMap<string, string>;
 }
 
 const SEMICOLON = 0x3b;
+const ASTERISK = 0x2a;
 const EQUALS = 0x3d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Splits a value and its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). */
+/**
+ * Splits a value and its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). The
+ * semicolon behind the value may be missing, or the value itself.
+ */
 export function parseStructured(text: string): ParameterizedValue {
   const params = new Map<string, string>();
   let at = 0;
   let value: string | undefined;
   while (at <= text.length) {
     const piece = readPiece(text, at);
-    if (value === undefined) value = piece.name === undefined ? piece.value : `${piece.name}=${piece.value}`;
-    else if (piece.name !== undefined) params.set(piece.name.toLowerCase(), piece.value);
+    if (value === undefined) {
+      const [first = '', second] = piece.name === undefined ? [piece.value] : piece.name.split(/\s+/, 2);
+      value = piece.name === undefined || second !== undefined ? first : `${piece.name}=${piece.value}`;
+      if (piece.name !== undefined) params.set((second ?? first).toLowerCase(), piece.value);
+    } else if (piece.name !== undefined) params.set(piece.name.toLowerCase(), piece.value);
     else if (piece.value !== '') params.set(piece.value.toLowerCase(), '');
     at = piece.next;
   }
-  return { value: (value ?? '').toLowerCase(), params };
+  return { value: bare(value ?? '').toLowerCase(), params };
 }
 
-/** Whether a parameter has an extended form of RFC 2231: `name*=`, or in pieces, `name*0=`. */
-export function isExtended({ params }: ParameterizedValue, name: string): boolean {
-  for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
-  return false;
+/** A value without comments (RFC 822 section 3.1.4) and the quotes that some software writes around it. */
+function bare(value: string): string {
+  const text = value.includes('(') ? value.replace(/\([^()]*\)/g, ' ').trim() : value;
+  return text.length > 1 && text.startsWith('"') && text.endsWith('"') ? text.slice(1, -1).trim() : text;
 }
 
-/**
- * An ASCII parameter, such as a boundary, in any form; '' if there is none. The extended form wins over the plain one,
- * as in mailparser: both must see the same parts.
- */
+/** A parameter of a protocol, such as a boundary, in any form; '' if there is none. The extended form wins. */
 export function asciiParameter(type: ParameterizedValue, name: string): string {
-  if (!isExtended(type, name)) return type.params.get(name) ?? '';
-  const text = piecesOf(type, name)
-    .map((piece) => piece.text)
-    .join('');
-  const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
-  const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
-  return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
+  return extended(type, name) || (type.params.get(name) ?? '');
 }
 
 /** A piece of a parameter in an extended form of RFC 2231. */
@@ -183,28 +200,53 @@ interface ExtendedPiece {
 function piecesOf(type: ParameterizedValue, name: string): readonly ExtendedPiece[] {
   const pieces: ExtendedPiece[] = [];
   for (const [key, text] of type.params) {
-    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})(\*?)$/.exec(key.slice(name.length + 1)) : null;
+    const match =
+      key.charCodeAt(name.length) === ASTERISK && key.startsWith(name)
+        ? /^(\d{0,4})(\*?)$/.exec(key.slice(name.length + 1))
+        : null;
     if (match) pieces.push({ number: Number(match[1]), text, encoded: match[1] === '' || match[2] === '*' });
   }
-  return pieces.toSorted((a, b) => a.number - b.number);
+  return pieces.sort((a, b) => a.number - b.number);
 }
 
 /**
- * A parameter for people, such as a file name, decoded: plain, with encoded words as most software writes it, or in any
- * form of RFC 2231. '' if there is none.
+ * A parameter for people, such as a file name, decoded: in any form of RFC 2231, or plain, with encoded words as most
+ * software writes it, also into pieces. '' if there is none.
  */
 export function decodedParameter(type: ParameterizedValue, name: string): string {
-  const pieces = piecesOf(type, name);
-  const [first, ...rest] = pieces;
-  if (!first) return decodeWords(type.params.get(name) ?? '');
-  const [, charset = '', start = first.text] = (first.encoded && /^([^']*)'[^']*'(.*)$/s.exec(first.text)) || [];
-  const bytes = [{ ...first, text: start }, ...rest].map(({ text, encoded }) =>
-    encoded ? percentDecoded(text) : Buffer.from(text),
-  );
-  return decodePayloads(charset, [Buffer.concat(bytes)]);
+  return decodeWords(extended(type, name) || (type.params.get(name) ?? ''));
 }
 
-/** The bytes of a text in which `%XX` stands for a byte. */
+/**
+ * A parameter in a form of RFC 2231, decoded; '' if it has none. Pieces are joined; a missing one is passed over. Only those
+ * with an asterisk behind the number are encoded (section 4.1); consecutive ones are decoded as one text, because a character
+ * may be split.
+ */
+function extended(type: ParameterizedValue, name: string): string {
+  const pieces = piecesOf(type, name);
+  const [first] = pieces;
+  if (!first) return '';
+  const [prefix, charset = ''] = (first.encoded && /^([^']*)'[^']*'/.exec(first.text)) || [''];
+  let text = '';
+  let bytes: Buffer[] = [];
+  const flush = (): void => {
+    if (bytes.length > 0) text += decodePayloads(charset, [Buffer.concat(bytes)]);
+    bytes = [];
+  };
+  for (const [i, piece] of pieces.entries()) {
+    const own = i === 0 ? piece.text.slice(prefix.length) : piece.text;
+    if (piece.encoded) {
+      bytes.push(percentDecoded(own));
+      continue;
+    }
+    flush();
+    text += own;
+  }
+  flush();
+  return text;
+}
+
+/** The bytes of a text in which `%XX` stands for a byte; any other `%` is one. */
 export function percentDecoded(text: string): Buffer {
   const latin1 = Buffer.from(text).toString('latin1');
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
@@ -234,11 +276,15 @@ function readPiece(text: string, start: number): { name: string | undefined; val
     }
   }
   const written = text.slice(from, at).trim();
-  return { name, value: plain ? written : unquote(written), next: at + 1 };
+  return { name, value: plain ? written : unquote(written, name), next: at + 1 };
 }
 
-function unquote(text: string): string {
-  return text.replace(/\\([^])|"/g, '$1').replace(/\\$/, '');
+const NAME_OF_FILE = /^(?:file)?name(?:\*|$)/i;
+
+/** In a file name a backslash before a letter is part of a path that nobody quoted: `C:\Users\x\a.pdf`. */
+function unquote(text: string, parameter: string | undefined): string {
+  const escapes = NAME_OF_FILE.test(parameter ?? '') ? /\\([^\p{L}\p{N}._-])|"/gu : /\\([^])|"/g;
+  return text.replace(escapes, '$1').replace(/\\$/, '');
 }
 
 // RFC 2047 section 2, with the language of RFC 2231 section 5, and with white space inside, which is forbidden but

@@ -1,16 +1,10 @@
 import { correspondentsOf } from './author.ts';
 import { decoderOfText } from './charset.ts';
-import {
-  allValues,
-  decodeWords,
-  type HeaderField,
-  isExtended,
-  type ParameterizedValue,
-  parseStructured,
-  singleLine,
-} from './headers.ts';
-import { isMediaType, mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
-import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
+import { referencesIn, toCidKey, toLocationKey } from './cid.ts';
+import { allValues, decodeWords, type HeaderField, singleLine } from './headers.ts';
+import { type Leaf, readLeaves } from './leaves.ts';
+import { isMultipart, type Part, type Scan, scanStructure } from './structure.ts';
+import { decodeTransfer, isCleanBase64, type TransferEncoding } from './transfer.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
@@ -19,23 +13,10 @@ export function scanMessage(bytes: Buffer): Scan {
   return scanStructure(bytes);
 }
 
-/**
- * Parses the raw bytes of a scanned message. `walkBody` handles the common forms of bodies; messages that it declines
- * are parsed by mailparser as a whole (docs/decisions/0018). Addresses always come from our own parser. Throws if
- * mailparser fails.
- */
-export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMessage> {
-  const body = walkBody(bytes, root) ?? (await parseWithLibrary(bytes));
-  return { ...correspondentsOf(root.fields), subject: subjectOf(root.fields), ...body, fields: root.fields };
-}
-
-/**
- * Few messages need mailparser, which has a hundred modules: it is loaded with the first one. A thread that parses
- * under a deadline loads it when it starts.
- */
-async function parseWithLibrary(bytes: Buffer): Promise<Body> {
-  const { readWithLibrary } = await import('./library.ts');
-  return readWithLibrary(bytes);
+/** Parses the raw bytes of a scanned message. Large texts are decoded when they are written. */
+export function parseMessage(bytes: Buffer, root: Part): ParsedMessage {
+  const { fields } = root;
+  return { ...correspondentsOf(fields), subject: subjectOf(fields), ...readBody(bytes, readLeaves(root)), fields };
 }
 
 /** An address from a header with its decoded display name. */
@@ -60,10 +41,20 @@ export interface FilePart {
   readonly type: string;
   /** Without angle brackets. */
   readonly contentId: string | null;
+  /** As declared, in lower case; `inline` for a picture that the HTML shows, whatever it declares. */
   readonly disposition: string | null;
   readonly content: Content;
   /** Where a receiver finds the content instead of in the post; null: nowhere, undefined: it is in the post. */
   readonly link?: string | null;
+}
+
+/** Whether a file is a picture that the HTML shows, not an attachment. */
+export function isPicture({
+  type,
+  disposition,
+  contentId,
+}: Pick<FilePart, 'type' | 'disposition' | 'contentId'>): boolean {
+  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
 
 /** The address fields and the subject. */
@@ -81,49 +72,75 @@ export interface ParsedMessage extends Addressing {
   readonly text: Text | undefined;
   /** Whether the text is format=flowed (RFC 3676); it is left as written. */
   readonly textFlowed: boolean;
-  /** The first HTML part; if there is no text, all HTML parts. */
+  /** The HTML (mail/leaves.ts): if there is no text, all HTML parts. */
   readonly html: Text | undefined;
   readonly files: readonly FilePart[];
 }
 
 /** The body of a parsed message. */
-export type Body = Omit<ParsedMessage, 'fields' | keyof Addressing>;
+type Body = Omit<ParsedMessage, 'fields' | keyof Addressing>;
 
-/** The texts and files found so far. */
-interface Parts {
-  readonly texts: Text[];
-  readonly html: Text[];
-  /** Whether the first text is format=flowed. */
-  flowed: boolean;
-  readonly files: FilePart[];
-  /** Whether the message needs mailparser. */
-  declined: boolean;
+/** Reads texts and files directly from the bytes, copying as little as possible. */
+function readBody(bytes: Buffer, leaves: readonly Leaf[]): Body {
+  const of = (role: Leaf['role']) => leaves.filter((leaf) => leaf.role === role && !isVoid(leaf));
+  const texts = of('text');
+  const html = joinTexts(
+    of('html').map((leaf) => toText(bytes, leaf)),
+    '<br/>\n',
+  );
+  return {
+    text: joinTexts(
+      texts.map((leaf) => toText(bytes, leaf)),
+      '\n',
+    ),
+    textFlowed: texts[0]?.part.type.params.get('format')?.toLowerCase() === 'flowed',
+    html,
+    files: readFiles(bytes, of('file'), html),
+  };
 }
 
-const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
+/** A multipart without parts that says nothing either. */
+const isVoid = ({ part }: Leaf): boolean =>
+  isMultipart(part) && part.parent !== undefined && part.bodyEnd === part.bodyStart;
+
+function readFiles(bytes: Buffer, leaves: readonly Leaf[], html: Text | undefined): FilePart[] {
+  const pictures = picturesOf(html, leaves);
+  return leaves.map((leaf) => {
+    const { type, name, contentId, disposition, location } = leaf;
+    const file = { type, name, contentId, disposition, content: contentOf(bytes, leaf) };
+    if (!pictures.has(leaf)) return file;
+    return { ...file, type: pictureType(leaf) ?? type, name: name || (location ?? ''), disposition: 'inline' };
+  });
+}
 
 /**
- * Reads texts and files directly from the bytes, copying as little as possible; large texts are decoded when they are
- * written. Undefined if the message has RFC 2231 parameters, other than a file name in UTF-8 and in one piece;
- * mailparser then parses it as a whole.
+ * Which files are pictures of the HTML although they do not say so: by their place (RFC 2387 section 4), or because it
+ * refers to them.
  */
-export function walkBody(bytes: Buffer, root: Part): Body | undefined {
-  const found: Parts = { texts: [], html: [], flowed: false, files: [], declined: false };
-  walkPart(bytes, root, found);
-  return found.declined ? undefined : bodyOf(found);
+function picturesOf(html: Text | undefined, leaves: readonly Leaf[]): ReadonlySet<Leaf> {
+  if (html === undefined) return new Set();
+  const mayBe = leaves.filter((leaf) => pictureType(leaf) !== undefined && !isPicture(leaf));
+  const isPlaced = ({ isRelated, contentId }: Leaf) => isRelated && contentId !== null;
+  const wanted = new Set(mayBe.filter((leaf) => !isPlaced(leaf)).flatMap(keysOf));
+  const found = wanted.size === 0 ? wanted : referencesIn(html, wanted);
+  return new Set(mayBe.filter((leaf) => isPlaced(leaf) || keysOf(leaf).some((key) => found.has(key))));
 }
 
-/**
- * Makes a body from its parts. If there is a text, the first HTML part is its formatted form; if not, all HTML parts
- * are shown.
- */
-export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>): Body {
-  const shown = texts.length > 0 ? html[0] : joinTexts(html, '<br/>\n');
-  return { text: joinTexts(texts, '\n'), textFlowed: flowed, html: shown, files };
+const keysOf = ({ contentId, location }: Leaf): string[] => [
+  ...(contentId === null ? [] : [toCidKey(contentId)]),
+  ...(location === null ? [] : [toLocationKey(location)]),
+];
+
+const PICTURE_NAME = /\.(png|jpe?g|gif|webp|svg|bmp)$/i;
+
+/** The type of a picture; much software declares none and relies on the name. */
+function pictureType({ type, name }: Leaf): string | undefined {
+  if (type.startsWith('image/')) return type;
+  const [, extension] = (type === 'application/octet-stream' && PICTURE_NAME.exec(name)) || [];
+  return extension && `image/${extension.toLowerCase().replace('jpg', 'jpeg').replace('svg', 'svg+xml')}`;
 }
 
-/** The decoded subject; '' if there is none. If there are several, the last one counts, as in mailparser. */
-/** The decoded subject; of several the last. */
+/** The decoded subject; '' if there is none, of several the last. */
 export function subjectOf(fields: readonly HeaderField[]): string {
   return singleLine(decodeWords(allValues(fields, 'subject').at(-1) ?? ''));
 }
@@ -140,92 +157,27 @@ function joinTexts(texts: readonly Text[], separator: string): Text | undefined 
   };
 }
 
-function walkPart(bytes: Buffer, part: Part, found: Parts): void {
-  for (const child of part.children) walkPart(bytes, child, found);
-  if (isExtended(part.type, 'charset') || isExtended(part.type, 'boundary')) found.declined = true;
-  // A multipart without parts is shown as text.
-  if (part.children.length > 0) return;
-  const body = bytes.subarray(part.bodyStart, part.bodyEnd);
-  const encoding = toTransferEncoding(allValues(part.fields, 'content-transfer-encoding')[0]);
-  const disposition = parseStructured(allValues(part.fields, 'content-disposition')[0] ?? '');
-  const type = typeOf(part, disposition);
-  const attached = disposition.value !== '' && disposition.value !== 'inline';
-  if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
-  else addFile(part, { type, disposition, body, encoding }, found);
-}
-
-/**
- * A missing or invalid type means text (RFC 2045 section 5.2), but a file of unknown type if the part is an attachment.
- */
-export function typeOf(part: Part, disposition: ParameterizedValue): string {
-  const type = mediaTypeOf(part);
-  const declared = part.type.value !== '' || type !== 'text/plain';
-  if (declared && isMediaType(type) && !type.startsWith('multipart/')) return type;
-  return disposition.value === '' || disposition.value === 'inline' ? 'text/plain' : 'application/octet-stream';
-}
-
-function addText(part: Part, type: string, body: Buffer, encoding: TransferEncoding, found: Parts): void {
-  const { params } = part.type;
+function toText(bytes: Buffer, { part, role, encoding, charset }: Leaf): Text {
   // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always included it.
   const tail = part.parent === undefined || encoding === 'base64' || encoding === 'uuencode' ? '' : '\n';
-  const text = decodeBody({ body, encoding, charset: params.get('charset'), tail });
-  if (type === 'text/html') {
-    found.html.push(text);
-    return;
-  }
-  if (found.texts.length === 0) found.flowed = params.get('format')?.toLowerCase() === 'flowed';
-  found.texts.push(text);
+  const body = bytes.subarray(part.bodyStart, part.bodyEnd);
+  return decodeBody({ body, encoding, charset, isHtml: role === 'html', tail });
 }
 
-interface EncodedFile {
-  readonly type: string;
-  readonly disposition: ParameterizedValue;
-  readonly body: Buffer;
-  readonly encoding: TransferEncoding;
-}
-
-function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile, found: Parts): void {
-  const contentId = allValues(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
-  const own = parameter(disposition, 'filename');
-  const name = own === '' ? parameter(part.type, 'name') : own;
-  if (name === undefined) found.declined = true;
-  if (found.declined) return;
-  found.files.push({
-    type,
-    name: name ?? '',
-    contentId: contentId === undefined || contentId === '' ? null : contentId,
-    disposition: disposition.value === '' ? null : disposition.value,
-    content:
-      encoding === 'base64' && isCleanBase64(body)
-        ? { kind: 'base64', lines: body }
-        : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
-  });
-}
-
-/**
- * A file name parameter: plain, with encoded words as most software writes it, or in the UTF-8 form of RFC 2231.
- * Undefined for other forms of RFC 2231.
- */
-function parameter(type: ParameterizedValue, name: string): string | undefined {
-  const extended = type.params.get(`${name}*`);
-  if (extended !== undefined) return percentDecoded(UTF8_PARAMETER.exec(extended)?.[1]);
-  return isExtended(type, name) ? undefined : decodeWords(type.params.get(name) ?? '');
-}
-
-function percentDecoded(value: string | undefined): string | undefined {
-  try {
-    return value === undefined ? undefined : decodeURIComponent(value);
-  } catch {
-    return undefined;
-  }
+function contentOf(bytes: Buffer, { part, encoding }: Leaf): Content {
+  const body = bytes.subarray(part.bodyStart, part.bodyEnd);
+  return encoding === 'base64' && isCleanBase64(body)
+    ? { kind: 'base64', lines: body }
+    : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] };
 }
 
 /** A text body as in the message. */
 interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
-  /** The declared charset. */
-  readonly charset: string | undefined;
+  /** The declared charset; '' if there is none. */
+  readonly charset: string;
+  readonly isHtml: boolean;
   /** Text to append. */
   readonly tail: string;
 }
@@ -243,14 +195,20 @@ const HYPHEN = 0x2d;
 function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
   const bytes = decodeTransfer(text.body, text.encoding);
-  const decoded = toLf(decoderOfText(text.charset, () => [bytes])(bytes, true));
+  const decoded = toLf(decoderOfText(text.charset, () => [bytes], text)(bytes, true));
   return decoded === '' ? decoded : decoded + text.tail;
 }
 
-function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<string> {
-  const decode = decoderOfText(charset, () => transferPieces(body, encoding));
+function* lazyPieces({ body, encoding, charset, isHtml, tail }: EncodedText): Iterable<string> {
+  // Base64 and uuencode are decoded as a whole, because invalid characters may shift the groups of base64.
+  const atOnce = encoding === 'base64' || encoding === 'uuencode';
+  const encoded = {
+    body: atOnce ? decodeTransfer(body, encoding) : body,
+    encoding: atOnce ? 'identity' : encoding,
+  } as const;
+  const decode = decoderOfText(charset, () => transferPieces(encoded), { isHtml });
   let held = '';
-  for (const bytes of transferPieces(body, encoding)) {
+  for (const bytes of transferPieces(encoded)) {
     const text = held + decode(bytes, false);
     // A CRLF may be split between pieces.
     held = text.endsWith('\r') ? '\r' : '';
@@ -259,18 +217,12 @@ function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<s
   yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
-/**
- * Yields the decoded body in pieces. Base64 and uuencode are decoded as a whole, because invalid characters may shift
- * the groups of base64; other encodings are cut at line ends, where no escape is.
- */
-function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
-  const atOnce = encoding === 'base64' || encoding === 'uuencode';
-  const whole = atOnce ? decodeTransfer(body, encoding) : body;
+/** Yields the decoded body in pieces, cut at line ends, where no escape is. */
+function* transferPieces({ body, encoding }: Pick<EncodedText, 'body' | 'encoding'>): Iterable<Buffer> {
   let from = 0;
-  while (from < whole.length) {
-    const to = cutAt(whole, from);
-    const piece = whole.subarray(from, to);
-    yield atOnce ? piece : decodeTransfer(piece, encoding);
+  while (from < body.length) {
+    const to = cutAt(body, from);
+    yield decodeTransfer(body.subarray(from, to), encoding);
     from = to;
   }
 }

@@ -171,8 +171,8 @@ function readDomains(values: readonly string[], ignore: () => void): string[] {
 export const CAPS = Object.freeze({
   /** Bytes per header block. Postfix cuts at 100 KiB. */
   headerBytes: 256 * 1024,
-  /** Lines per header block, folded ones included (Haraka's limit). */
-  headerLines: 1000,
+  /** Fields per header block; a field may be folded into any number of lines, such as one for each recipient. */
+  headerFields: 1000,
   /** Bytes of all header blocks of a message. */
   allHeaderBytes: 1024 * 1024,
   /** Parts per message (Haraka's limit). */
@@ -184,14 +184,20 @@ export const CAPS = Object.freeze({
 });
 
 const LF = 0x0a;
+const SPACE = 0x20;
+const TAB = 0x09;
 
 /** Describes the cap that a header block exceeds; undefined if it exceeds none. */
 export function breachOfBlock(block: Buffer): string | undefined {
   if (block.length > CAPS.headerBytes) return `a header of more than ${CAPS.headerBytes} bytes`;
-  let lines = 0;
-  for (let at = block.indexOf(LF); at !== -1; at = block.indexOf(LF, at + 1)) {
-    lines += 1;
-    if (lines > CAPS.headerLines) return `a header of more than ${CAPS.headerLines} lines`;
-  }
+  // A field takes two bytes at least.
+  if (block.length < 2 * CAPS.headerFields) return undefined;
+  let fields = 0;
+  let at = 0;
+  do {
+    if (block[at] !== SPACE && block[at] !== TAB) fields += 1;
+    if (fields > CAPS.headerFields) return `a header of more than ${CAPS.headerFields} fields`;
+    at = block.indexOf(LF, at) + 1;
+  } while (at > 0 && at < block.length);
   return undefined;
 }

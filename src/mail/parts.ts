@@ -1,8 +1,7 @@
 import { toFileName } from './filename.ts';
-import { decodedParameter, firstValue, parseStructured } from './headers.ts';
-import { typeOf } from './message.ts';
+import { type Leaf, readLeaves } from './leaves.ts';
 import type { Part } from './structure.ts';
-import { decodeTransfer, toTransferEncoding } from './transfer.ts';
+import { decodeTransfer } from './transfer.ts';
 
 /** A part of a message that has no parts of its own: a text or a file. */
 export interface PartFacts {
@@ -20,37 +19,26 @@ export interface PartFacts {
 
 /** Lists the parts of a scanned message in order. `bytes` are those that were scanned. */
 export function listParts(bytes: Buffer, root: Part): PartFacts[] {
-  return root.children.length === 0 ? [factsOf(bytes, root, '1')] : childrenOf(bytes, root, '');
+  return readLeaves(root).map((leaf) => ({
+    path: pathOf(leaf.part) || '1',
+    type: leaf.type,
+    name: toFileName(leaf.name),
+    size: contentOf(bytes, leaf).length,
+    disposition: leaf.disposition,
+  }));
 }
 
 /** The decoded bytes of the part that is number `n` in the list of `listParts`, from 1. */
 export function partBytes(bytes: Buffer, root: Part, n: number): Buffer | undefined {
-  const part = leavesOf(root)[n - 1];
-  if (!part) return undefined;
-  const encoding = toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
-  return decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), encoding);
+  const leaf = readLeaves(root)[n - 1];
+  return leaf && contentOf(bytes, leaf);
 }
 
-function leavesOf(part: Part): Part[] {
-  return part.children.length === 0 ? [part] : part.children.flatMap(leavesOf);
-}
+const contentOf = (bytes: Buffer, { part, encoding }: Leaf): Buffer =>
+  decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), encoding);
 
-function childrenOf(bytes: Buffer, part: Part, prefix: string): PartFacts[] {
-  return part.children.flatMap((child, i) => {
-    const path = `${prefix}${i + 1}`;
-    return child.children.length === 0 ? factsOf(bytes, child, path) : childrenOf(bytes, child, `${path}.`);
-  });
-}
-
-function factsOf(bytes: Buffer, part: Part, path: string): PartFacts {
-  const disposition = parseStructured(firstValue(part.fields, 'content-disposition') ?? '');
-  const encoding = toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
-  const body = bytes.subarray(part.bodyStart, part.bodyEnd);
-  return {
-    path,
-    type: typeOf(part, disposition),
-    name: toFileName(decodedParameter(disposition, 'filename') || decodedParameter(part.type, 'name')),
-    size: encoding === 'identity' ? body.length : decodeTransfer(body, encoding).length,
-    disposition: disposition.value === '' ? null : disposition.value,
-  };
+function pathOf(part: Part): string {
+  if (!part.parent) return '';
+  const [above, own] = [pathOf(part.parent), part.parent.children.indexOf(part) + 1];
+  return above === '' ? String(own) : `${above}.${own}`;
 }

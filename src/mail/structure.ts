@@ -1,3 +1,4 @@
+import { ownCharset, rawCharset } from './header-section.ts';
 import {
   asciiParameter,
   firstValue,
@@ -24,6 +25,16 @@ export interface Part {
   delimited: boolean;
 }
 
+/** The parts without parts of their own, in order. */
+export function leavesOf(part: Part): Part[] {
+  return part.children.length === 0 ? [part] : part.children.flatMap(leavesOf);
+}
+
+/** Whether a part should have parts of its own; some software leaves out the subtype. */
+export function isMultipart({ type }: Part): boolean {
+  return type.value.startsWith('multipart/') || type.value === 'multipart';
+}
+
 /** The parts of a message, or a description of the cap that it exceeds. */
 export type Scan =
   | { readonly root: Part; readonly breach?: undefined }
@@ -47,6 +58,8 @@ export function isMediaType(type: string): boolean {
 interface Open {
   readonly part: Part;
   readonly boundary: string;
+  /** Whether its closing delimiter was seen. Parts behind it are parts all the same: gateways append them. */
+  closed: boolean;
 }
 
 interface Walk {
@@ -59,16 +72,20 @@ interface Walk {
   parts: number;
   headerBytes: number;
   addressBytes: number;
+  /** The charset for raw 8-bit fields of the message, once it was asked for. */
+  charset: { readonly label: string | undefined } | undefined;
   breach: string | undefined;
 }
 
 const LF = 0x0a;
 const CR = 0x0d;
 const DASH = 0x2d;
+const COLON = 0x3a;
+const SPACE = 0x20;
 const DELIMITER = Buffer.from('\n--');
 // RFC 2046 section 5.1.1 allows 70 characters; real software uses more.
 const LONGEST_BOUNDARY = 1000;
-// All fields that an address parser reads, ours or mailparser's.
+// All fields with addresses.
 const ADDRESS_FIELDS =
   /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
@@ -85,6 +102,7 @@ export function scanStructure(bytes: Buffer): Scan {
     parts: 0,
     headerBytes: 0,
     addressBytes: 0,
+    charset: undefined,
     breach: undefined,
   };
   const root = openPart(walk, undefined, 0);
@@ -100,13 +118,13 @@ export function scanStructure(bytes: Buffer): Scan {
 
 /** Reads the header block at `start` and enters the part that it begins. */
 function openPart(walk: Walk, parent: Part | undefined, start: number): Part | undefined {
-  const { headersEnd, bodyStart } = headerBlock(walk, start);
+  const { headersEnd, bodyStart } = headerBlock(walk, parent, start);
   const block = walk.bytes.subarray(start, headersEnd);
   walk.parts += 1;
   walk.headerBytes += block.length;
   walk.breach = breachOfBlock(block) ?? breachOfCounts(walk);
   if (walk.breach !== undefined) return undefined;
-  const fields = parseHeaders(block);
+  const fields = parseHeaders(block, () => (parent && ownCharset(block)) ?? charsetOf(walk));
   walk.addressBytes += addressBytes(fields);
   if (walk.addressBytes > CAPS.addressBytes) walk.breach = `more than ${CAPS.addressBytes} bytes of addresses`;
   const type = parseStructured(firstValue(fields, 'content-type') ?? '');
@@ -122,8 +140,13 @@ function openPart(walk: Walk, parent: Part | undefined, start: number): Part | u
   };
   parent?.children.push(part);
   walk.leaf = part;
-  if (type.value.startsWith('multipart/')) enterMultipart(walk, part);
+  if (isMultipart(part)) enterMultipart(walk, part);
   return part;
+}
+
+function charsetOf(walk: Walk): string | undefined {
+  walk.charset ??= { label: rawCharset(walk.bytes) };
+  return walk.charset.label;
 }
 
 function breachOfCounts(walk: Walk): string | undefined {
@@ -139,28 +162,62 @@ function addressBytes(fields: readonly HeaderField[]): number {
 }
 
 function enterMultipart(walk: Walk, part: Part): void {
-  const boundary = Buffer.from(asciiParameter(part.type, 'boundary')).toString('latin1');
+  // It cannot end in a blank (RFC 2046 section 5.1.1), because blanks are padding there.
+  const boundary = Buffer.from(asciiParameter(part.type, 'boundary')).toString('latin1').trimEnd();
   if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return;
   walk.leaf = undefined;
   walk.levels.set(boundary, walk.open.length);
-  walk.open.push({ part, boundary });
+  walk.open.push({ part, boundary, closed: false });
   if (walk.open.length > CAPS.nesting) walk.breach = `parts nested more than ${CAPS.nesting} deep`;
 }
 
-/** A header block ends at the first empty line, or at a delimiter: a part may have no body. */
-function headerBlock(walk: Walk, start: number): { headersEnd: number; bodyStart: number } {
+interface Block {
+  readonly headersEnd: number;
+  readonly bodyStart: number;
+}
+
+/**
+ * A header block ends at the first empty line, or at a delimiter: a part may have no body. If the empty line is missing in
+ * a part, its body begins at what is neither a field nor a folded line.
+ */
+function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block {
   const { bytes } = walk;
   let at = start;
+  let noField: number | undefined;
   while (at < bytes.length) {
     const first = bytes[at];
-    if (first === LF) return { headersEnd: at, bodyStart: at + 1 };
-    if (first === CR && bytes[at + 1] === LF) return { headersEnd: at, bodyStart: at + 2 };
-    if (first === DASH && delimiterAt(walk, at) !== undefined) return { headersEnd: at, bodyStart: at };
+    const emptyLine = first === LF ? 1 : first === CR && bytes[at + 1] === LF ? 2 : 0;
+    if (emptyLine > 0) return noField === undefined ? { headersEnd: at, bodyStart: at + emptyLine } : endedAt(noField);
+    if (first === DASH && delimiterAt(walk, at) !== undefined) return endedAt(noField ?? at);
     const newline = bytes.indexOf(LF, at);
+    if (parent && (noField !== undefined || !isPlainField(bytes, at))) noField = beginOfBody(bytes, start, at, noField);
     if (newline === -1) break;
     at = newline + 1;
   }
-  return { headersEnd: bytes.length, bodyStart: bytes.length };
+  return endedAt(noField ?? bytes.length);
+}
+
+const endedAt = (at: number): Block => ({ headersEnd: at, bodyStart: at });
+
+/** Whether a line is a field in the usual form, which nearly all are. */
+function isPlainField(bytes: Buffer, at: number): boolean {
+  const start = at;
+  while ((bytes[at] ?? 0) > SPACE && bytes[at] !== COLON && at - start < LONGEST_BOUNDARY) at++;
+  return at > start && bytes[at] === COLON;
+}
+
+const FIELD = /^[!-9;-~]{1,200}[ \t]*:/;
+/** What a part has in its header, so that no text begins before it. */
+const PART_FIELD = /^(?:content-|x-)[!-9;-~]{0,200}[ \t]*:/i;
+/** Bytes before a line in which the end of the line above is looked for. */
+const LINE_END = 3;
+
+/** Where the body begins, by the line at `at`; `begun`: by those above. Some software does not indent folded lines. */
+function beginOfBody(bytes: Buffer, start: number, at: number, begun: number | undefined): number | undefined {
+  const line = bytes.toString('latin1', at, at + 300);
+  if (begun !== undefined) return PART_FIELD.test(line) ? undefined : begun;
+  const goesOn = /^[ \t]/.test(line) || /;\s*$/.test(bytes.toString('latin1', Math.max(start, at - LINE_END), at));
+  return goesOn || FIELD.test(line) ? undefined : at;
 }
 
 interface Delimiter {
@@ -206,10 +263,12 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);
-  for (const { part } of walk.open.slice(level + 1)) endPart(walk, part, lineStart);
+  for (const { part, closed } of walk.open.slice(level + 1)) if (!closed) endPart(walk, part, lineStart);
   const owner = walk.open[level];
-  if (closes) endPart(walk, owner?.part, lineEnd);
-  truncate(walk, closes ? level : level + 1);
+  // Without parts, its content is what stands before this line.
+  if (closes) endPart(walk, owner?.part, owner?.part.children.length === 0 ? lineStart : lineEnd);
+  if (owner) owner.closed = closes;
+  truncate(walk, level + 1);
   walk.leaf = undefined;
   if (closes) return lineEnd;
   return openPart(walk, owner?.part, lineEnd)?.bodyStart ?? walk.bytes.length;
@@ -224,9 +283,12 @@ function endPart(walk: Walk, part: Part | undefined, at: number): void {
   part.delimited = true;
 }
 
+/** Forgets the multiparts inside the first `length`. Of two with one boundary the inner one counts while it is open. */
 function truncate(walk: Walk, length: number): void {
-  if (walk.open.length === length) return;
+  const last = walk.open[length - 1];
+  if (walk.open.length === length && !last?.closed) return;
   walk.open.length = length;
   walk.levels.clear();
-  for (const [level, { boundary }] of walk.open.entries()) walk.levels.set(boundary, level);
+  for (const [level, { boundary, closed }] of walk.open.entries())
+    if (!closed || !walk.levels.has(boundary)) walk.levels.set(boundary, level);
 }

@@ -26,7 +26,7 @@ export function toTransferEncoding(value: string | undefined): TransferEncoding 
 export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
   if (encoding === 'identity') return body;
   if (encoding === 'uuencode') return decodeUuencode(body);
-  return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
+  return encoding === 'base64' ? decodeBase64(body.subarray(0, endOfBase64(body))) : decodeQuotedPrintable(body);
 }
 
 // Classes of bytes in a base64 body: 0 invalid, 1 alphabet, 2 line end, 3 padding.
@@ -80,6 +80,66 @@ function endsBehind(body: Uint8Array, padding: number): boolean {
   for (let at = padding; at < body.length; at++) if (BASE64_CLASS[body[at] ?? 0] === 1) return false;
   return true;
 }
+
+const BASE64_LINE = /^[A-Za-z0-9+/]*=*$/;
+/** A line of at least so many characters of base64 is data; a footer has blanks between words. */
+const LONG_LINE = 40;
+/** Bytes at the end of a body in which a footer is looked for. */
+const LONGEST_FOOTER = 64 * 1024;
+
+/** A line at the end of a base64 body. */
+interface Line {
+  readonly start: number;
+  readonly text: string;
+  /** Characters of base64 from here to the end of the body; undefined if something else follows. */
+  readonly rest: number | undefined;
+}
+
+/**
+ * Where the data of a base64 body ends. Padding ends it (RFC 2045 section 6.8); so does what is no base64 behind an empty
+ * line or behind whole lines: mailing lists and scanners add footers to bodies that they do not decode. Other software
+ * joins bodies, so base64 may go on behind padding.
+ */
+function endOfBase64(body: Buffer): number {
+  let [isPadded, isGap, hasData] = [false, false, false];
+  for (const { start, text, rest } of lastLines(body)) {
+    if (text === '') {
+      isGap = true;
+      continue;
+    }
+    const isPure = BASE64_LINE.test(text);
+    if (hasData && (isPadded || isGap || (!isPure && text.includes(' ')))) {
+      const goesOn = rest !== undefined && (isPadded ? rest % 4 === 0 && !isGap : true);
+      return goesOn ? body.length : start;
+    }
+    const behind = /=+([^=].*)$/.exec(text)?.[1] ?? '';
+    if (/[A-Za-z0-9+/]/.test(behind) && !BASE64_LINE.test(behind)) return start + text.length - behind.length;
+    isPadded = text.includes('=') && behind === '';
+    isGap = false;
+    hasData = true;
+  }
+  return body.length;
+}
+
+/** The lines of a base64 body from the last one on that is surely data; none if what follows it is no footer. */
+function lastLines(body: Buffer): Line[] {
+  const lines: Line[] = [];
+  let rest: number | undefined = 0;
+  for (let end = body.length; end > 0; ) {
+    const newline = body.lastIndexOf(LF, end - 1);
+    const text = body.toString('latin1', newline + 1, Math.min(end, newline + 1 + LONGEST_LINE)).trimEnd();
+    const isPure = BASE64_LINE.test(text);
+    rest = rest !== undefined && isPure ? rest + text.length : undefined;
+    lines.push({ start: newline + 1, text, rest });
+    if (isPure && text.length >= LONG_LINE) break;
+    if (body.length - newline > LONGEST_FOOTER) return [];
+    end = newline;
+  }
+  return lines.reverse();
+}
+
+/** Characters of a line that are looked at. */
+const LONGEST_LINE = 1000;
 
 /** Decodes base64. Invalid characters are ignored (RFC 2045 section 6.8), and more groups may follow padding. */
 export function decodeBase64(body: Buffer): Buffer {
@@ -156,6 +216,9 @@ function endOfSoftBreak(body: Uint8Array, at: number): number {
 }
 
 const UU_BEGIN = /^begin [0-7]{3,4} [^\r\n]*\r?\n/m;
+/** A line: a character for its length, of at most 63 bytes, and four for each three bytes of them. */
+const UU_LONGEST = 85;
+const GRAVE = 0x60;
 /** Bytes searched for the `begin` line, which text may precede. */
 const UU_LEAD = 64 * 1024;
 /**
@@ -166,8 +229,8 @@ const UU_GROWTH = 4;
 
 /**
  * Decodes uuencode (POSIX.1, the utility of that name). The first character of a line is the number of its bytes, and
- * each four characters after it are three bytes. Ends at the first line with 0 bytes. Without a `begin` line, returns
- * the body unchanged.
+ * each four characters after it are three bytes. Ends at the first line with 0 bytes, or that has other characters, such
+ * as `end`. Without a `begin` line, returns the body unchanged.
  */
 function decodeUuencode(body: Buffer): Buffer {
   const begin = UU_BEGIN.exec(body.toString('latin1', 0, UU_LEAD));
@@ -181,7 +244,7 @@ function decodeUuencode(body: Buffer): Buffer {
     const next = newline === -1 ? body.length : newline + 1;
     const end = newline === -1 ? next : newline - (body[newline - 1] === CR ? 1 : 0);
     const wanted = valueAt(at, end);
-    if (wanted === 0) break;
+    if (wanted === 0 || !isUuLine(body.subarray(at, Math.min(end, at + UU_LONGEST)))) break;
     const until = length + wanted;
     for (let from = at + 1; length < until; from += 4) {
       const [a, b, c, d] = [valueAt(from, end), valueAt(from + 1, end), valueAt(from + 2, end), valueAt(from + 3, end)];
@@ -192,4 +255,12 @@ function decodeUuencode(body: Buffer): Buffer {
     at = next;
   }
   return out.subarray(0, length);
+}
+
+function isUuLine(line: Uint8Array): boolean {
+  for (let at = 0; at < line.length; at++) {
+    const byte = line[at] ?? 0;
+    if (byte < SPACE || byte > GRAVE) return false;
+  }
+  return true;
 }

@@ -170,7 +170,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
   it('would be parsed without the caps, and would be felt by others if they stopped the loop (control)', async () => {
     const caps = [
       'headerBytes: 256 * 1024',
-      'headerLines: 1000',
+      'headerFields: 1000',
       'allHeaderBytes: 1024 * 1024',
       'parts: 1000',
       'nesting: 64',

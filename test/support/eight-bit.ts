@@ -143,6 +143,14 @@ export const EIGHT_BIT: Readonly<Record<string, Buffer>> = {
     '',
     'plain',
   ),
+  'a header in the charset of its body': latin1(
+    'From: \xe9\xd7\xc1\xce <i@example.com>',
+    'Subject: \xef\xd4\xde\xa3\xd4',
+    'MIME-Version: 1.0',
+    'Content-Type: text/plain; charset=koi8-r',
+    '',
+    '\xef\xd4\xde\xa3\xd4 \xda\xc1 \xcd\xc1\xca',
+  ),
   'no header at all': latin1(' the b\xe4ckup failed', 'on K\xf6ln'),
   'no header, and nothing that looks like one': latin1('the b\xe4ckup failed', '', 'on K\xf6ln'),
   'a bounce that quotes 8 bits': latin1(

@@ -34,7 +34,6 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   koa: /^api\//,
   '@koa/router': /^api\//,
   'smtp-server': /^smtp\/connection\.ts$/,
-  mailparser: /^mail\/library\.ts$/,
   'iconv-lite': /^mail\/charset\.ts$/,
   mongodb: /^store\/driver\/mongo\.ts$/,
   'node:sqlite': /^(journal\/[\w-]+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
@@ -101,13 +100,12 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('loads what is large only where it is used: the daemon, the driver of MongoDB, the composer of mail, mailparser', () => {
+  it('loads what is large only where it is used: the daemon, the driver of MongoDB, the composer of mail', () => {
     for (const [program, large] of [
       ['main.ts', 'daemon.ts'],
       ['main.ts', 'examination/examine.ts'],
       ['daemon.ts', 'store/driver/mongo.ts'],
       ['composition/render-thread.ts', 'sending/compose/compose.ts'],
-      ['daemon.ts', 'mail/library.ts'],
     ] as const) {
       expect(files, large).to.include(large);
       expect([...allLoadedBy(program)], program).to.not.include(large);

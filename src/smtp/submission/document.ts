@@ -36,7 +36,7 @@ const MADE_ANEW =
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined) return undefined;
-  const parsed = await parseMessage(bytes, scan.root);
+  const parsed = parseMessage(bytes, scan.root);
   const isImage = ({ type, contentId }: FilePart) => contentId !== null && type.startsWith('image/');
   return {
     content: parsed.html === undefined ? toHtml(whole(parsed.text ?? '')) : whole(parsed.html),

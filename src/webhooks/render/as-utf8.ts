@@ -10,8 +10,9 @@ import {
   setField,
   toContentType,
 } from '../../mail/compose/fields.ts';
+import { rawCharset } from '../../mail/header-section.ts';
 import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/headers.ts';
-import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../../mail/transfer.ts';
 
 // 840 lines of base64, large enough to make the cost per piece negligible.
@@ -35,6 +36,7 @@ const DEEPEST = 16;
  */
 export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Iterable<Uint8Array> {
   let at = 0;
+  const readable = createReadable(isUtf8(bytes) ? undefined : rawCharset(bytes));
   for (const part of root ? leavesOf(root) : []) {
     const body = bytes.subarray(part.bodyStart, part.bodyEnd);
     if (isUtf8(body)) continue;
@@ -69,11 +71,6 @@ function rootOf(bytes: Buffer): Part | undefined {
   return breach === undefined ? root : undefined;
 }
 
-function* leavesOf(part: Part): Iterable<Part> {
-  for (const child of part.children) yield* leavesOf(child);
-  if (part.children.length === 0) yield part;
-}
-
 function encodingOf(part: Part) {
   return toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
 }
@@ -97,7 +94,8 @@ function encodePart(
   // An invalid type is text, as mail readers treat it (RFC 2045 section 5.2).
   const isText = type.startsWith('text/') || !type.includes('/');
   const content = decodeTransfer(body, encodingOf(part));
-  const label = isText ? labelOfText(asciiParameter(part.type, 'charset'), () => [content]) : undefined;
+  const hints = { isHtml: type === 'text/html' };
+  const label = isText ? labelOfText(asciiParameter(part.type, 'charset'), () => [content], hints) : undefined;
   const quoted = isText && fitsQuotedPrintable(content);
   const { fields } = findFields(header, 0);
   const changes: Change[] = [];
@@ -138,24 +136,23 @@ function* base64Pieces(content: Buffer): Iterable<Uint8Array> {
   }
 }
 
-/** Bytes outside part bodies: lines that are not UTF-8 are decoded like header fields. */
-function* readable(bytes: Buffer): Iterable<Uint8Array> {
-  if (isUtf8(bytes)) return yield bytes;
-  let from = 0;
-  for (let at = 0; at < bytes.length; ) {
-    const newline = bytes.indexOf(LF, at);
-    const end = newline === -1 ? bytes.length : newline + 1;
-    if (!isUtf8(bytes.subarray(at, end))) {
-      if (from < at) yield bytes.subarray(from, at);
-      for (let piece = at; piece < end; piece += PIECE)
-        yield decodedPiece(bytes.subarray(piece, Math.min(piece + PIECE, end)));
-      from = end;
+/** For bytes outside part bodies: lines that are not UTF-8 are decoded like header fields. */
+function createReadable(charset: string | undefined): (bytes: Buffer) => Iterable<Uint8Array> {
+  const decodedPiece = (bytes: Buffer): Uint8Array => Buffer.from(decodeUnlabelled(bytes.toString('latin1'), charset));
+  return function* (bytes) {
+    if (isUtf8(bytes)) return yield bytes;
+    let from = 0;
+    for (let at = 0; at < bytes.length; ) {
+      const newline = bytes.indexOf(LF, at);
+      const end = newline === -1 ? bytes.length : newline + 1;
+      if (!isUtf8(bytes.subarray(at, end))) {
+        if (from < at) yield bytes.subarray(from, at);
+        for (let piece = at; piece < end; piece += PIECE)
+          yield decodedPiece(bytes.subarray(piece, Math.min(piece + PIECE, end)));
+        from = end;
+      }
+      at = end;
     }
-    at = end;
-  }
-  if (from < bytes.length) yield bytes.subarray(from);
-}
-
-function decodedPiece(bytes: Buffer): Uint8Array {
-  return Buffer.from(decodeUnlabelled(bytes.toString('latin1')));
+    if (from < bytes.length) yield bytes.subarray(from);
+  };
 }

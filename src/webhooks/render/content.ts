@@ -1,7 +1,7 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import { authorOf } from '../../mail/author.ts';
 import { type Automated, automatedFor } from '../../mail/automated.ts';
-import { parseHeaderSection, withHeader } from '../../mail/header-section.ts';
+import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
 import { listParts, type PartFacts } from '../../mail/parts.ts';
@@ -55,15 +55,14 @@ interface Found extends Omit<ShownMessage, 'headers' | 'automated'> {
 async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<Found> {
   const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
-    const { bodyAt } = parseHeaderSection(whole);
-    const fields = await guarded(async () => parseHeaders(whole.subarray(0, bodyAt)));
+    const fields = await guarded(async () => readFields(whole));
     return { ...NOTHING, fields, parseError: scanned.breach };
   }
   const { root } = scanned;
   const found = await guarded(async () => ({ fields: root.fields, parts: listParts(whole, root) }));
   try {
     return await guarded(async () => {
-      const { text, html } = await parseMessage(whole, root);
+      const { text, html } = parseMessage(whole, root);
       return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, parseError: null };
     });
   } catch {

@@ -6,7 +6,7 @@ import type { Verdicts } from '../../mail/envelope.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
-import type { FilePart, ParsedMessage } from '../../mail/message.ts';
+import { type FilePart, isPicture, type ParsedMessage } from '../../mail/message.ts';
 import { replyOf, type ShownReply } from '../../mail/reply-text.ts';
 import type { Scan } from '../../mail/scan.ts';
 import type { Part } from '../../mail/structure.ts';
@@ -153,8 +153,8 @@ function* parsedPieces(inbound: Inbound, parsed: ParsedMessage): Iterable<Piece>
     yield ',"html":';
     yield* jsonText(parsed.html);
   }
-  yield* attachmentPieces(parsed.files.filter((file) => !isImage(file)));
-  yield* imagePieces(parsed.files.filter(isImage));
+  yield* attachmentPieces(parsed.files.filter((file) => !isPicture(file)));
+  yield* imagePieces(parsed.files.filter(isPicture));
   yield authorJson(author);
   yield `,"to":${mailboxesJson(parsed.to)}`;
   yield `,"cc":${mailboxesJson(parsed.cc ?? [])}`;
@@ -222,11 +222,6 @@ function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
 
 function mailboxesJson(mailboxes: ParsedMessage['to']): string {
   return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
-}
-
-/** Whether a file is an image shown in the text, not an attachment. */
-export function isImage({ type, disposition, contentId }: FilePart): boolean {
-  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
 
 function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {

@@ -5,11 +5,11 @@ import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
-import { authorOf, authorOfMessage, fieldsOfMessage } from '../../mail/author.ts';
+import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import { automatedFor } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { toFileName } from '../../mail/filename.ts';
-import { withHeader } from '../../mail/header-section.ts';
+import { readFields, withHeader } from '../../mail/header-section.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { toSummary } from '../../mail/summary.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
@@ -94,9 +94,9 @@ export function createRenderTask({
     return scanned;
   }
 
-  async function timed<T>(work: () => Promise<T>): Promise<T> {
+  function timed<T>(work: () => T): T {
     const began = clock.monotonic();
-    const done = await work();
+    const done = work();
     parseSeconds.observe((clock.monotonic() - began) / 1000);
     return done;
   }
@@ -104,7 +104,7 @@ export function createRenderTask({
   async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await guarded(() => timed(() => parseMessage(withHeader(raw), scanned.root))) };
+      return { parsed: await guarded(async () => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
       log.warn('message.parse_failed', { message: message.id, reason: PARSER_FAILED, error });
       return { parseError: PARSER_FAILED };
@@ -122,7 +122,7 @@ export function createRenderTask({
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
     const senderAuth = senderAuthOf(verdicts, author);
-    const fields = 'parsed' in content ? content.parsed.fields : fieldsOfMessage(raw);
+    const fields = 'parsed' in content ? content.parsed.fields : readFields(raw);
     const automated = automatedFor(message.envelope, delivery.recipient, { fields, author: author.mailbox });
     const rest = { raw, root: scanned.root, verdicts, author, senderAuth, automated, content, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };

@@ -1,4 +1,5 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { toCidKey } from '../../mail/cid.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type FilePart, type ParsedMessage, parseMessage, scanMessage, type Text } from '../../mail/message.ts';
 import { listParts, partBytes } from '../../mail/parts.ts';
@@ -40,7 +41,7 @@ async function show(whole: Buffer, wanted: ShownInput['wanted'], guarded: Guarde
   return guarded(async () => {
     const { root, breach } = scanMessage(whole);
     if (breach !== undefined) return { kind: 'nothing' };
-    if (wanted === 'page') return toPage(await parseMessage(whole, root));
+    if (wanted === 'page') return toPage(parseMessage(whole, root));
     const bytes = partBytes(whole, root, wanted);
     const name = listParts(whole, root)[wanted - 1]?.name ?? '';
     // A copy, because the bytes of the message are used again.
@@ -50,13 +51,16 @@ async function show(whole: Buffer, wanted: ShownInput['wanted'], guarded: Guarde
 
 function toPage({ html, files }: ParsedMessage): Shown {
   if (html === undefined) return { kind: 'nothing' };
-  const pictures = new Map(files.flatMap((file) => (file.contentId === null ? [] : [[file.contentId, file] as const])));
+  const pictures = new Map(
+    files.flatMap((file) => (file.contentId === null ? [] : [[toCidKey(file.contentId), file] as const])),
+  );
   const decoded = new Map<string, Picture>();
   /** Each picture is decoded once, however often the page shows it. */
   const pictureOf = (contentId: string) => {
-    const file = pictures.get(contentId);
-    const known = decoded.get(contentId) ?? (file && { bytes: bytesOf(file) });
-    if (known) decoded.set(contentId, known);
+    const key = toCidKey(contentId);
+    const file = pictures.get(key);
+    const known = decoded.get(key) ?? (file && { bytes: bytesOf(file) });
+    if (known) decoded.set(key, known);
     return known;
   };
   const { text, cut } = upTo(MOST_HTML, html);

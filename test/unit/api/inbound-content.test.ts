@@ -124,7 +124,7 @@ describe('what is in an inbound message', function () {
   for (const [why, bytes] of [
     ['more than 1000 parts', multipart('mixed', [FROM], ...Array.from({ length: 10_000 }, () => ['', 'x']))],
     ['parts nested more than 64 deep', nested(2000)],
-    ['a header of more than 1000 lines', crlf(FROM, ...Array.from({ length: 2000 }, () => 'X-A: b'), '', 'x')],
+    ['a header of more than 1000 fields', crlf(FROM, ...Array.from({ length: 2000 }, () => 'X-A: b'), '', 'x')],
     ['a header of more than 262144 bytes', crlf(FROM, `X-Long: ${'a'.repeat(262_144)}`, '', 'x')],
   ] as const) {
     it(`of ${why} is not parsed, says so, and its header is shown`, async () => {

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import { START_BYTES } from '../../../src/mail/field-search.ts';
-import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { headerBlock, readFields } from '../../../src/mail/header-section.ts';
+import { parseMessage, scanMessage, subjectOf } from '../../../src/mail/message.ts';
+import { breachOfBlock } from '../../../src/mail/outgoing.ts';
 import { summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { medians } from '../../support/medians.ts';
@@ -74,6 +76,17 @@ describe('the summary of a message', () => {
       subject: 'first',
       from: null,
     });
+  });
+
+  it('is found behind a thousand recipients, one on each line, as by whoever parses the message', async () => {
+    const to = Array.from({ length: 1100 }, (_, i) => `person${i}@corp.test`).join(',\r\n ');
+    const message = bytes(`From: Ana <ana@corp.test>\r\nTo: ${to}\r\nSubject: all staff\r\n\r\nHello all.\r\n`);
+    const { root } = scanMessage(message);
+    const parsed = root && parseMessage(message, root);
+    expect([parsed?.to.length, parsed?.subject, parsed?.text]).to.deep.equal([1100, 'all staff', 'Hello all.\n']);
+    expect(summaryOf(summaryFields(message))).to.include({ from: 'Ana <ana@corp.test>', subject: 'all staff' });
+    expect(breachOfBlock(headerBlock(message)), 'it may also be sent').to.equal(undefined);
+    expect(subjectOf(readFields(message)), 'for the conditions of a route').to.equal('all staff');
   });
 
   it('has at most 200 characters of each', () => {

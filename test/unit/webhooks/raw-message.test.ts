@@ -101,6 +101,19 @@ describe('raw_msg of a message that is not UTF-8', () => {
     ]);
   });
 
+  it('has its header in the charset of the body, and HTML is labelled as it says itself', async () => {
+    const koi8 = (text: string) => Buffer.from(text, 'latin1');
+    const { raw_msg } = await msgOf(
+      koi8(
+        'Subject: \xef\xd4\xde\xa3\xd4\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain; charset=koi8-r\r\n\r\n\xef\xd4\r\n' +
+          '--b\r\nContent-Type: text/html\r\n\r\n<meta charset=windows-1251>\xcf\xf0\xe8\r\n--b--\r\n',
+      ),
+    );
+    expect(raw_msg)
+      .to.include('Subject: Отчёт\n')
+      .and.to.match(/Content-Type: text\/html; charset="?windows-1251"?\n/);
+  });
+
   it('has no U+FFFD even where the message breaks a cap and nothing may parse it', async () => {
     const msg = await msgOf(
       Buffer.from(`Subject: Gr\xfc\xdfe\r\n${'X: y\r\n'.repeat(2000)}\r\n\xe4${'\xf6'.repeat(100_000)}`, 'latin1'),

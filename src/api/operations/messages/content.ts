@@ -145,7 +145,7 @@ async function documentParts({ bytes, delivery: { recipient } }: MessageContent)
       attachments: [],
       images: [],
     };
-  const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
+  const { to, ...parsed } = toParsedRecord(parseMessage(bytes, scan.root));
   return {
     ...parsed,
     to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },

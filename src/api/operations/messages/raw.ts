@@ -10,6 +10,7 @@ import { type McOptions, parseMcHeaders } from '../../../mail/mc-headers.ts';
 import {
   type Content,
   type FilePart,
+  isPicture,
   type ParsedMessage,
   parseMessage,
   scanMessage,
@@ -53,7 +54,7 @@ const parsedRecord = z
 /** The record of a parsed message. */
 export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedRecord> {
   const names = createNames();
-  const images = parsed.files.filter(isImage);
+  const images = parsed.files.filter(isPicture);
   return {
     subject: parsed.subject,
     from_email: parsed.from?.address ?? null,
@@ -88,11 +89,6 @@ function toHeaders(fields: readonly HeaderField[]): Record<string, string | stri
     else known.push(value);
   }
   return found;
-}
-
-/** Whether it is an inline image and not an attachment. */
-function isImage({ type, disposition, contentId }: FilePart): boolean {
-  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
 
 function contentOf({ content, type }: FilePart): { binary: boolean; content: string } {
@@ -318,7 +314,7 @@ const parse = operation({
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);
     if (scan.breach !== undefined) throw call.invalid('raw_message', `The message cannot be parsed: ${scan.breach}`);
-    return toParsedRecord(await parseMessage(bytes, scan.root));
+    return toParsedRecord(parseMessage(bytes, scan.root));
   },
 });
 
