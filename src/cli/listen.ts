@@ -84,7 +84,7 @@ interface Session {
   /** Names what is pulled: a URL, or a route. */
   readonly source: Readonly<Record<string, string>>;
   readonly call: Server;
-  readonly print: (mail: Mail, result: Forwarded, what: 'pulled' | 'tapped') => void;
+  readonly print: (mail: Mail, result: Forwarded, what: 'pulled' | 'tapped') => Promise<void>;
   readonly io: Io;
   readonly stop: AbortSignal;
 }
@@ -130,12 +130,12 @@ function readKey(path: string): string {
 
 /** A line for each message: when, for whom, what, the answer, how long it took. */
 function printer(call: Invocation): Session['print'] {
-  return (one, { status, error, ms }, what) => {
+  return async (one, { status, error, ms }, what) => {
     const record = {
       time: toTimestamp(new Date(systemClock.now())),
       id: one.id,
       email: one.email,
-      subject: subjectOf(one.content_type, one.body),
+      subject: await subjectOf(one.content_type, one.body),
       status,
       error,
       ms,
@@ -197,7 +197,7 @@ async function consume(session: Session): Promise<void> {
 /** Posts a message, whatever becomes of this command meanwhile, and reports what its receiver said. */
 async function deliver(session: Session, one: z.output<typeof pulled>[number]): Promise<void> {
   const result = await forward(session.to, one.headers, Buffer.from(one.body, 'base64'));
-  session.print(one, result, 'pulled');
+  await session.print(one, result, 'pulled');
   const { lease } = one;
   const { status, error, answer } = result;
   if (status !== null && status >= 200 && status < 300) return report(session, '/inbound/ack', { lease });
@@ -248,7 +248,7 @@ async function watch(session: Session, id: string): Promise<void> {
     cursor = seen.cursor;
     for (const one of seen.messages) {
       if (stop.aborted) return;
-      print(one, await forward(to, one.headers, Buffer.from(one.body, 'base64')), 'tapped');
+      await print(one, await forward(to, one.headers, Buffer.from(one.body, 'base64')), 'tapped');
     }
   }
 }

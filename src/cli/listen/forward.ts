@@ -21,6 +21,8 @@ const POST_MS = 30_000;
 const MOST_ANSWER = 512;
 /** The subject of a larger post is not looked for. */
 const MOST_PARSED = 2 * 1024 * 1024;
+/** Characters of the header of a message that are parsed. */
+const MOST_HEADER = 64 * 1024;
 
 /** Calls an operation once. Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
 export async function callOnce(
@@ -86,18 +88,25 @@ export function forward(to: URL, headers: Readonly<Record<string, string>>, body
 }
 
 /** The subject in a post, in base64, where it is cheap to find; else null. */
-export function subjectOf(type: string, base64: string): string | null {
+export async function subjectOf(type: string, base64: string): Promise<string | null> {
   if (base64.length > MOST_PARSED) return null;
   const body = Buffer.from(base64, 'base64').toString();
   try {
     if (type.startsWith('application/x-www-form-urlencoded')) return ofForm(new URLSearchParams(body));
     if (type.startsWith('application/json')) return ofJson(JSON.parse(body));
-    if (type.startsWith('message/rfc822'))
-      return /^subject:[ \t]*(.*)$/im.exec(body.split(/\r?\n\r?\n/, 1)[0] ?? '')?.[1]?.trim() ?? null;
+    if (type.startsWith('message/rfc822')) return await ofMessage(body);
   } catch {
     // A form that this command does not know.
   }
   return null;
+}
+
+/** Read by another parser than the one that the daemon uses, as in the application that this stands in for. */
+async function ofMessage(message: string): Promise<string | null> {
+  const { simpleParser } = await import('mailparser');
+  const [header = ''] = message.split(/\r?\n\r?\n/, 1);
+  const { subject } = await simpleParser(`${header.slice(0, MOST_HEADER)}\r\n\r\n`);
+  return subject ?? null;
 }
 
 function ofForm(form: URLSearchParams): string | null {

@@ -159,16 +159,20 @@ describe('postern listen', function () {
     expect((await postern(['listen', '--forward-to', app.url])).err).to.contain('missing API key');
   });
 
-  it('finds the subject in every form that has one', () => {
+  it('finds the subject in every form that has one', async () => {
     const of = (type: string, body: string) => subjectOf(type, Buffer.from(body).toString('base64'));
     const form = (fields: Record<string, string>) => new URLSearchParams(fields).toString();
     const FORM = 'application/x-www-form-urlencoded';
-    expect(of(FORM, form({ mandrill_events: JSON.stringify([{ msg: { subject: 'Hi' } }]) }))).to.equal('Hi');
-    expect(of(FORM, form({ subject: 'Hi' }))).to.equal('Hi');
-    expect(of('application/json', '{"Subject":"Hi"}')).to.equal('Hi');
-    expect(of('application/json', '{"headers":{"subject":"Hi"}}')).to.equal('Hi');
-    expect(of('message/rfc822', 'From: a\r\nSubject: Hi\r\n\r\nSubject: no')).to.equal('Hi');
-    for (const body of ['', '{', '[]', '7', '"x"']) expect(of('application/json', body)).to.equal(null);
-    expect(of('multipart/form-data; boundary=x', '--x')).to.equal(null);
+    expect(await of(FORM, form({ mandrill_events: JSON.stringify([{ msg: { subject: 'Hi' } }]) }))).to.equal('Hi');
+    expect(await of(FORM, form({ subject: 'Hi' }))).to.equal('Hi');
+    expect(await of('application/json', '{"Subject":"Hi"}')).to.equal('Hi');
+    expect(await of('application/json', '{"headers":{"subject":"Hi"}}')).to.equal('Hi');
+    expect(await of('message/rfc822', 'From: a\r\nSubject: Hi\r\n\r\nSubject: no')).to.equal('Hi');
+    expect(await of('message/rfc822', 'Subject: =?utf-8?q?Gr=C3=B6=C3=9Fe?=\r\n in one line\r\n\r\n')).to.equal(
+      'Größe in one line',
+    );
+    expect(await of('message/rfc822', 'From: a\r\n\r\n')).to.equal(null);
+    for (const body of ['', '{', '[]', '7', '"x"']) expect(await of('application/json', body)).to.equal(null);
+    expect(await of('multipart/form-data; boundary=x', '--x')).to.equal(null);
   });
 });
