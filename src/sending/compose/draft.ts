@@ -5,6 +5,7 @@ import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
 import { parseAddress } from '../../mail/address.ts';
 import { addressesBeside } from '../../mail/author.ts';
+import { contentIds, withContentIds } from '../../mail/compose/content-ids.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
@@ -35,7 +36,9 @@ const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ 
 export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
   const { outgoing } = job;
   const html = htmlOf(draft, outgoing, personal);
-  const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
+  const imageNames = draft.images.map(({ name }) => name);
+  const ids = contentIds(imageNames, (at) => `image${at + 1}.${job.id}@${job.settings.hostname}`);
+  const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames(), ids))];
   const text = textOf(draft, html, outgoing.autoText, personal);
   const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
   const kept = draft.headers.filter(
@@ -61,7 +64,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
       normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
       ...bodies(
         text === null ? null : personal.trackText(text),
-        html === null ? null : personal.trackHtml(html, true),
+        html === null ? null : withContentIds(personal.trackHtml(html, true), imageNames, ids),
         files.length > 0,
       ),
       attachments: files,
@@ -131,11 +134,11 @@ function attachment(names: Names): (file: DraftFile) => File {
   };
 }
 
-function image(names: Names): (file: DraftFile) => File {
+function image(names: Names, ids: readonly (string | undefined)[]): (file: DraftFile, at: number) => File {
   const toFile = attachment(names);
-  return (file) => {
-    const cid = file.name.replace(/[\p{Cc}<>\s]/gu, '');
-    return cid === '' ? toFile(file) : { ...toFile(file), cid, contentDisposition: 'inline' };
+  return (file, at) => {
+    const cid = ids[at];
+    return cid === undefined ? toFile(file) : { ...toFile(file), cid, contentDisposition: 'inline' };
   };
 }
 
