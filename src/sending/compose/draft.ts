@@ -8,6 +8,7 @@ import { addressesBeside } from '../../mail/author.ts';
 import { contentIds, withContentIds } from '../../mail/compose/content-ids.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { encodedValue } from '../../mail/compose/sendable.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { decodeWords } from '../../mail/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
@@ -58,7 +59,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
       date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
       headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
         key,
-        value: oneLine(value),
+        value: headerValue(key, oneLine(value)),
       })),
       // The composer would write `X-MyTag` as `X-Mytag`.
       normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
@@ -71,6 +72,15 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
     },
     job.id,
   );
+}
+
+/** Fields whose addresses, dates and ids the composer reads itself. */
+const READ = /^(?:sender|reply-to|references|date)$/i;
+
+/** A value for the composer, which would encode the addresses and ids of other fields too. */
+function headerValue(name: string, value: string) {
+  const encoded = READ.test(name) ? undefined : encodedValue(name, value);
+  return encoded === undefined ? value : { prepared: true, foldLines: true, value: encoded };
 }
 
 /** If the text is the whole message, the composer must write it; otherwise we write it as a part, which is faster. */
