@@ -1,5 +1,6 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
+import { decodePayloads } from '../mail/charset.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
@@ -75,9 +76,14 @@ function addressOf(value: string | undefined): string {
   return (parseAddressList(text).mailboxes[0]?.address ?? text).toLowerCase();
 }
 
+/** Domino and others write their texts raw. */
+const JAPANESE = /\x1b\$[@B]/;
+
 /** Type in lower case, no space after the semicolon: the form of diagnoses that clients know. */
 function diagnosticOf(value: string): string {
-  const text = value.trim();
+  const text = JAPANESE.test(value)
+    ? decodePayloads('iso-2022-jp', [Buffer.from(value, 'latin1')]).trim()
+    : value.trim();
   const typed = /^([\w-]+)\s*;\s*(.*)$/s.exec(text);
   const words = (typed?.[2] ?? text).trim();
   return words === '' ? '' : `${(typed?.[1] ?? 'smtp').toLowerCase()};${words}`;
@@ -96,7 +102,7 @@ interface PlainBounce {
 const SENDER =
   /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
 const SUBJECT =
-  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
+  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send)|error (?:sending|delivering))/i;
 // Opening phrases of common software; each is sufficient.
 const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
@@ -120,7 +126,7 @@ const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const WORDS =
-  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
+  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|illegal host|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
 /** Where the copy of the original message begins; nothing in it is a diagnosis. */
 const COPY =
   /^(?:-+ ?(?:below this line|the header of|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
