@@ -157,8 +157,8 @@ const RULES: readonly Rule[] = [
   },
   {
     name: 'domain-unknown',
-    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\billegal host\/domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
-    codes: ['1.2', '1.10', '4.4'],
+    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\billegal host\/domain|\b5\.4\.4 invalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
+    codes: ['1.2', '1.10'],
     hard: true,
     word: 'invalid_domain',
     why: 'The domain of the recipient does not exist or takes no mail.',
