@@ -67,11 +67,12 @@ function compare(leaves: readonly Leaf[], { text = '', html = '', attachments, i
   const problems: string[] = [];
   for (const leaf of leaves) {
     const own = skeleton(leaf.text);
-    const at = files.findIndex((file) =>
+    const isIt = (file: (typeof files)[number]) =>
       leaf.hex === null
         ? file.type === leaf.type
-        : file.hex === leaf.hex || (leaf.text !== '' && file.skeleton !== undefined && file.skeleton === own),
-    );
+        : file.hex === leaf.hex || (leaf.text !== '' && file.skeleton !== undefined && file.skeleton === own);
+    const alike = files.findIndex((file) => file.type === leaf.type && isIt(file));
+    const at = alike >= 0 ? alike : files.findIndex(isIt);
     const isText = /^(?:text|multipart)\//.test(leaf.type);
     const isShown = isText && own !== '' && shown.includes(own);
     if (at >= 0) files.splice(at, 1);
