@@ -155,6 +155,9 @@ interface Field {
   readonly decoded: string;
 }
 
+/** Fields without which a message cannot be read, or is another. */
+const NEEDED = /^(?:from|date|message-id|mime-version|content-.*)$/i;
+
 /** Folds the lines that are too long, and encodes or divides words where that is not enough. Throws `UnsendableField`. */
 function foldLong(text: string, field: Field): string {
   if (!isLong(text)) return text;
@@ -162,8 +165,10 @@ function foldLong(text: string, field: Field): string {
   const refolded = `${lines.map((line) => (line.length > LONGEST_LINE ? foldLine(line, field.kind) : line)).join('\r\n')}\r\n`;
   if (!isLong(refolded)) return refolded;
   const divided = fold(`${field.head}${divide(encode(field), field.kind)}`, field.kind);
-  if (isLong(divided)) throw new UnsendableField(field.head.replace(/[ \t]*:?$/, ''));
-  return divided;
+  if (!isLong(divided)) return divided;
+  const name = field.head.replace(/[ \t]*:?$/, '');
+  if (NEEDED.test(name)) throw new UnsendableField(name);
+  return ''; // no reader would be given it whole, and the message matters more
 }
 
 const fold = (line: string, kind: Kind) => `${foldLine(line, kind)}\r\n`;
