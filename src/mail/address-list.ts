@@ -228,6 +228,80 @@ function toName(words: readonly Token[]): string | null {
   return name === '' ? null : name;
 }
 
+/** A piece of an address field, as offsets into it, and its text without quotes and with encoded words decoded. */
+export interface AddressPiece {
+  /** `phrase`: a display name, or the name of a group. */
+  readonly kind: 'phrase' | 'comment' | 'local' | 'domain';
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/**
+ * Splits the unfolded value of an address field into what is for people and what is an address, however badly it is written: only the former
+ * may be encoded (RFC 2047 section 5, rule 3).
+ */
+export function addressPieces(text: string): AddressPiece[] {
+  const tokens: Token[] = [];
+  scan(text, tokens);
+  const pieces: AddressPiece[] = [];
+  let member: Token[] = [];
+  let inAngle = false;
+  for (const token of tokens) {
+    if (isSpecial(token, '<')) inAngle = true;
+    else if (isSpecial(token, '>')) inAngle = false;
+    if (inAngle || !isSpecial(token, ',:;')) member.push(token);
+    else {
+      addPieces(member, pieces);
+      member = [];
+    }
+  }
+  addPieces(member, pieces);
+  return pieces;
+}
+
+function addPieces(member: readonly Token[], pieces: AddressPiece[]): void {
+  const put = (kind: AddressPiece['kind'], tokens: readonly Token[]) => {
+    const [first, last] = [tokens[0], tokens.at(-1)];
+    if (first && last) pieces.push({ kind, start: first.start, end: last.end, text: toName(tokens) ?? '' });
+  };
+  const { from, at, to } = addressWithin(member) ?? { from: 0, at: 0, to: 0 };
+  let phrase: Token[] = [];
+  for (const [place, token] of member.entries()) {
+    const within = place >= from && place < to;
+    if (!within && isWord(token) && !isSpecial(token, '<>')) {
+      phrase.push(token);
+      continue;
+    }
+    put('phrase', phrase);
+    phrase = [];
+    if (!isWord(token)) put('comment', [token]);
+  }
+  put('phrase', phrase);
+  put('local', member.slice(from, at).filter(isWord));
+  put('domain', member.slice(at + 1, to).filter(isWord));
+}
+
+/** Where the address of a member begins, where its at sign is, and where it ends; undefined if it has none. */
+function addressWithin(member: readonly Token[]): { from: number; at: number; to: number } | undefined {
+  const open = member.findIndex((token) => isSpecial(token, '<'));
+  const at = member.findLastIndex((token) => isSpecial(token, '@'));
+  if (at === -1 || at < open) return undefined;
+  if (open >= 0) {
+    const close = member.findIndex((token, place) => place > at && isSpecial(token, '>'));
+    return { from: open + 1, at, to: close < 0 ? member.length : close };
+  }
+  let from = at;
+  while (from > 0 && (from === at || !member[from]?.spaced) && isAddressWord(member[from - 1])) from -= 1;
+  let to = at + 1;
+  while (to < member.length && (to === at + 1 || !member[to]?.spaced) && isAddressWord(member[to])) to += 1;
+  return { from, at, to };
+}
+
+function isAddressWord(token: Token | undefined): boolean {
+  return isLocalWord(token) || isDot(token) || token?.kind === 'literal';
+}
+
 /** Whether the words are a display name by RFC 5322, dots included (section 4.1). */
 function isPhrase(words: readonly Token[]): boolean {
   const isPart = (token: Token): boolean => isLocalWord(token) || token.kind === 'word' || isDot(token);

@@ -281,4 +281,4 @@ const CHALLENGE =
   /\b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification|verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)|your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b/i;
 /** Subjects of bounces. */
 const BOUNCED =
-  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
+  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send)|error (?:sending|delivering))/i;

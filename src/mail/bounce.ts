@@ -56,7 +56,7 @@ const RULES: readonly Rule[] = [
   // About the sender: says nothing about the recipient, though it often names "address", "user" or "domain".
   {
     name: 'sender-refused',
-    text: /\b(?:sender|mail ?from|from address|return[- ]path|envelope[- ]from|badmailfrom)\b(?! domain name system)[^.\n]{0,60}?\b(?:rejected|denied|invalid|blocked|fail(?:ed|s|ure)?|verif\w+|does(?: not|n't) exist|not (?:found|owned|allowed|permitted|exist|accepted|valid)|unknown|undeliverable|has no|refused|blacklist|list)|\b(?:blocked senders?|sender (?:verify|verification)|bad (?:outbound )?sender|verification failed for|not permitted to send|does not have permissions? to send|not authori[sz]ed to send|blocked your (?:address|e-?mail)|domain of sender)\b/i,
+    text: /\b(?:sender|mail ?from|from address|return[- ]path|envelope[- ]from|badmailfrom)\b(?! domain name system)[^.\n]{0,60}?\b(?:rejected|denied|invalid|blocked|fail(?:ed|s|ure)?|verif\w+|does(?: not|n't) exist|not (?:found|owned|allowed|permitted|exist|accepted|valid)|unknown|undeliverable|has no|refused|blacklist|list)|\b(?:blocked senders?|sender (?:verify|verification)|bad (?:outbound )?sender|verification failed for|(?:valid|invalid) from:|from: domain|not permitted to send|does not have permissions? to send|not authori[sz]ed to send|blocked your (?:address|e-?mail)|domain of sender)\b/i,
     codes: ['1.7', '1.8'],
     word: 'general',
     why: 'The receiver refuses the sender address.',
@@ -72,7 +72,7 @@ const RULES: readonly Rule[] = [
   {
     name: 'authentication',
     text: /\b(?:spf\b|dkim\b|dmarc\b|openspf|sender policy framework|domain ?keys|unauthenticated|authentication (?:required|level|failed|check)|smtp auth|level of authentication|not pass authentication)/i,
-    codes: ['7.20', '7.21', '7.22', '7.23', '7.24', '7.26', '7.27', '7.30', '7.509', '7.515'],
+    codes: ['7.20', '7.21', '7.22', '7.23', '7.24', '7.26', '7.30', '7.509', '7.515'],
     word: 'mail_block',
     why: 'The receiver refuses mail whose SPF, DKIM or DMARC does not pass.',
   },
@@ -126,6 +126,18 @@ const RULES: readonly Rule[] = [
     word: 'general',
     why: 'The receiver says that this will pass.',
   },
+  {
+    name: 'recipient-preferences',
+    text: /\brecipient preferences|\brefused by (?:the )?recipient\b|\brecipient(?:'s)? (?:has )?block/i,
+    word: 'mail_block',
+    why: 'The recipient does not want it.',
+  },
+  {
+    name: 'local-failure',
+    text: /\bcould(?:n't| not) create\b|\bcan(?:'t|not) create (?:user )?output\b|\bpermission denied\b/i,
+    word: 'general',
+    why: 'The server could not write into the mailbox.',
+  },
   // About the mailbox.
   {
     name: 'moved',
@@ -145,7 +157,7 @@ const RULES: readonly Rule[] = [
   },
   {
     name: 'domain-unknown',
-    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\binvalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
+    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\billegal host\/domain|\b5\.4\.4 invalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
     codes: ['1.2', '1.10'],
     hard: true,
     word: 'invalid_domain',
@@ -161,6 +173,7 @@ const RULES: readonly Rule[] = [
         String.raw`\bno mailbox (?:here|by|found|with)|\bno one (?:here )?by that name|\bnot (?:listed in|our customer|a local user)`,
         String.raw`\b${BOX}\b[^.\n]{0,60}?\bundeliverable`,
         String.raw`\b(?:RecipientNotFound|NoSuchUser|RESOLVER\.ADR\.RecipNotFound|ExRecipNotFound)`,
+        String.raw`\binvalid final delivery userid|ディレクトリの?(?:リスト)?には?(?:ありません|見つかりません)|(?:ユーザー?|宛先|メールアドレス)[^\n]{0,60}(?:存在しません|見つかりません)`,
         String.raw`\bunknown or illegal (?:user|alias)|\balias\w* (?:not|un)\w*|\bnot a known user|\buser unknown`,
       ].join('|'),
       'iu',

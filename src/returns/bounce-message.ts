@@ -74,13 +74,15 @@ export function readBlocks(bytes: Buffer, most: number): HeaderField[][] {
   return blocks;
 }
 
+/** A multipart in which no boundary is found is one text: gateways change boundaries. */
 function leavesOf(part: Part): Part[] {
-  if (!part.type.value.startsWith('multipart/')) return [part];
+  if (!part.type.value.startsWith('multipart/') || part.children.length === 0) return [part];
   return part.children.flatMap(leavesOf);
 }
 
 function toLeaf(bytes: Buffer, part: Part): Leaf {
-  const type = mediaTypeOf(part);
+  const declared = mediaTypeOf(part);
+  const type = declared.startsWith('multipart/') ? 'text/plain' : declared;
   const charset = asciiParameter(part.type, 'charset');
   return {
     type,

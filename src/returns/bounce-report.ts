@@ -1,6 +1,7 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
 import { readsAsBounce } from '../mail/automated.ts';
+import { decodePayloads } from '../mail/charset.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
@@ -76,9 +77,14 @@ function addressOf(value: string | undefined): string {
   return (parseAddressList(text).mailboxes[0]?.address ?? text).toLowerCase();
 }
 
+/** Domino and others write their texts raw. */
+const JAPANESE = /\x1b\$[@B]/;
+
 /** Type in lower case, no space after the semicolon: the form of diagnoses that clients know. */
 function diagnosticOf(value: string): string {
-  const text = value.trim();
+  const text = JAPANESE.test(value)
+    ? decodePayloads('iso-2022-jp', [Buffer.from(value, 'latin1')]).trim()
+    : value.trim();
   const typed = /^([\w-]+)\s*;\s*(.*)$/s.exec(text);
   const words = (typed?.[2] ?? text).trim();
   return words === '' ? '' : `${(typed?.[1] ?? 'smtp').toLowerCase()};${words}`;
@@ -116,7 +122,7 @@ const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const WORDS =
-  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
+  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|illegal host|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
 /** Where the copy of the original message begins; nothing in it is a diagnosis. */
 const COPY =
   /^(?:-+ ?(?:below this line|the header of|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;

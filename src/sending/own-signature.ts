@@ -1,5 +1,6 @@
 import { createPrivateKey } from 'node:crypto';
 import { toAsciiDomain } from '../mail/address.ts';
+import { withSendableHeader } from '../mail/compose/sendable.ts';
 import { sign } from './compose/sign.ts';
 import { type DomainKeys, selectorOf } from './domains/keys.ts';
 
@@ -31,7 +32,8 @@ export function createOwnSignature(
   { domainKeys }: { readonly domainKeys: DomainKeys },
 ): SignOwn {
   const domain = ownSigner(settings);
-  return async (message) => {
+  return async (composed) => {
+    const message = withSendableHeader(composed, { charset: () => '', utf8: false });
     if (domain === undefined) return message;
     const { privateKey, ...key } = await domainKeys.keyOf(domain);
     return sign(message, { domain, selector: selectorOf(key, settings), privateKey: createPrivateKey(privateKey) });

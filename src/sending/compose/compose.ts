@@ -5,6 +5,7 @@ import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import type { Task } from '../../base/worker-tasks.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
+import { needSmtpUtf8, UnsendableField, withSendableHeader } from '../../mail/compose/sendable.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
@@ -22,7 +23,8 @@ const MOST_KEYS = 500;
 /**
  * Composes the message for one recipient from the submission: merge tags, tracking, unsubscribe links, return path and
  * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, `FaultyTemplate` if
- * it cannot be merged, and `UnclearAuthor` if From does not name the sender alone; any other error is a fault of ours.
+ * it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and `UnsendableField` if a field has too long a line; any
+ * other error is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
   return createCompose()(job);
@@ -78,7 +80,8 @@ export function createComposeTask(): Task<ComposeJob, ComposeReply> {
       // an unreadable file is not the message's fault
       if (error instanceof Error && 'syscall' in error) throw error;
       const faulty = error instanceof FaultyTemplate;
-      const final = faulty || error instanceof TooLarge || error instanceof UnclearAuthor;
+      const final =
+        faulty || error instanceof TooLarge || error instanceof UnclearAuthor || error instanceof UnsendableField;
       const text = error instanceof Error ? error.message : String(error);
       const reason = faulty ? `faulty template: ${text}` : text;
       return { value: { kind: 'refused', reason, final }, transfer: [] };
@@ -94,10 +97,15 @@ interface Message {
 async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Message> {
   try {
     const personal = createPersonal(job, inline);
-    const message =
+    const composed =
       job.outgoing.form === 'draft'
         ? await composeDraft(parseDraft(body), job, personal)
         : composeDocument(body, job, personal);
+    // What was merged into fields may be long.
+    const message = withSendableHeader(composed, {
+      charset: () => '',
+      utf8: needSmtpUtf8(job.recipient, job.outgoing.sender),
+    });
     return { message, links: personal.followed() };
   } catch (error) {
     throw error instanceof TooLong ? new TooLarge() : error;

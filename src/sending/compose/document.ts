@@ -13,6 +13,7 @@ import {
   toCrlf,
 } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { encodedValue, type HeaderFacts, needSmtpUtf8, sendableChanges } from '../../mail/compose/sendable.ts';
 import { toMailDate } from '../../mail/envelope.ts';
 import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/headers.ts';
 import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
@@ -37,14 +38,21 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const bytes = whole.subarray(start);
   const { fields, end } = findFields(bytes, 0);
   const headless = fields[0]?.name === ''; // no header at all
-  const author = headless ? undefined : authorOf(bytes.subarray(0, end));
+  const scan = scanStructure(bytes);
+  const facts: HeaderFacts = {
+    charset: () => bodyCharset(scan.root),
+    utf8: needSmtpUtf8(job.recipient, job.outgoing.sender),
+  };
+  const mended = headless ? [] : sendableChanges(bytes, fields, facts);
+  const author = headless ? undefined : authorOf(Buffer.concat(applyChanges(bytes.subarray(0, end), mended)));
   const added = Buffer.from(addedFields(headless ? [] : fields, author, job, personal).join(''));
   if (headless) return Buffer.concat([added, Buffer.from('\r\n'), bytes]);
-  const scan = scanStructure(bytes);
-  const changes = [
-    ...headerChanges(bytes, fields, author, job, personal),
-    ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : []),
-  ];
+  const header = headerChanges(bytes, fields, mended, author, job, personal);
+  const parts = scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [];
+  const sendable = scan.breach === undefined ? sendablePartHeaders(bytes, scan.root, facts) : [];
+  // Fields that were written anew for their part are sendable.
+  const anew = new Set(parts.filter((change) => change.end > change.start).map((change) => change.start));
+  const changes = [...parts, ...[...header, ...sendable].filter((change) => !anew.has(change.start))];
   const pieces = [added, ...applyChanges(bytes, changes)];
   if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
   return Buffer.concat(pieces);
@@ -77,10 +85,12 @@ function addedFields(
 function headerChanges(
   bytes: Buffer,
   fields: readonly FieldSpan[],
+  mended: readonly Change[],
   author: SoleAuthor | undefined,
   job: ComposeJob,
   personal: Personal,
 ): Change[] {
+  const mendedAt = new Map(mended.map((change) => [change.start, change]));
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
   // The account named another sender beside the document.
   const replaced = author !== undefined && !isAuthor(author, job.outgoing.sender);
@@ -89,31 +99,57 @@ function headerChanges(
     const removed =
       REMOVED.test(name) || (replaced && name === 'from') || (!listed && name === 'list-unsubscribe-post');
     if (removed) return [{ start, end, bytes: NOTHING }];
+    const sendable = mendedAt.get(start);
     const changed =
       name === 'from' && author
-        ? writtenFrom(author, personal)
+        ? writtenFrom(author, sendable !== undefined, personal)
         : name === 'subject' && personal.merges
-          ? filledSubject(bytes, field, personal)
+          ? filledSubject(sendable?.bytes ?? bytes.subarray(start, end), personal)
           : undefined;
-    return changed === undefined ? [] : [{ start, end, bytes: Buffer.from(changed) }];
+    return changed === undefined ? (sendable ? [sendable] : []) : [{ start, end, bytes: Buffer.from(changed) }];
   });
 }
 
-/** From with its name merged, and in plain form; undefined if the field stays as it is. */
-function writtenFrom({ name, address, plain }: SoleAuthor, personal: Personal): string | undefined {
+/** From with its name merged, and in plain form; undefined if the field stays as it is. `mended`: it cannot stay. */
+function writtenFrom({ name, address, plain }: SoleAuthor, mended: boolean, personal: Personal): string | undefined {
   const filled = name !== null && personal.hasTags(name) ? personal.fillLine(name) : (name ?? '');
-  return plain && filled === (name ?? '') ? undefined : fromField(filled, address);
+  return plain && !mended && filled === (name ?? '') ? undefined : fromField(filled, address);
 }
 
-function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
-  const subject = decodeWords(valueOf(bytes, field));
+function filledSubject(field: Buffer, personal: Personal): string | undefined {
+  const subject = decodeWords(parseHeaders(field)[0]?.value ?? '');
   const filled = subject !== undefined && personal.hasTags(subject) ? personal.fillLine(subject) : subject;
   return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
 }
 
-/** The value, unfolded. */
-function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
-  return parseHeaders(bytes.subarray(start, end))[0]?.value ?? '';
+/** The charset that the first text of a message declares; '' if it declares none. */
+function bodyCharset(root: Part | undefined): string {
+  const open = root ? [root] : [];
+  for (let part = open.pop(); part; part = open.pop()) {
+    open.push(...part.children.toReversed());
+    if (mediaTypeOf(part).startsWith('text/')) return part.type.params.get('charset')?.trim() ?? '';
+  }
+  return '';
+}
+
+/** The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is. */
+function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Change[] {
+  const changes: Change[] = [];
+  const open = [root];
+  for (let part = open.pop(); part; part = open.pop()) {
+    if (SEALED.has(part.type.value)) continue;
+    open.push(...part.children.toReversed());
+    if (part === root) continue;
+    const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
+    changes.push(
+      ...sendableChanges(
+        bytes,
+        fields.filter(({ name }) => name !== ''),
+        facts,
+      ),
+    );
+  }
+  return changes;
 }
 
 /** The changes in all text parts. The pixel goes into the first HTML part. */
@@ -349,7 +385,10 @@ function written(
   const changes: Change[] = [];
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const set = (name: string, value: string) => changes.push(setField(fields, part.headerStart, name, value));
-  if (charset !== undefined) set('Content-Type', toContentType(type, part.type, charset));
+  if (charset !== undefined) {
+    const contentType = toContentType(type, part.type, charset);
+    set('Content-Type', encodedValue('Content-Type', contentType) ?? contentType);
+  }
   // New 8-bit bytes would need a declaration, and a server that accepts them.
   const plain = encoding === 'identity' && fitsLines(content) && (isAscii(content) || !isAscii(body));
   if (encoding === 'identity' && !plain) set('Content-Transfer-Encoding', 'quoted-printable');

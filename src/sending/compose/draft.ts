@@ -5,8 +5,10 @@ import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
 import { parseAddress } from '../../mail/address.ts';
 import { addressesBeside } from '../../mail/author.ts';
+import { contentIds, withContentIds } from '../../mail/compose/content-ids.ts';
 import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { encodedValue } from '../../mail/compose/sendable.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { decodeWords } from '../../mail/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
@@ -35,7 +37,9 @@ const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ 
 export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
   const { outgoing } = job;
   const html = htmlOf(draft, outgoing, personal);
-  const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
+  const imageNames = draft.images.map(({ name }) => name);
+  const ids = contentIds(imageNames, (at) => `image${at + 1}.${job.id}@${job.settings.hostname}`);
+  const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames(), ids))];
   const text = textOf(draft, html, outgoing.autoText, personal);
   const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
   const kept = draft.headers.filter(
@@ -55,19 +59,28 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
       date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
       headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
         key,
-        value: oneLine(value),
+        value: headerValue(key, oneLine(value)),
       })),
       // The composer would write `X-MyTag` as `X-Mytag`.
       normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
       ...bodies(
         text === null ? null : personal.trackText(text),
-        html === null ? null : personal.trackHtml(html, true),
+        html === null ? null : withContentIds(personal.trackHtml(html, true), imageNames, ids),
         files.length > 0,
       ),
       attachments: files,
     },
     job.id,
   );
+}
+
+/** Fields whose addresses, dates and ids the composer reads itself. */
+const READ = /^(?:sender|reply-to|references|date)$/i;
+
+/** A value for the composer, which would encode the addresses and ids of other fields too. */
+function headerValue(name: string, value: string) {
+  const encoded = READ.test(name) ? undefined : encodedValue(name, value);
+  return encoded === undefined ? value : { prepared: true, foldLines: true, value: encoded };
 }
 
 /** If the text is the whole message, the composer must write it; otherwise we write it as a part, which is faster. */
@@ -131,11 +144,11 @@ function attachment(names: Names): (file: DraftFile) => File {
   };
 }
 
-function image(names: Names): (file: DraftFile) => File {
+function image(names: Names, ids: readonly (string | undefined)[]): (file: DraftFile, at: number) => File {
   const toFile = attachment(names);
-  return (file) => {
-    const cid = file.name.replace(/[\p{Cc}<>\s]/gu, '');
-    return cid === '' ? toFile(file) : { ...toFile(file), cid, contentDisposition: 'inline' };
+  return (file, at) => {
+    const cid = ids[at];
+    return cid === undefined ? toFile(file) : { ...toFile(file), cid, contentDisposition: 'inline' };
   };
 }
 

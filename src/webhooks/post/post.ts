@@ -133,7 +133,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
         else connections.drop(wire);
         resolve(ending);
       };
-      const handler = createHandler(request.secure, notes, finish);
+      const handler = createHandler(request.secure, notes, wire.status, finish);
       deadline.onPass(handler.expire);
       if (deadline.passed()) return;
       wire.dispatch(request, file, handler);

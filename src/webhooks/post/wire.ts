@@ -5,6 +5,7 @@ import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 import type { PostBody } from '../types.ts';
+import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
 import { type Notes, withPort } from './notes.ts';
 import type { FileBody } from './post.ts';
 import { tlsCause } from './tls-faults.ts';
@@ -38,6 +39,8 @@ export interface Wire extends Connection {
   dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
   /** Whether everything written has been passed to the kernel. */
   sent(): boolean;
+  /** The status in the first line of the answer, which may be all that came. */
+  status(): number | undefined;
   /** Undefined until it is open. */
   opened(): Opened | undefined;
 }
@@ -87,6 +90,7 @@ export function openWire(
 ): Wire {
   let socket: Socket | undefined;
   let opened: Opened | undefined;
+  let answers: AnswerReading | undefined;
   const client = new Client(origin, {
     connect(options, callback) {
       const began = now();
@@ -95,6 +99,7 @@ export function openWire(
       const opening: unknown = connect(options, (...made) => {
         socket = made[1] ?? undefined;
         opened = socket && toOpened(socket, began, connected, now());
+        answers = socket && readHeads(socket);
         callback(...made);
       });
       if (opening instanceof TLSSocket) {
@@ -105,7 +110,7 @@ export function openWire(
     },
     allowH2: false,
     pipelining: 1,
-    maxHeaderSize: 16 * 1024,
+    maxHeaderSize: MOST_HEAD_BYTES,
     // Disabled: the deadline of the attempt covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -114,9 +119,11 @@ export function openWire(
   });
   const wire: Wire = {
     dispatch(request, file, handler) {
+      answers?.expect();
       client.dispatch(toOptions(request, file), handler);
     },
     sent: () => socket?.writableLength === 0,
+    status: () => answers?.status(),
     opened: () => opened,
     destroy() {
       client.destroy().catch(() => {});
@@ -159,6 +166,7 @@ function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
 export function createHandler(
   secure: boolean,
   notes: Notes,
+  firstLine: () => number | undefined,
   finish: (ending: Ending, reusable: boolean) => void,
 ): Handler {
   const chunks: Uint8Array[] = [];
@@ -172,8 +180,14 @@ export function createHandler(
     if (ended) return;
     ended = true;
     // The status decides; a response body that is truncated, slow or endless does not change the outcome.
-    if (status === undefined) finish({ kind: 'unanswered', connected, ...failure() }, false);
-    else finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
+    if (status !== undefined)
+      return finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
+    const failed = failure();
+    const said = firstLine();
+    // Success does not depend on the fields that did not come (RFC 9112 section 8).
+    if (failed.error === 'connection reset' && said !== undefined && said >= 200 && said < 300)
+      finish({ kind: 'answered', status: said, retryAfter, answer: '' }, false);
+    else finish({ kind: 'unanswered', connected, ...failed }, false);
   };
 
   return {

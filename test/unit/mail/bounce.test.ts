@@ -42,6 +42,14 @@ const CASES: readonly (readonly [code: number, diag: string, kind: 'hard' | 'sof
   [0, '5.1.1', 'hard', 'bad_mailbox', 10],
   [0, '4.4.1', 'soft', 'transient', 70],
   [0, '', 'soft', 'general', 20],
+  [550, '5.2.0 <jo@example.com> From: Domain is invalid. Please provide a valid From:', 'soft', 'general', 20],
+  [501, '5.0.0 Invalid domain name', 'soft', 'general', 20],
+  [550, '5.1.1 RCP-P2 Refused due to recipient preferences', 'soft', 'mail_block', 50],
+  [0, 'procmail: Couldn\'t create "/var/spool/mail/jo" id: mx.example.com: No such user', 'soft', 'general', 20],
+  [550, '5.7.27 Host does not accept mail', 'hard', 'invalid_domain', 21],
+  [0, 'Reason: Illegal host/domain name found', 'hard', 'invalid_domain', 21],
+  [0, 'Invalid final delivery userid: jo@example.com', 'hard', 'bad_mailbox', 10],
+  [0, 'ユーザー (jo@example.com) は Domino ディレクトリには見つかりません。', 'hard', 'bad_mailbox', 10],
 ];
 
 describe('a refused mail', () => {

@@ -37,6 +37,12 @@ const inWords = (said: Judgement) =>
 
 /** What comes to the return path, and what it says. */
 const BOUNCES: Readonly<Record<string, string>> = {
+  'boundary-changed-by-a-gateway':
+    'failed hard_bounce bad_mailbox: smtp;550 - Requested action not taken: no such user here',
+  'error-sending-your-mail':
+    'failed hard_bounce bad_mailbox: smtp;SMTP Server <mx.example.net> rejected recipient <jo@example.net> (Error following RCPT command). It responded as follows: [550 5.1.1 User unknown].',
+  'domino-iso-2022-jp':
+    'failed hard_bounce bad_mailbox: x-notes;ユーザー (jo@example.net) は Domino ディレクトリには見つかりません。',
   'postfix-unknown-user':
     'failed hard_bounce bad_mailbox: smtp;550 5.1.1 <jo@example.net>: Recipient address rejected: User unknown in virtual mailbox table',
   'postfix-over-quota': 'failed soft_bounce mailbox_full: smtp;552 5.2.2 <jo@example.net>: Over quota',

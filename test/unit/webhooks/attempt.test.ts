@@ -207,7 +207,6 @@ describe('an attempt', () => {
       ['closes the connection without a word', 'close', 'connection reset'],
       ['ends in the middle of the status line', 'cut', 'connection reset'],
       ['speaks something else', 'malformed', 'malformed answer'],
-      ['sends a header of a gigabyte', { hugeHeader: 2 ** 30 }, 'malformed answer'],
     ];
     for (const [what, how, error] of cases) {
       it(`says "${error}" of one that ${what}`, async () => {
@@ -222,6 +221,13 @@ describe('an attempt', () => {
       receiver.answer('close-after-headers');
       expect(await open().post(receiver.url, form, bytes('a'))).to.include({ kind: 'answered', status: 200 });
       expect(receiver.requests).to.have.length(1);
+    });
+
+    it('believes the status of one that sends a header of a gigabyte, and closes', async () => {
+      receiver.answer({ hugeHeader: 2 ** 30 });
+      expect(await open().post(receiver.url, form, bytes('a'))).to.include({ kind: 'answered', status: 200 });
+      expect(receiver.requests).to.have.length(1);
+      await until('the connection is closed', () => receiver.open() === 0);
     });
 
     it('ends at the deadline with the status of one that drips its body', async () => {

@@ -1,0 +1,173 @@
+import type { Socket } from 'node:net';
+import { frozen } from '../../base/frozen.ts';
+
+// undici's parser is strict: a 100 that nobody asked for, two equal lengths or a folded field end the connection, although the status says
+// that the receiver took the mail. So the head of each answer is read here first, leniently, and handed on as RFC 9112 writes it.
+
+/** Octets of all heads of one answer that are kept; the rest of a header is left out (RFC 9110 section 5.4). */
+export const HEAD_BYTES = 64 * 1024;
+/** What undici must allow: the kept head, and what is added to it. */
+export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
+
+export interface AnswerReading {
+  /** A request follows, so that the next bytes are the head of its answer. */
+  expect(): void;
+  /** The status of the answer once its first line has come; undefined before. */
+  status(): number | undefined;
+}
+
+/** Reads the heads of answers on a socket before whoever calls its `read`. */
+export function readHeads(socket: Socket): AnswerReading {
+  let head: Head | undefined = createHead();
+  let status: number | undefined;
+  let swallows = false;
+  const read = socket.read.bind(socket);
+
+  function pass(chunk: Buffer): Buffer | null {
+    if (swallows) return null;
+    if (!head) return chunk;
+    const rest = head.add(chunk);
+    status = head.status();
+    if (rest === undefined) return null;
+    swallows = rest.cut;
+    head = undefined;
+    return rest.bytes;
+  }
+
+  socket.read = (size?: number) => {
+    // What was kept back is not "nothing more": the caller stops reading at null.
+    for (;;) {
+      const chunk: unknown = read(size);
+      if (!Buffer.isBuffer(chunk)) return chunk;
+      const passed = pass(chunk);
+      if (passed) return passed;
+    }
+  };
+  return frozen({
+    expect() {
+      head = createHead();
+      status = undefined;
+    },
+    status: () => status,
+  });
+}
+
+/** The bytes for the parser: the head and what came behind it. `cut`: the header was too long, and what follows is not the body. */
+interface Passed {
+  readonly bytes: Buffer;
+  readonly cut: boolean;
+}
+
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** Collects the heads of one answer, interim ones first; every octet is looked at once. */
+function createHead() {
+  let held: Buffer = Buffer.alloc(0);
+  let length = 0;
+  let start = 0;
+  let lineStart = 0;
+  let seen: number | undefined;
+
+  function keep(chunk: Buffer): void {
+    if (length === 0) held = chunk;
+    else if (length + chunk.length <= held.length) chunk.copy(held, length);
+    else {
+      const larger = Buffer.allocUnsafe(2 * (length + chunk.length));
+      held.copy(larger, 0, 0, length);
+      chunk.copy(larger, length);
+      held = larger;
+    }
+    length += chunk.length;
+  }
+
+  return frozen({
+    /** Undefined while more must come. */
+    add(chunk: Buffer): Passed | undefined {
+      let at = length;
+      keep(chunk);
+      for (; at < length && at < HEAD_BYTES; at++) {
+        if (held[at] !== LF) continue;
+        const empty = at === lineStart || (at === lineStart + 1 && held[lineStart] === CR);
+        const first = lineStart === start;
+        lineStart = at + 1;
+        if (empty && first) start = lineStart; // before the status line (RFC 9112 section 2.2)
+        if (first && !empty) {
+          const code = statusOf(held.toString('latin1', start, at));
+          if (code === undefined) return { bytes: held.subarray(start, length), cut: false }; // not HTTP: let the parser say so
+          if (!isInterim(code)) seen = code;
+        }
+        if (!empty || first) continue;
+        if (seen === undefined)
+          start = lineStart; // any number of these may come (RFC 9110 section 15.2)
+        else return { bytes: withHead(held.subarray(0, length), start, lineStart), cut: false };
+      }
+      if (length < HEAD_BYTES) return undefined;
+      if (seen === undefined) return { bytes: NOT_HTTP, cut: true };
+      return {
+        bytes: Buffer.from(toHead(held.toString('latin1', start, lineStart), NOTHING_FOLLOWS), 'latin1'),
+        cut: true,
+      };
+    },
+    status: () => seen,
+  });
+}
+
+type Head = ReturnType<typeof createHead>;
+
+const NOT_HTTP = Buffer.from('\0');
+const NOTHING_FOLLOWS = 'content-length: 0\r\n';
+const STATUS_LINE = /^HTTP\/1\.\d[ \t]+(\d{3})(?!\d)/i;
+
+function statusOf(line: string): number | undefined {
+  const code = STATUS_LINE.exec(line)?.[1];
+  return code === undefined ? undefined : Number(code);
+}
+
+/** 101 ends the use of HTTP, which nobody asked for. */
+const isInterim = (code: number) => code >= 100 && code < 200 && code !== 101;
+
+const STRICT = /^HTTP\/1\.[01] \d{3}(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~\w-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
+const FRAMING = /^(?:content-length|transfer-encoding):/gim;
+const LENGTHS = /^content-length:[^\r]*,/im;
+
+/** The bytes from `start`, their head, which ends at `end`, in strict form. */
+function withHead(bytes: Buffer, start: number, end: number): Buffer {
+  const head = bytes.toString('latin1', start, end);
+  const framed = head.match(FRAMING)?.length ?? 0;
+  if (STRICT.test(head) && framed < 2 && !LENGTHS.test(head)) return bytes.subarray(start);
+  return Buffer.concat([Buffer.from(toHead(head, ''), 'latin1'), bytes.subarray(end)]);
+}
+
+const LINE = /\r?\n/;
+const FIELD = /^([!#$%&'*+.^_`|~\w-]+)[ \t]*:[ \t]*(.*)$/;
+const CONTROLS = /[^\t -~\x80-\xff]/g;
+
+/**
+ * A head as RFC 9112 writes it: fields on one line, those of framing once, and without lines that are none. The connection ends with an
+ * answer that was not in this form. Instead of the fields of framing it has `framing`, if that is not empty.
+ */
+function toHead(head: string, framing: string): string {
+  const [first = '', ...lines] = head.replace(/\r?\n[ \t]+/g, ' ').split(LINE);
+  const fields: [name: string, value: string][] = [];
+  for (const line of lines) {
+    const [, name, value = ''] = FIELD.exec(line) ?? [];
+    if (name !== undefined) fields.push([name.toLowerCase(), value.replace(CONTROLS, ' ').trim()]);
+  }
+  const valuesOf = (wanted: string) => fields.filter(([name]) => name === wanted).map(([, value]) => value);
+  const others = fields.filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name));
+  const version = /^HTTP\/1\.0/i.test(first) ? '1.0' : '1.1';
+  return [
+    `HTTP/${version} ${statusOf(first)} \r\n`,
+    ...others.map(([name, value]) => `${name}: ${value}\r\n`),
+    framing || framingOf(valuesOf('transfer-encoding').join(', '), valuesOf('content-length')),
+    'connection: close\r\n\r\n',
+  ].join('');
+}
+
+/** Equal lengths are one (RFC 9110 section 8.6); unequal ones stay, and are a fault. Transfer-Encoding comes first (RFC 9112 section 6.3). */
+function framingOf(encoding: string, lengths: readonly string[]): string {
+  if (encoding !== '') return `transfer-encoding: ${encoding}\r\n`;
+  const all = lengths.flatMap((value) => value.split(',').map((one) => one.trim()));
+  return [...new Set(all)].map((length) => `content-length: ${length}\r\n`).join('');
+}
