@@ -5,7 +5,7 @@ import { frozen } from '../../base/frozen.ts';
 // that the receiver took the mail. So the head of each answer is read here first, leniently, and handed on as RFC 9112 writes it.
 
 /** Octets of all heads of one answer that are kept; the rest of a header is left out (RFC 9110 section 5.4). */
-export const HEAD_BYTES = 64 * 1024;
+const HEAD_BYTES = 64 * 1024;
 /** What undici must allow: the kept head, and what is added to it. */
 export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
 

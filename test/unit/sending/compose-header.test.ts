@@ -228,6 +228,22 @@ describe('raw 8-bit fields that leave', () => {
     expect(python(seen.raw, []).files).to.deep.equal([`${'Größe '.repeat(30)}.pdf`, `${'x'.repeat(1200)}.pdf`]);
   });
 
+  it('are merged as what they say', async () => {
+    const outgoing = { globalVars: [{ name: 'NAME', content: 'Bøb' }], sender: 'ann@example.com' };
+    const lines = [
+      'From: Büro für *|NAME|* <ann@example.com>',
+      ...HEAD.slice(1),
+      'Subject: Größe von *|NAME|*',
+      '',
+      'x',
+    ];
+    for (const encoding of ['utf8', 'latin1'] as const) {
+      const read = python((await sent(lines, encoding, { outgoing })).raw, ['Subject', 'From']);
+      expect(read.Subject).to.deep.equal(['Größe von Bøb']);
+      expect(read['From addresses']).to.deep.equal([['Büro für Bøb', 'ann@example.com']]);
+    }
+  });
+
   it('stay where an address needs SMTPUTF8, and become UTF-8 there', async () => {
     const lines = [...HEAD, 'Subject: Größe', 'Reply-To: jörg@example.com', '', 'x'];
     const text = `${lines.join('\r\n')}\r\n`;
