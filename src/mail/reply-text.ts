@@ -36,7 +36,7 @@ const MOST_QUOTED = 64 * 1024;
 /** The reply and what it quotes, of the text of a message, or of its HTML if it has no text. Bounded. */
 export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'html' | 'subject'>): ShownReply {
   const isPlain = text !== undefined;
-  const { start, whole } = startOf(text ?? html ?? '', MOST_SEARCHED);
+  const { start, whole } = startOfText(text ?? html ?? '', MOST_SEARCHED);
   const { reply, quoted } = isPlain ? splitReply(start, subject) : splitHtmlReply(start, subject);
   return {
     reply: wholeCharacters(reply, MOST_REPLY),
@@ -45,7 +45,8 @@ export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'h
   };
 }
 
-function startOf(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
+/** The start of a text, and whether that is all of it. */
+export function startOfText(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
   if (typeof text === 'string')
     return { start: text.length > most ? wholeCharacters(text, most) : text, whole: text.length <= most };
   let start = '';
@@ -57,7 +58,7 @@ function startOf(text: Text, most: number): { readonly start: string; readonly w
 }
 
 /** The start of a text, without half a surrogate pair. */
-function wholeCharacters(text: string, most: number): string {
+export function wholeCharacters(text: string, most: number): string {
   if (text.length <= most) return text;
   const last = text.charCodeAt(most - 1);
   return text.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most);

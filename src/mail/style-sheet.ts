@@ -58,7 +58,11 @@ export function readRules(css: string): readonly Rule[] {
     const inner = blocks.at(-1)?.kind ?? 'rules';
     if (token === '{') {
       const head = text.replace(MARKS, '').trim();
-      blocks.push({ kind: inner === 'rules' && blocks.length < DEEPEST ? kindOf(head) : 'other', head, declarations: [] });
+      blocks.push({
+        kind: inner === 'rules' && blocks.length < DEEPEST ? kindOf(head) : 'other',
+        head,
+        declarations: [],
+      });
       clear();
     } else if (token === '}') end();
     else if (token === ';' && !isInside) {
