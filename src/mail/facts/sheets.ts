@@ -144,8 +144,13 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean): Styl
   };
 }
 
+/** What the parser of selectors takes, and browsers do not: names that begin with a digit or a dot, combinators at an end. */
+const INVALID =
+  /[.#](?![-_a-z\u0080-\uffff])|[^\w\s#.,:()+*>~^$|=[\]"'\u0080-\uffff-]|[>+~]\s{0,100}(?:,|$)|(?:^|,)\s{0,100}[>+~]/i;
+
 /** As in browsers, one invalid selector makes the whole list invalid. */
 function toSelectors(text: string): readonly (readonly Selector[])[] {
+  if (INVALID.test(text.replace(/\\[^]/g, 'x').replace(/"[^"]*"|'[^']*'/g, '""'))) return [];
   try {
     return parse(text).filter((selector) => selector.every(({ type }) => type !== 'pseudo-element'));
   } catch {

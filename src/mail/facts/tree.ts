@@ -65,9 +65,9 @@ const HEADINGS = words('h1 h2 h3 h4 h5 h6');
 const ENDING = words(
   'address article aside blockquote button center details dialog dir div dl fieldset figcaption figure footer header ' +
     'hgroup listing main menu nav ol pre search section summary ul form p li dd dt h1 h2 h3 h4 h5 h6 table caption ' +
-    'tbody thead tfoot tr td th applet marquee object select template',
+    'tbody thead tfoot tr td th applet marquee object select template noscript iframe',
 );
-const SPECIAL = new Set([...BLOCKS, ...ENDING, ...'body html iframe noscript textarea'.split(' ')]);
+const SPECIAL = new Set([...BLOCKS, ...ENDING, ...'body html textarea'.split(' ')]);
 /** Elements of text, which go on when the block ends in which they were opened. */
 const FORMATTING = words('a b big code em font i nobr s small strike strong tt u');
 /** What is in them is apart from what is around them. */
@@ -233,7 +233,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
 
   function endOther(name: string): void {
     const at = lastOf(name);
-    if (at > top().special && at > scope().base) popTo(at);
+    if (at >= top().special && at > scope().base) popTo(at);
   }
 
   /** Opens a part of a table. Outside of one its tag means nothing. */
