@@ -213,6 +213,10 @@ export const routeAdd: Command = {
       values: ATTACHMENT_MODES,
       help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
     },
+    facts: {
+      type: 'boolean',
+      help: 'adds facts to the posts: visible and hidden text, invisible characters, misleading links',
+    },
     action: {
       type: 'string',
       value: 'ACTION',
@@ -251,6 +255,7 @@ export const routeAdd: Command = {
       ...(batch !== undefined && { batch_events: toCount(batch) }),
       ...(format !== undefined && { format }),
       ...(attachments !== undefined && { attachments }),
+      ...(call.flag('facts') && { facts: true }),
       ...(action !== undefined && { action }),
       ...toRules(call),
     };

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { factsOf } from '../../src/mail/facts/facts.ts';
+import { factsOfMessage } from '../../src/mail/facts/facts.ts';
 import { type Browser, chromium, startBrowser } from '../support/chromium.ts';
 import { DISPLAYED } from '../support/displayed.ts';
 
@@ -62,7 +62,7 @@ describe('the visible text of a page', () => {
       await browser.open(`data:text/html;charset=utf-8,${encodeURIComponent(html)}`, 1024, 2000);
       const seen = wordsOf(await browser.evaluate(SEEN));
       expect(seen).to.not.include('lost');
-      expect(wordsOf(factsOf({ subject: '', text: undefined, html }, null).visible_text)).to.equal(seen);
+      expect(wordsOf(factsOfMessage({ subject: '', text: undefined, html }, null).visible_text)).to.equal(seen);
     });
   }
 });

@@ -43,6 +43,7 @@ export const inboundRouteRecord = z
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
     attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
     link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
+    facts: z.boolean().meta({ description: 'whether posts say what a person sees of the message' }),
     has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
     ...ruleRecord,
   })
@@ -75,6 +76,10 @@ const linkOver = optional(
 ).meta({
   description: 'files of at most so many bytes stay in the post when others are links; 0 for a new route if omitted',
 });
+export const facts = optional(z.boolean()).meta({
+  description:
+    'true adds `facts` to the post: the text that a person sees, hidden text, invisible characters, and links that name another host; false for a new route if omitted. Not in the formats that are the message itself',
+});
 const password = optional(z.string().max(255)).meta({
   description:
     'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
@@ -85,6 +90,7 @@ const ROUTE_STYLE = {
   raw: true,
   attachments: 'auto',
   link_over: 0,
+  facts: false,
   has_password: false,
   action: 'post',
   when: {},
@@ -113,7 +119,7 @@ export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {
   const { id, pattern, url, batchEvents = 1, password, also = [], tags = [], priority = 0 } = row;
-  const { linkOver, ...style } = toStyle(row);
+  const { linkOver, facts, ...style } = toStyle(row);
   return {
     id,
     pattern,
@@ -121,6 +127,7 @@ export function toRouteRecord(
     batch_events: batchEvents,
     ...style,
     link_over: linkOver,
+    facts,
     has_password: Boolean(password),
     action: toAction(row.action),
     when: toWhenRecord(row.when),
@@ -170,6 +177,7 @@ const addRoute = operation({
     raw,
     attachments,
     link_over: linkOver,
+    facts,
     password,
     ...RULES,
   },
@@ -186,7 +194,10 @@ const addRoute = operation({
       ...ROUTE_STYLE,
     },
   },
-  async handle({ domain, pattern, url: to, batch_events = 1, raw = true, password = '', ...given }, call) {
+  async handle(
+    { domain, pattern, url: to, batch_events = 1, raw = true, facts = false, password = '', ...given },
+    call,
+  ) {
     const { action = 'post', tags = [], priority = 0 } = given;
     const url = to === NOWHERE ? '' : to;
     mustHaveUrl(url, action, call);
@@ -208,6 +219,7 @@ const addRoute = operation({
       raw,
       attachments: mode,
       linkOver,
+      facts,
       password: password === '' ? null : password,
       action,
       when,
@@ -325,6 +337,7 @@ const updateRoute = operation({
     raw,
     attachments,
     link_over: linkOver,
+    facts,
     password,
     ...RULES,
   },
@@ -351,7 +364,7 @@ const updateRoute = operation({
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-        ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
+        ...{ action: given.action, when: given.when && when, tags: given.tags, priority, facts: given.facts },
         ...also,
         folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,

@@ -35,7 +35,7 @@ const MOST_LISTED = 100;
 const MOST_LINKS = 5000;
 
 /** The facts of a message; `fromName` is the name of its author. Linear in what it looks at. */
-export function factsOf(
+export function factsOfMessage(
   { subject, text, html }: Pick<ParsedMessage, 'subject' | 'text' | 'html'>,
   fromName: string | null,
 ): Facts {

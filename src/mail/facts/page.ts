@@ -91,7 +91,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
   });
 
   const text = (piece: string) => {
-    if (dropped !== undefined) return;
+    if (dropped !== undefined || tree.isFull()) return;
     const isBlank = !/[^ \t\n\r\f]/.test(piece);
     const node = tree.place(isBlank);
     if (node.isClosed) return hideIn(node, 'details', piece);
@@ -113,7 +113,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
 
   readElements(html, {
     open(name, attributes, isClosed) {
-      if (dropped !== undefined) return;
+      if (dropped !== undefined || tree.isFull()) return;
       if (DROPPED.has(name)) dropped = name;
       else tree.open(name, attributes, isClosed);
     },
@@ -123,7 +123,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
     },
     text,
     comment(comment) {
-      if (dropped !== undefined) return;
+      if (dropped !== undefined || tree.isFull()) return;
       const [lead = ''] = /^\s*\[if\b[^\]]{0,200}\]>?/i.exec(comment) ?? [];
       const inside = comment.slice(lead.length).replace(/(?:<!\[endif\])?--!?$|<!\[endif\]$/i, '');
       const plain = /[<&]/.test(inside) ? textOf(inside, mostHidden) : inside;

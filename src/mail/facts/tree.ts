@@ -48,6 +48,9 @@ export interface Tree {
   /** Where a text stands. */
   place(isBlank: boolean): Node;
   finish(): void;
+  /** Whether there are too many elements: the rest of the page is not looked at. */
+  isFull(): boolean;
+  /** Whether elements are left out. */
   isCut(): boolean;
 }
 
@@ -78,6 +81,10 @@ const IN_TABLE = words('table tbody thead tfoot tr');
 
 /** Elements that are opened or placed again, in the whole page, because of tags that do not match. */
 const MOST_AGAIN = 20_000;
+/** Elements; a mail with long tables has some ten thousand. */
+const MOST_ELEMENTS = 100_000;
+/** Names of elements that are kept with their looks. */
+const MOST_PLAIN = 200;
 /** Elements of text that are remembered in one scope. */
 const MOST_FORMATTING = 64;
 
@@ -101,6 +108,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   const places = new Map<string, number[]>();
   /** The index of the scope, and the elements of text that were opened in it. */
   const scopes: { readonly base: number; readonly formatting: Formatting[] }[] = [{ base: 0, formatting: [] }];
+  let elementsLeft = MOST_ELEMENTS;
   let againLeft = MOST_AGAIN;
   let foreign = 0;
 
@@ -113,6 +121,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   function push(name: string, attributes: ReadonlyMap<string, string>): Node {
     const at = stack.length;
     const above = stack.at(-1);
+    elementsLeft--;
     // A browser moves what may not be in a table in front of it.
     const parent = above && !IN_TABLE.has(name) && !CELLS.has(name) && name !== 'colgroup' ? hostOf(above) : above;
     const node = create(name, attributes, parent, above, at);
@@ -155,15 +164,24 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     return node;
   }
 
+  /** Boxes of elements that say nothing themselves, by what they are in. */
+  const plain = new WeakMap<Box, Map<string, Box>>();
+
+  function plainBox(name: string, above: Box): Box {
+    if (above.display === 'inline' && !above.isItem && !hasOwnLook(name)) return above;
+    const known = plain.get(above) ?? new Map<string, Box>();
+    plain.set(above, known);
+    const box = known.get(name) ?? toBox(name, NO_ATTRIBUTES, above, [], isQuirky);
+    if (known.size < MOST_PLAIN) known.set(name, box);
+    return box;
+  }
+
   function boxOf(element: Omit<Element, 'parent'>, parent: Node | undefined): Box {
     const { name, attributes } = element;
     const above = parent?.box ?? ROOT_BOX;
     const declared = styles.of({ ...element, parent });
-    const isPlain = declared.length === 0 && attributes.size === 0 && !hasOwnLook(name);
-    const box =
-      isPlain && above.display === 'inline' && !above.isItem
-        ? above
-        : toBox(name, attributes, above, declared, isQuirky);
+    const isPlain = declared.length === 0 && attributes.size === 0;
+    const box = isPlain ? plainBox(name, above) : toBox(name, attributes, above, declared, isQuirky);
     if (box.lost) return box;
     const lost = lostBy(name, attributes, parent);
     return lost ? { ...box, lost } : box;
@@ -331,7 +349,8 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     finish() {
       while (stack.length > 0) pop();
     },
-    isCut: () => againLeft <= 0,
+    isFull: () => elementsLeft <= 0,
+    isCut: () => againLeft <= 0 || elementsLeft <= 0,
   };
 }
 
