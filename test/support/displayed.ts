@@ -16,7 +16,7 @@ const BODIES: Readonly<Record<string, string>> = {
   'a hidden table with text between its rows': '<table style="display:none">seen<tr><td>lost</td></tr></table>',
   'cells outside of a table': '<div><td style="display:none">seen</td><tr hidden>one</tr></div>',
   lists: '<ul><li>seen<li>one<ol><li>two</ol></ul><dl><dt>three<dd>four</dl>',
-  entities: 's&#101;en &lt;one&gt; &amp;amp; &eacute;t&eacute; &nbsp;two',
+  entities: 'seen s&#101;ven &lt;one&gt; &amp;amp; &eacute;t&eacute; &nbsp;two',
   'preformatted text': '<pre>seen\n  one\n\ntwo</pre>',
   'a heading in a heading': '<h1>seen<h2>one</h1>two',
   'script, style and title': 'seen<script>lost()</script><style>.lost{}</style><title>lost</title>',

@@ -76,7 +76,7 @@ const linkOver = optional(
 ).meta({
   description: 'files of at most so many bytes stay in the post when others are links; 0 for a new route if omitted',
 });
-export const facts = optional(z.boolean()).meta({
+const facts = optional(z.boolean()).meta({
   description:
     'true adds `facts` to the post: the text that a person sees, hidden text, invisible characters, and links that name another host; false for a new route if omitted. Not in the formats that are the message itself',
 });

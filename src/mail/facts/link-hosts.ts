@@ -4,8 +4,14 @@ import type { PageLink } from './page.ts';
 
 // Links that lead elsewhere than they say. Redirectors are not followed and not judged.
 
-/** other-host: the text names another host · userinfo: a name of a host stands before the `@` of the address · mixed-script: a label of the host mixes letters that look alike. */
-export type LinkWhy = 'other-host' | 'userinfo' | 'mixed-script';
+/** What is said of links. */
+export const LINK_WHY = {
+  'other-host': 'its text names another host',
+  userinfo: 'the name of a host stands before the @ of its address, where a user name belongs',
+  'mixed-script': 'a label of its host mixes letters of scripts that look alike',
+} as const satisfies Readonly<Record<string, string>>;
+
+export type LinkWhy = keyof typeof LINK_WHY;
 
 export interface LinkFact {
   readonly why: LinkWhy;
@@ -54,7 +60,8 @@ interface Target {
 }
 
 function toTarget(href: string, base: string | undefined): Target | undefined {
-  const url = URL.parse(href, base) ?? URL.parse(href);
+  const address = href.trim();
+  const url = URL.parse(/^[\\/]{2}/.test(address) ? `https:${address}` : address, base);
   if (!url) return undefined;
   if (url.protocol === 'mailto:') {
     const host = toAscii(/@([^@?,\s]{1,255})(?:[?,]|$)/.exec(url.pathname)?.[1] ?? '');

@@ -94,8 +94,8 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
     if (dropped !== undefined || tree.isFull()) return;
     const isBlank = !/[^ \t\n\r\f]/.test(piece);
     const node = tree.place(isBlank);
-    if (node.isClosed) return hideIn(node, 'details', piece);
-    if (node.hidden) return hide(node.hidden, piece);
+    const hidden = node.hidden ?? node.folded;
+    if (hidden) return hide(hidden, piece);
     if (isIndentedAway(node.box) && node.lines.isFirst) return hideIn(node, 'off-screen', piece);
     shown.text(piece, node.box.space);
     if (node.box.isOutlookless) hideIn(node, 'not-outlook', piece);

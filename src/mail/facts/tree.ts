@@ -17,8 +17,8 @@ export interface Node extends Element {
   readonly hidden: HiddenText | undefined;
   /** Of a table and its rows: where text goes that is in none of its cells. */
   readonly outside: Node | undefined;
-  /** Whether it is a details element that is closed. */
-  readonly isClosed: boolean;
+  /** The text in it that is not seen before it is opened; undefined if it is no closed details element. */
+  readonly folded: HiddenText | undefined;
   /** The index of the nearest element at or below that ends the search for what an end tag ends. */
   readonly special: number;
   /** As `special`, for list items. */
@@ -153,9 +153,9 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       box,
       lines: box.display === 'inline' && parent ? parent.lines : { isFirst: true },
       last: undefined,
-      hidden: why && (parent?.hidden?.why === why ? parent.hidden : { why, pieces: [] }),
+      hidden: why && hiddenBy(why, parent),
       outside: name === 'table' ? parent : IN_TABLE.has(name) ? above?.outside : undefined,
-      isClosed: name === 'details' && !attributes.has('open'),
+      folded: name === 'details' && !attributes.has('open') ? { why: 'details', pieces: [] } : undefined,
       special: isSpecial ? at : (above?.special ?? 0),
       item: isItem ? at : (above?.item ?? 0),
     };
@@ -357,7 +357,13 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
 function lostBy(name: string, attributes: ReadonlyMap<string, string>, parent: Node | undefined): Why | undefined {
   if (NEVER_SHOWN.has(name)) return 'element';
   if (name === 'dialog' && !attributes.has('open')) return 'display';
-  return parent?.isClosed && !(name === 'summary' && !parent.last) ? 'details' : undefined;
+  return parent?.folded && !(name === 'summary' && !parent.last) ? 'details' : undefined;
+}
+
+/** Text that is hidden for the reason of its parent belongs to it. */
+function hiddenBy(why: Why, parent: Node | undefined): HiddenText {
+  const known = [parent?.hidden, parent?.folded].find((one) => one?.why === why);
+  return known ?? { why, pieces: [] };
 }
 
 function sameAttributes(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {

@@ -1,4 +1,6 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { authorOf } from '../../mail/author.ts';
+import { type Facts, factsOfMessage } from '../../mail/facts/facts.ts';
 import { parseHeaderSection, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
@@ -17,6 +19,8 @@ export interface ShownMessage {
   /** Whether the text is cut at `MOST_TEXT`. */
   readonly cut: boolean;
   readonly hasHtml: boolean;
+  /** Null if it could not be parsed. */
+  readonly facts: Facts | null;
   /** Why it could not be parsed; then only its header is shown, and its parts where they were found. */
   readonly parseError: string | null;
 }
@@ -35,14 +39,14 @@ const MOST_TEXT = 5 * 1024 * 1024;
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
   return async ({ part: { message, body }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));
-    const shown = await withRaw(body, (raw) => show(withHeader(raw), parseError, guarded));
+    const shown = await withRaw(body, (raw) => show(withHeader(raw), message.envelope.mailFrom, parseError, guarded));
     return { value: { ...shown, headers: [...trace, ...shown.headers] }, transfer: [] };
   };
 }
 
-const NOTHING = { parts: [], text: null, cut: false, hasHtml: false };
+const NOTHING = { parts: [], text: null, cut: false, hasHtml: false, facts: null };
 
-async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<ShownMessage> {
+async function show(whole: Buffer, mailFrom: string, known: string | null, guarded: Guarded): Promise<ShownMessage> {
   const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
     const { bodyAt } = parseHeaderSection(whole);
@@ -53,8 +57,10 @@ async function show(whole: Buffer, known: string | null, guarded: Guarded): Prom
   const found = await guarded(async () => ({ headers: toShown(root.fields), parts: listParts(whole, root) }));
   try {
     return await guarded(async () => {
-      const { text, html } = await parseMessage(whole, root);
-      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, parseError: null };
+      const parsed = await parseMessage(whole, root);
+      const { text, html } = parsed;
+      const facts = factsOfMessage(parsed, authorOf(root.fields, mailFrom).mailbox?.name ?? null);
+      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, facts, parseError: null };
     });
   } catch {
     return { ...NOTHING, ...found, parseError: PARSER_FAILED };

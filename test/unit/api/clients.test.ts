@@ -44,6 +44,7 @@ describe('mandrill-api', () => {
       raw: true,
       attachments: 'auto',
       link_over: 0,
+      facts: false,
       has_password: false,
       ...NO_RULES,
     });
@@ -126,6 +127,7 @@ describe('@mailchimp/mailchimp_transactional', () => {
       raw: true,
       attachments: 'auto',
       link_over: 0,
+      facts: false,
       has_password: false,
       ...NO_RULES,
     });

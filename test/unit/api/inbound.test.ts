@@ -36,6 +36,7 @@ const ROUTE = {
   raw: true,
   attachments: 'auto',
   link_over: 0,
+  facts: false,
   has_password: false,
   ...NO_RULES,
 };
@@ -99,6 +100,7 @@ describe('the Inbound group', () => {
         raw: true,
         attachments: 'auto',
         link_over: 0,
+        facts: false,
         has_password: false,
         ...NO_RULES,
       },
@@ -116,6 +118,7 @@ describe('the Inbound group', () => {
         raw: true,
         attachments: 'auto',
         link_over: 0,
+        facts: false,
         has_password: false,
         ...NO_RULES,
       },

@@ -110,8 +110,23 @@ export interface Content {
   readonly text: string | null;
   readonly truncated: boolean;
   readonly has_html: boolean;
+  readonly facts: MessageFacts | null;
   readonly raw_bytes: number;
   readonly parse_error: string | null;
+}
+
+/** What a person does not see of a message. */
+export interface MessageFacts {
+  readonly hidden: readonly { readonly why: string; readonly text: string }[];
+  readonly invisible: readonly {
+    readonly kind: string;
+    readonly where: string;
+    readonly at: number;
+    readonly length: number;
+    readonly text?: string;
+  }[];
+  readonly links: readonly { readonly text: string; readonly text_host: string | null; readonly host: string }[];
+  readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
 }
 
 export interface Part {
@@ -244,6 +259,7 @@ export interface InboundRoute {
   readonly batch_events: number;
   readonly format: string;
   readonly attachments: string;
+  readonly facts: boolean;
   readonly has_password: boolean;
   readonly action: 'post' | 'tag' | 'hold' | 'discard' | 'reject';
   readonly when: Readonly<Record<string, unknown>>;

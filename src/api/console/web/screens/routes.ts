@@ -88,7 +88,7 @@ function RouteRow({
   onEdit(): void;
   onRemove(): void;
 }): ComponentChildren {
-  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, action, also } = route;
+  const { id, pattern, url, batch_events: batch, format, facts, has_password: hasPassword, action, also } = route;
   const rules = rulesOf(route);
   return h(
     'li',
@@ -103,6 +103,7 @@ function RouteRow({
             h('span', { key: 'arrow', 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
             h('a', { key: 'url', href: linkTo('/endpoint', { url }) }, shortUrl(url)),
             format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
+            facts && h('span', { key: 'facts', class: 'faint' }, ', with facts'),
             hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
             batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
             ...also.map((one) =>
@@ -327,6 +328,17 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
   },
   {
+    name: 'facts',
+    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    label: 'Facts',
+    value: String(route.facts ?? false),
+    options: [
+      ['false', 'Off'],
+      ['true', 'Visible and hidden text, invisible characters, misleading links'],
+    ],
+    help: 'Adds facts to each post: what a person sees of the mail, and what they do not.',
+  },
+  {
     name: 'password',
     when: isPosting,
     label: 'Password',
@@ -357,12 +369,22 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
 ];
 
 function paramsOf(values: Values, route: Partial<InboundRoute>): object {
-  const { pattern, action, url = '', format = '', attachments, password = '', batch_events: batch = '' } = values;
+  const {
+    pattern,
+    action,
+    url = '',
+    format = '',
+    attachments,
+    facts,
+    password = '',
+    batch_events: batch = '',
+  } = values;
   return {
     ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
     ...(hasUrl(values) && { url }),
     ...(format !== '' && { format }),
     attachments: WHOLE.includes(format) ? 'auto' : attachments,
+    facts: facts === 'true',
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
     priority: Number(values['priority'] ?? 0),
