@@ -60,8 +60,9 @@ interface Target {
 }
 
 function toTarget(href: string, base: string | undefined): Target | undefined {
-  const address = href.trim();
-  const url = URL.parse(/^[\\/]{2}/.test(address) ? `https:${address}` : address, base);
+  const trimmed = href.trim();
+  const address = /^[\\/]{2}/.test(trimmed) ? `https:${trimmed}` : trimmed;
+  const url = URL.parse(address, base) ?? URL.parse(address);
   if (!url) return undefined;
   if (url.protocol === 'mailto:') {
     const host = toAscii(/@([^@?,\s]{1,255})(?:[?,]|$)/.exec(url.pathname)?.[1] ?? '');

@@ -19,6 +19,8 @@ export interface Node extends Element {
   readonly outside: Node | undefined;
   /** The text in it that is not seen before it is opened; undefined if it is no closed details element. */
   readonly folded: HiddenText | undefined;
+  /** Its index among the open elements. */
+  readonly at: number;
   /** The index of the nearest element at or below that ends the search for what an end tag ends. */
   readonly special: number;
   /** As `special`, for list items. */
@@ -75,6 +77,8 @@ const SPECIAL = new Set([...BLOCKS, ...ENDING, ...'body html textarea'.split(' '
 const FORMATTING = words('a b big code em font i nobr s small strike strong tt u');
 /** What is in them is apart from what is around them. */
 const SCOPES = words('table td th caption applet marquee object template html');
+/** Of these, those in which elements of text do not go on that were opened outside. */
+const MARKING = words('td th caption applet marquee object template');
 const CELLS = words('td th caption');
 const SECTIONS = words('tbody thead tfoot');
 const IN_TABLE = words('table tbody thead tfoot tr');
@@ -129,7 +133,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     const others = places.get(name);
     if (others) others.push(at);
     else places.set(name, [at]);
-    if (SCOPES.has(name)) scopes.push({ base: at, formatting: [] });
+    if (SCOPES.has(name)) scopes.push({ base: at, formatting: MARKING.has(name) ? [] : scope().formatting });
     if (name === 'svg' || name === 'math') foreign++;
     opened(node);
     return node;
@@ -156,6 +160,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       hidden: why && hiddenBy(why, parent),
       outside: name === 'table' ? parent : IN_TABLE.has(name) ? above?.outside : undefined,
       folded: name === 'details' && !attributes.has('open') ? { why: 'details', pieces: [] } : undefined,
+      at,
       special: isSpecial ? at : (above?.special ?? 0),
       item: isItem ? at : (above?.item ?? 0),
     };
@@ -233,10 +238,10 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     const { formatting, base } = scope();
     const at = formatting.findLastIndex((one) => one.name === name);
     if (at === -1) return endOther(name);
-    const [own] = formatting.splice(at, 1);
-    if (!own?.node) return;
-    const place = stack.lastIndexOf(own.node);
-    if (place <= base) return;
+    const place = formatting[at]?.node?.at;
+    if (place !== undefined && place <= base) return;
+    formatting.splice(at, 1);
+    if (place === undefined) return;
     const inside = stack.slice(place + 1);
     popTo(place);
     // Blocks that were opened in it go on without it.

@@ -240,6 +240,8 @@ describe('the links of a message', () => {
   it('lead where the base of the page says', () => {
     const { links } = of('<base href="https://evil.test/a/"><a href="b">bank.example</a>');
     expect(links[0]).to.include({ text_host: 'bank.example', host: 'evil.test' });
+    const broken = of('<base href="nowhere"><a href="https://evil.test">bank.example</a>');
+    expect(broken.links[0]).to.include({ text_host: 'bank.example', host: 'evil.test' });
   });
 
   it('say what a person reads of them, not what is hidden in them', () => {
