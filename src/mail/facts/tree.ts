@@ -210,7 +210,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   }
 
   const endParagraph = (): void => {
-    if (isOpen('p')) popTo(lastOf('p'));
+    if (isOpen('p') && lastOf('p') > lastOf('button')) popTo(lastOf('p'));
   };
 
   /** Opens the elements of text again that a block ended before their own end tag. */
@@ -306,7 +306,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   return {
     open(name, attributes, isClosed) {
       if (name === 'html' || name === 'body') return restyle(name === 'html' ? 0 : 1, attributes);
-      if (name === 'head' || name === 'frameset') return;
+      if (name === 'head' || name === 'frameset' || (name === 'form' && lastOf('form') !== -1)) return;
       if (foreign > 0) {
         const node = push(name, attributes);
         if (isClosed && top() === node) pop();
