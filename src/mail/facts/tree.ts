@@ -335,6 +335,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     close(name) {
       if (name === 'br') return this.open('br', NO_ATTRIBUTES, false);
       if (name === 'body' || name === 'html' || name === 'head') return;
+      if (name === 'li' && lastOf('li') < Math.max(lastOf('ul'), lastOf('ol'))) return;
       if (name === 'p' && !isOpen('p')) push('p', NO_ATTRIBUTES);
       if (FORMATTING.has(name)) endFormatting(name);
       else if (HEADINGS.has(name)) {
