@@ -25,6 +25,10 @@ export interface LinkFact {
 
 const LONGEST_SHOWN = 500;
 const MOST_NAMED = 20;
+const DOT = /[.\u3002\uff0e\uff61]/;
+/** What an address has that has a user name, or a host in other letters. */
+const ODD_ADDRESS = /@|xn--|%|[^\u0020-\u007e]/i;
+const LONGEST_AUTHORITY = 500;
 /** What may be a host, an address or a URL in a text. */
 const WORD = /[\p{L}\p{N}\p{M}_.\u3002\uff0e\uff61:/@?#=&%+~-]{4,}/gu;
 /** Names that are never registered, but are used in private and in documents (RFC 2606, RFC 6761). */
@@ -35,6 +39,8 @@ const INVISIBLE = /[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g;
 
 /** What is to be said of a link; undefined: nothing. */
 export function linkFact({ href, text }: PageLink, base: string | undefined): LinkFact | undefined {
+  // Of most links the text names nothing, and the address says nothing special: they are not parsed.
+  if (!DOT.test(text) && !ODD_ADDRESS.test(href.slice(0, LONGEST_AUTHORITY))) return undefined;
   const target = toTarget(href, base);
   if (!target) return undefined;
   const { host, user } = target;
@@ -84,7 +90,7 @@ function decoded(text: string): string {
 function hostsIn(text: string): readonly string[] {
   const found: string[] = [];
   for (const [word] of text.matchAll(WORD)) {
-    if (!/[.\u3002\uff0e\uff61]/.test(word)) continue;
+    if (!DOT.test(word)) continue;
     const [, scheme, rest = word] = /(https?:\/\/)(.*)$/i.exec(word) ?? [];
     const [authority = ''] = rest.split(/[/?#]/, 1);
     const name = authority

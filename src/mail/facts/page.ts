@@ -167,7 +167,7 @@ function sheetsIn(html: string): readonly string[] {
   const sheets: string[] = [];
   let sheet: string[] | undefined;
   let media = '';
-  readElements(html, {
+  readElements(startWithSheets(html), {
     open(name, attributes) {
       if (name !== 'style') return;
       const type = attributes.get('type')?.trim().toLowerCase() ?? '';
@@ -185,6 +185,14 @@ function sheetsIn(html: string): readonly string[] {
     },
   });
   return sheets;
+}
+
+/** A page up to its last style sheet: mostly its head. The rest need not be read twice. */
+function startWithSheets(html: string): string {
+  let end = 0;
+  for (const { index } of html.matchAll(/<\/style/gi)) end = html.indexOf('>', index) + 1 || html.length;
+  const rest = html.slice(end);
+  return HAS_STYLE.test(rest) ? html : html.slice(0, end);
 }
 
 const isBlock = ({ box }: Node): boolean => box.display !== 'inline';
