@@ -1,4 +1,4 @@
-import type { Selector } from 'css-what';
+import { parse, type Selector } from 'css-what';
 
 // Style sheets of mail as rules (CSS Syntax, 5.4). Linear.
 
@@ -95,6 +95,11 @@ function readDeclaration(text: string): readonly Declaration[] {
 export function readDeclarations(style: string): readonly Declaration[] {
   return readRules(`x{${style}}`)[0]?.declarations ?? [];
 }
+
+export type { Selector } from 'css-what';
+
+/** The selectors of a list. Throws if it is invalid; takes some that browsers do not. */
+export const parseSelectors = (text: string): readonly (readonly Selector[])[] => parse(text);
 
 /** The specificity of a selector (Selectors 4, section 17): ids, then classes, then type names. */
 export function rankOf(selector: readonly Selector[]): number {

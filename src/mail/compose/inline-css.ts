@@ -1,11 +1,18 @@
 import { createContext, Script } from 'node:vm';
 import { compile } from 'css-select';
-import { parse as parseSelectors, type Selector } from 'css-what';
 import { DomUtils, parseDocument, QuoteType } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import { createOutput, readTokens, valueStart } from '../html-edit.ts';
-import { type Declaration, type Rule, rankOf, readDeclarations, readRules } from '../style-sheet.ts';
+import {
+  type Declaration,
+  parseSelectors,
+  type Rule,
+  rankOf,
+  readDeclarations,
+  readRules,
+  type Selector,
+} from '../style-sheet.ts';
 
 /** Maximum bytes of HTML; larger texts are left unchanged (documented). */
 const MOST_BYTES = 256 * 1024;

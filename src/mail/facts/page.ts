@@ -189,8 +189,9 @@ function sheetsIn(html: string): readonly string[] {
 
 /** A page up to its last style sheet: mostly its head. The rest need not be read twice. */
 function startWithSheets(html: string): string {
-  let end = 0;
-  for (const { index } of html.matchAll(/<\/style/gi)) end = html.indexOf('>', index) + 1 || html.length;
+  let last = -1;
+  for (const { index } of html.matchAll(/<\/style/gi)) last = index;
+  const end = last === -1 ? 0 : html.indexOf('>', last) + 1 || html.length;
   const rest = html.slice(end);
   return HAS_STYLE.test(rest) ? html : html.slice(0, end);
 }

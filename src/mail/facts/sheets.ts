@@ -1,7 +1,6 @@
-import { parse, type Selector } from 'css-what';
 import { createMemory } from '../../base/memory.ts';
-import { rankOf, readDeclarations, readRules } from '../style-sheet.ts';
-import { type Setters, toSetters } from './box.ts';
+import { parseSelectors, rankOf, readDeclarations, readRules, type Selector } from '../style-sheet.ts';
+import { type Setters, toSetters } from './declarations.ts';
 import { isShown } from './media.ts';
 
 // Which rules of a mail's style sheets apply to an element. The work is bounded: what a mail asks for beyond it is left out.
@@ -152,7 +151,7 @@ const INVALID =
 function toSelectors(text: string): readonly (readonly Selector[])[] {
   if (INVALID.test(text.replace(/\\[^]/g, 'x').replace(/"[^"]*"|'[^']*'/g, '""'))) return [];
   try {
-    return parse(text).filter((selector) => selector.every(({ type }) => type !== 'pseudo-element'));
+    return parseSelectors(text).filter((selector) => selector.every(({ type }) => type !== 'pseudo-element'));
   } catch {
     return [];
   }

@@ -72,6 +72,8 @@ const UNITS: readonly (readonly [string, string])[] = [
   ['<style>x{color:a', ' '],
   ['<style>', '"\\'],
   ['<style>', '/*'],
+  ['', '</style'],
+  ['', '<style></style'],
 ];
 
 describe('the facts of a message that is written to hurt', () => {

@@ -3,11 +3,12 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
-import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
+import { Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
+import { RemoveRoute } from './remove-route.ts';
 import { inOrder } from './route-tester.ts';
 
 /** The routes in the order in which they are tried. */
@@ -430,35 +431,5 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
         done();
       },
     }),
-  );
-}
-
-function RemoveRoute({
-  route: { id, pattern },
-  removed,
-  onClose,
-}: {
-  readonly route: InboundRoute;
-  removed(id: string): void;
-  onClose(): void;
-}): ComponentChildren {
-  return h(
-    Confirm,
-    {
-      title: `Remove route ${id}?`,
-      label: 'Remove it',
-      onConfirm: async () => {
-        await call('inbound/delete-route', { id });
-        removed(id);
-      },
-      onClose,
-    },
-    h(
-      'p',
-      null,
-      'Mail to ',
-      h('code', null, plain(pattern)),
-      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
-    ),
   );
 }
