@@ -215,6 +215,10 @@ export const routeAdd: Command = {
       values: ATTACHMENT_MODES,
       help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
     },
+    facts: {
+      type: 'boolean',
+      help: 'adds facts to the posts: visible and hidden text, invisible characters, misleading links',
+    },
     order: {
       type: 'string',
       value: 'ORDER',
@@ -261,6 +265,7 @@ export const routeAdd: Command = {
       ...(format !== undefined && { format }),
       ...(attachments !== undefined && { attachments }),
       ...(order !== undefined && { order }),
+      ...(call.flag('facts') && { facts: true }),
       ...(action !== undefined && { action }),
       ...toRules(call),
     };

@@ -42,10 +42,12 @@ export interface PostStyle {
   readonly attachments: AttachmentMode;
   /** Files of at most so many bytes stay in a post whose attachments are links. */
   readonly linkOver: number;
+  /** Whether posts say what a person sees of the message (mail/facts/facts.ts). */
+  readonly facts: boolean;
 }
 
 /** The form of Mandrill, with everything in it. */
-export const MANDRILL: PostStyle = { format: 'mandrill', raw: true, attachments: 'auto', linkOver: 0 };
+export const MANDRILL: PostStyle = { format: 'mandrill', raw: true, attachments: 'auto', linkOver: 0, facts: false };
 
 /** The facts of a format. */
 export const factsOf = (format: FormatName): FormatFacts => FORMATS[format];
@@ -56,10 +58,11 @@ export function toStyle(row: {
   readonly raw?: boolean | undefined;
   readonly attachments?: string | undefined;
   readonly linkOver?: number | undefined;
+  readonly facts?: boolean | undefined;
 }): PostStyle {
-  const { raw = true, linkOver = 0 } = row;
+  const { raw = true, linkOver = 0, facts = false } = row;
   const attachments = ATTACHMENT_MODES.find((mode) => mode === row.attachments) ?? 'auto';
-  return { format: toFormat(row.format), raw, attachments, linkOver };
+  return { format: toFormat(row.format), raw, attachments, linkOver, facts };
 }
 
 /** The format of this name; a route without a name, or with one of a later version, has the form of Mandrill. */

@@ -13,6 +13,49 @@ export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>)
   tokenizer.end();
 }
 
+/** What an HTML text has, in order. Names are in lower case; of two attributes of the same name the first counts. */
+export interface ElementCallbacks {
+  /** `isClosed`: the tag ends with a slash, which means something in svg and math only. */
+  open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
+  close(name: string): void;
+  /** A piece of text, with its entities decoded. */
+  text(text: string): void;
+  comment?(text: string): void;
+}
+
+/** As `readTokens`, with whole tags. */
+export function readElements(html: string, { open, close, text, comment }: ElementCallbacks): void {
+  let name = '';
+  let attribute = '';
+  let value: string[] = [];
+  let attributes = new Map<string, string>();
+  readTokens(html, {
+    onopentagname(start, end) {
+      name = html.slice(start, end).toLowerCase();
+      attributes = new Map();
+    },
+    onattribname(start, end) {
+      attribute = html.slice(start, end).toLowerCase();
+      value = [];
+    },
+    onattribdata(start, end) {
+      value.push(html.slice(start, end));
+    },
+    onattribentity(code) {
+      value.push(String.fromCodePoint(code));
+    },
+    onattribend() {
+      if (!attributes.has(attribute)) attributes.set(attribute, value.join(''));
+    },
+    onopentagend: () => open(name, attributes, false),
+    onselfclosingtag: () => open(name, attributes, true),
+    onclosetag: (start, end) => close(html.slice(start, end).toLowerCase()),
+    ontext: (start, end) => text(html.slice(start, end)),
+    ontextentity: (code) => text(String.fromCodePoint(code)),
+    ...(comment && { oncomment: (start: number, end: number) => comment(html.slice(start, end)) }),
+  });
+}
+
 /** Creates a tokenizer for reading in slices. If not decoded, entities are reported as text. */
 export function createTokenizer(callbacks: Partial<TokenizerCallbacks>, decodeEntities: boolean): Tokenizer {
   return new Tokenizer({ decodeEntities }, { ...IGNORE_ALL, ...callbacks });

@@ -5,10 +5,12 @@ export interface HtmlPiece {
   readonly start: number;
   readonly end: number;
   readonly isQuote: boolean;
+  /** Whether it is what stands above a quote: a quote begins with it. */
+  readonly isAttribution?: boolean;
 }
 
-/** What an element is, as far as quotes go. all: it and everything after it is quoted. */
-type Kind = 'quote' | 'all' | undefined;
+/** What an element is, as far as quotes go. attribution: it stands above a quote · all: it and everything after it is quoted. */
+type Kind = 'quote' | 'attribution' | 'all' | undefined;
 
 /** Only these attributes tell, and no value that tells is longer. */
 const TELLING = new Set(['class', 'id', 'type', 'style']);
@@ -33,13 +35,13 @@ export function quotesOf(html: string): readonly HtmlPiece[] {
   if (!MAY_QUOTE.test(html)) return [{ start: 0, end: html.length, isQuote: false }];
   const pieces: HtmlPiece[] = [];
   let from = 0;
-  const cut = (at: number, isQuote: boolean) => {
-    if (at > from) pieces.push({ start: from, end: at, isQuote });
+  const cut = (at: number, isQuote: boolean, isAttribution = false) => {
+    if (at > from) pieces.push({ start: from, end: at, isQuote, isAttribution });
     from = at;
   };
 
   /** The quote that is open: its name, and how many elements of that name are open in it. */
-  let open: { readonly name: string; depth: number } | undefined;
+  let open: { readonly name: string; readonly isAttribution: boolean; depth: number } | undefined;
   let isAll = false;
   let name = '';
   let nameStart = 0;
@@ -57,7 +59,7 @@ export function quotesOf(html: string): readonly HtmlPiece[] {
     if (kind === undefined) return;
     cut(nameStart - 1, false);
     if (kind === 'all') isAll = true;
-    else open = { name, depth: 1 };
+    else open = { name, isAttribution: kind === 'attribution', depth: 1 };
   };
   readTokens(html, {
     onopentagname(start, end) {
@@ -80,9 +82,10 @@ export function quotesOf(html: string): readonly HtmlPiece[] {
     onselfclosingtag: opened,
     onclosetag(start, end) {
       if (!open || html.slice(start, Math.min(end, start + 20)).toLowerCase() !== open.name || --open.depth > 0) return;
+      const { isAttribution } = open;
       open = undefined;
       const close = html.indexOf('>', end);
-      cut(close === -1 ? html.length : close + 1, true);
+      cut(close === -1 ? html.length : close + 1, true, isAttribution);
     },
   });
   cut(html.length, isAll || open !== undefined);
@@ -94,7 +97,7 @@ function kindOf(name: string, attributes: ReadonlyMap<string, string>): Kind {
   const id = attributes.get('id') ?? '';
   const names = attributes.get('class') ?? '';
   if (BELOW.has(id) || OUTLOOK_LINE.test((attributes.get('style') ?? '').replaceAll(/\s/g, ''))) return 'all';
-  if (ATTRIBUTIONS.test(names) || id === 'reply-intro') return 'quote';
+  if (ATTRIBUTIONS.test(names) || id === 'reply-intro') return 'attribution';
   if (name !== 'blockquote') return undefined;
   return attributes.get('type')?.toLowerCase() === 'cite' || QUOTES.test(names) ? 'quote' : undefined;
 }

@@ -12,7 +12,7 @@ export type Strength = 'strong' | 'weak';
 /** The word for writing in attributions, by language. */
 const VERBS = [
   'wrote|writes', // English
-  'schrieb|schreibt', // German
+  'schrieb|schreibt|geschrieben', // German
   "a écrit|à écrit|a ecrit|a e'crit", // French
   'escribió|escribio', // Spanish
   'escreveu', // Portuguese
@@ -45,7 +45,7 @@ const endsSentence = (line: string): boolean => SENTENCE_END.test(line) && !ABBR
 const DATE =
   /(?<![\w@])(?:\d{1,2}[:.h]\d{2}(?!\w)|(?:19|20)\d\d(?![\w@])|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\w))|\d\s?[年月日년월]/u;
 /** Own words on the line of an attribution: some programs do not begin a new one. */
-const SHARED_LINE = /\S[-\s]{1,4}On (?:[A-Z][a-z]{2,8},? ){1,2}\d.{0,200} wrote:$/u;
+const SHARED_LINE = /[^\s-][-\s]{1,4}On (?:[A-Z][a-z]{2,8},? ){1,2}\d.{0,200} wrote:$/u;
 /** Bounded, so that no start is looked at for longer than an address is. */
 const ADDRESS = /[^\s<>()@]{1,128}@[^\s<>()@]{1,255}/u;
 const ADDRESS_AT_END = /@[^\s<>()@]{1,255}>{0,3}[)\]"']{0,2}\s?$/u;
@@ -75,15 +75,15 @@ export function attributionIn(lines: readonly string[]): Attribution | undefined
   let joined = '';
   for (let count = 1; count <= Math.min(lines.length, MOST_WRAPPED); count++) {
     const line = bare(lines.at(-count) ?? '');
-    if (count > 1 && endsSentence(line)) break;
+    // An address alone has its name on the line above: `Example Company.` is no end of a sentence then.
+    if (count > 1 && endsSentence(line) && !joined.startsWith('<')) break;
     joined = count === 1 ? line : `${line}${joined.startsWith('>') ? '' : ' '}${joined}`;
     if (joined.length > LONGEST_LINE) break;
     if (!isStrong(joined)) continue;
     // The line above may have the beginning: `On Monday, 5 January` above `2026 Ann wrote:`.
     const above = bare(lines.at(-count - 1) ?? '');
-    const more =
-      count < MOST_WRAPPED && !/^\D{0,3}\p{L}/u.test(OPENER.exec(joined)?.[0] ?? '') && isOpening(above) ? 1 : 0;
-    return { lines: count + more, strength: 'strong' };
+    const more = count < MOST_WRAPPED && ((isCutAbove(joined) && isOpening(above)) || isDateBegun(above, joined));
+    return { lines: count + (more ? 1 : 0), strength: 'strong' };
   }
   return !SHARED_LINE.test(end) && (hasVerb(end) || ADDRESS.test(end)) ? { lines: 1, strength: 'weak' } : undefined;
 }
@@ -95,6 +95,15 @@ function isStrong(text: string): boolean {
   if (ADDRESS_AT_END.test(text.slice(0, -1))) return true;
   return hasVerb(text) && (OPENER.test(text) || ADDRESS.test(text) || CJK_VERB.test(text));
 }
+
+/** Whether what is found may lack its beginning: it has no first word of an attribution. */
+const isCutAbove = (text: string): boolean => !/^\D{0,3}\p{L}/u.test(OPENER.exec(text)?.[0] ?? '');
+/** A weekday, a day and perhaps a month and a year: `fre. 28. apr.`, `пт, 28 апр. 2017 г.` */
+const WEEKDAY_LINE =
+  /^\p{L}{1,12}\.?,?\s\d{1,2}\.?(?:\s(?:\p{L}{1,12}\.?|\d{1,2}\.?))?(?:\s\d{4}(?:\s?\p{L}{1,2}\.)?)?$/u;
+/** What such a line goes on with: the year or the time. */
+const REST_OF_DATE = /^(?:(?:19|20)\d\d(?!\d)|(?:\p{L}{1,4}\.?\s)?\d{1,2}[:.h]\d\d)/u;
+const isDateBegun = (above: string, text: string): boolean => REST_OF_DATE.test(text) && WEEKDAY_LINE.test(above);
 
 const isOpening = (line: string): boolean => line.length <= 100 && OPENER.test(line) && !endsSentence(line);
 
@@ -121,7 +130,10 @@ const ORIGINAL = [
   'mesaj original|eredeti üzenet|orijinal mesaj|özgün ileti',
   '元のメッセージ|原始邮件|原始郵件|원본 메시지|원본 메일',
 ];
-const ORIGINAL_LINE = new RegExp(`^[-_=~—–]{2,80}\\s?(?:${ORIGINAL.join('|')})\\s?[-_=~—–]{2,80}$`, 'iu');
+const ORIGINAL_LINE = new RegExp(
+  `^[-_=~\u2010-\u2015]{2,80}\\s?(?:${ORIGINAL.join('|')})\\s?[-_=~\u2010-\u2015]{2,80}$`,
+  'iu',
+);
 
 const FORWARDED = [
   'forwarded message|forwarded email|forwarded mail|begin forwarded message',
@@ -140,7 +152,7 @@ const FORWARDED = [
   '転送されたメッセージ|転送メッセージ|转发的邮件|转发邮件|轉寄的郵件|已转发的邮件|전달된 메시지|전달된 메일',
 ];
 const FORWARDED_LINE = new RegExp(
-  `^(?:[-_=~—–]{2,80}\\s?(?:${FORWARDED.join('|')})[^\\n]{0,200}[-_=~—–]{2,80}|(?:${FORWARDED.join('|')})\\s?[:：])$`,
+  `^(?:[-_=~\u2010-\u2015]{2,80}\\s?(?:${FORWARDED.join('|')})[^\\n]{0,200}[-_=~\u2010-\u2015]{2,80}|(?:${FORWARDED.join('|')})\\s?[:：])$`,
   'iu',
 );
 

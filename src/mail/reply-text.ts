@@ -36,7 +36,7 @@ const MOST_QUOTED = 64 * 1024;
 /** The reply and what it quotes, of the text of a message, or of its HTML if it has no text. Bounded. */
 export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'html' | 'subject'>): ShownReply {
   const isPlain = text !== undefined;
-  const { start, whole } = startOf(text ?? html ?? '', MOST_SEARCHED);
+  const { start, whole } = startOfText(text ?? html ?? '', MOST_SEARCHED);
   const { reply, quoted } = isPlain ? splitReply(start, subject) : splitHtmlReply(start, subject);
   return {
     reply: wholeCharacters(reply, MOST_REPLY),
@@ -45,7 +45,8 @@ export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'h
   };
 }
 
-function startOf(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
+/** The start of a text, and whether that is all of it. */
+export function startOfText(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
   if (typeof text === 'string')
     return { start: text.length > most ? wholeCharacters(text, most) : text, whole: text.length <= most };
   let start = '';
@@ -57,7 +58,7 @@ function startOf(text: Text, most: number): { readonly start: string; readonly w
 }
 
 /** The start of a text, without half a surrogate pair. */
-function wholeCharacters(text: string, most: number): string {
+export function wholeCharacters(text: string, most: number): string {
   if (text.length <= most) return text;
   const last = text.charCodeAt(most - 1);
   return text.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most);
@@ -79,13 +80,13 @@ export function splitReply(text: string, subject = ''): Reply {
 export function splitHtmlReply(html: string, subject = ''): Reply {
   let text = '';
   const marked: Span[] = [];
-  for (const { start, end, isQuote } of quotesOf(html)) {
+  for (const { start, end, isQuote, isAttribution = false } of quotesOf(html)) {
     const part = toPlainText(html.slice(start, end));
     if (part === '') continue;
     const from = text.length;
     text += part;
     const isForwarded = isForwardedLine(part.slice(0, part.indexOf('\n')));
-    if (isQuote && !isForwarded) marked.push({ start: from, end: text.length });
+    if (isQuote && !isForwarded) marked.push({ start: from, end: text.length, isAttribution });
   }
   return split(text, subject, marked);
 }
@@ -93,6 +94,8 @@ export function splitHtmlReply(html: string, subject = ''): Reply {
 interface Span {
   readonly start: number;
   readonly end: number;
+  /** Whether it is what stands above a quote. */
+  readonly isAttribution: boolean;
 }
 
 /** A quote in the text, its attribution included. */
@@ -192,6 +195,9 @@ function find(text: string, marked: readonly Span[]): Found {
       continue;
     }
     if (isQuoted) {
+      const begun = marked[span]?.start === lineStart ? marked[span] : undefined;
+      if (begun && !pending && (begun.isAttribution || isAttribution(text, at, end)))
+        pending = { ownEnd, ownSince, isStrong: true, end };
       quote(end);
       continue;
     }
@@ -200,6 +206,11 @@ function find(text: string, marked: readonly Span[]): Found {
       if (header !== undefined) {
         pending = { ...pending, end: header };
         start = header;
+        continue;
+      }
+      // `--- Original Message ---` above `On Monday, Ann wrote:`
+      if (isAttribution(text, at, end)) {
+        pending = { ...pending, end };
         continue;
       }
       // Nothing marks the quote. If nothing stands above it either, it is as likely forwarded.
@@ -240,6 +251,10 @@ function find(text: string, marked: readonly Span[]): Found {
   return { first, last, ownEnd: pending.end, ownSince: true, rest: undefined };
 }
 
+/** Whether a line is an attribution, whatever follows it. */
+const isAttribution = (text: string, at: number, end: number): boolean =>
+  mayLead(text, at, end) && attributionIn([lineOf(text, at, end)])?.strength === 'strong';
+
 /** The line of the mail program that a paragraph has at `end`: `-----Original Message-----`, or an attribution. */
 function leadIn(text: string, start: number, end: number, paragraph: Paragraph): Pending | undefined {
   const starts = [start];
@@ -264,7 +279,7 @@ function leadIn(text: string, start: number, end: number, paragraph: Paragraph):
 function closesAddress(text: string, start: number, at: number, end: number): boolean {
   if (end - at > LONGEST_LABELLED || !/[:：]\s*$/u.test(text.slice(at, end))) return false;
   const above = text.slice(Math.max(start, at - LONGEST_LINE), at);
-  return /<[^\s<>()@]{1,128}@[^\s<>()@]{1,255}\s*$/u.test(above);
+  return /<[^\s<>()@]{1,128}@[^\s<>()@]{1,255}(?:\s<mailto:[^\s<>]{1,400}>)?\s*$/u.test(above);
 }
 
 /** A quoted header has so many lines at most, of which some are the rest of folded ones. */
@@ -305,9 +320,9 @@ const QUOTE_MARK = 0x3e;
 
 /** `:`, `：` */
 const isColon = (code: number): boolean => code === 0x3a || code === 0xff1a;
-/** `-`, `_`, `=`, `~`, `—`, `–` */
+/** `-`, `_`, `=`, `~`, and dashes: `‐` to `―` */
 const isDash = (code: number): boolean =>
-  code === 0x2d || code === 0x5f || code === 0x3d || code === 0x7e || code === 0x2014 || code === 0x2013;
+  code === 0x2d || code === 0x5f || code === 0x3d || code === 0x7e || (code >= 0x2010 && code <= 0x2015);
 const isSpace = (code: number): boolean => (code <= 0x20 && code >= 0x09) || code === 0xa0;
 /** Spaces, direction marks and the asterisks of bold text. */
 const mayTrail = (code: number): boolean => isSpace(code) || code === 0x2a || (code >= 0x200b && code <= 0x206f);

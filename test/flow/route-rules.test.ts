@@ -341,7 +341,15 @@ describe('routes that decide', function () {
     expect(urls).to.deep.equal([other.url]);
     const [shown] = await running.api('/inbound/routes', { domain });
     expect(shown.also).to.deep.equal([
-      { url: other.url, format: 'json', raw: true, attachments: 'auto', link_over: 0, has_password: true },
+      {
+        url: other.url,
+        format: 'json',
+        raw: true,
+        attachments: 'auto',
+        link_over: 0,
+        facts: false,
+        has_password: true,
+      },
     ]);
     // Mail that waits for a URL that was removed gets nothing of the one that comes after it.
     await running.api('/inbound/update-route', { id: route, also: [] });

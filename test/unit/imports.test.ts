@@ -44,7 +44,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   'node-cron': /^tasks\/scheduler\.ts$/,
   nodemailer: /^(cli\/demo|sending\/(notices|carry\/session|compose\/draft))\.ts$/,
   'css-select': /^mail\/compose\/inline-css\.ts$/,
-  'css-what': /^mail\/compose\/inline-css\.ts$/,
+  'css-what': /^mail\/style-sheet\.ts$/,
   htmlparser2: /^mail\/(html-edit|merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
   yazl: /^tasks\/exports\/folder\.ts$/,
   handlebars: /^mail\/merge\/handlebars\/call\.ts$/,

@@ -13,6 +13,7 @@ import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
 import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
 import { emailAddress, endpointUrl, str } from './fields.ts';
+import { factsRecord, NO_FACTS, toFactsRecord } from './message-facts.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
@@ -65,6 +66,9 @@ const contentRecord = z
     text: z.string().nullable().meta({ description: 'the text; null: it has none' }),
     truncated: z.boolean().meta({ description: 'whether the text is longer than 5 MiB and was cut there' }),
     has_html: z.boolean().meta({ description: 'whether it has HTML' }),
+    facts: factsRecord
+      .nullable()
+      .meta({ description: 'what a person sees of it, as a route with `facts` posts it; null: it cannot be parsed' }),
     raw_bytes: z.int().meta({ description: 'size of the message as it arrived' }),
     automated: z
       .object({
@@ -85,7 +89,7 @@ const contentRecord = z
   .meta({ title: 'message in the queue' });
 
 function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof contentRecord> {
-  const { headers, parts, text: shownText, cut, hasHtml, automated, parseError } = shown;
+  const { headers, parts, text: shownText, cut, hasHtml, facts, automated, parseError } = shown;
   return {
     headers: headers.map(({ name, value }) => ({ name, value })),
     parts: parts.map(({ path, type, name, size, disposition }, i) => ({
@@ -99,6 +103,7 @@ function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof 
     text: shownText,
     truncated: cut,
     has_html: hasHtml,
+    facts: facts && toFactsRecord(facts),
     raw_bytes: rawBytes,
     automated: { ...automated },
     parse_error: parseError,
@@ -133,6 +138,7 @@ const content = operation({
       text: 'Hello\n',
       truncated: false,
       has_html: false,
+      facts: { ...NO_FACTS, visible_text: 'Hello\n' },
       raw_bytes: 348,
       automated: { is: false, why: null },
       parse_error: null,

@@ -44,6 +44,7 @@ export const inboundRouteRecord = z
     raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
     attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
     link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
+    facts: z.boolean().meta({ description: 'whether posts say what a person sees of the message' }),
     has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
     order: z.enum(ORDER_NAMES).meta({ description: 'which of its messages go out one after another' }),
     ...ruleRecord,
@@ -77,6 +78,10 @@ const linkOver = optional(
 ).meta({
   description: 'files of at most so many bytes stay in the post when others are links; 0 for a new route if omitted',
 });
+const facts = optional(z.boolean()).meta({
+  description:
+    'true adds `facts` to the post: the text that a person sees, hidden text, invisible characters, and links that name another host; false for a new route if omitted. Not in the formats that are the message itself',
+});
 const password = optional(z.string().max(255)).meta({
   description:
     'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
@@ -91,6 +96,7 @@ const ROUTE_STYLE = {
   raw: true,
   attachments: 'auto',
   link_over: 0,
+  facts: false,
   has_password: false,
   order: 'none',
   action: 'post',
@@ -120,7 +126,7 @@ export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {
   const { id, pattern, url, batchEvents = 1, password, also = [], tags = [], priority = 0 } = row;
-  const { linkOver, ...style } = toStyle(row);
+  const { linkOver, facts, ...style } = toStyle(row);
   return {
     id,
     pattern,
@@ -128,6 +134,7 @@ export function toRouteRecord(
     batch_events: batchEvents,
     ...style,
     link_over: linkOver,
+    facts,
     has_password: Boolean(password),
     order: toOrder(row.order),
     action: toAction(row.action),
@@ -179,6 +186,7 @@ const addRoute = operation({
     raw,
     attachments,
     link_over: linkOver,
+    facts,
     password,
     order,
     ...RULES,
@@ -196,7 +204,10 @@ const addRoute = operation({
       ...ROUTE_STYLE,
     },
   },
-  async handle({ domain, pattern, url: to, batch_events = 1, raw = true, password = '', ...given }, call) {
+  async handle(
+    { domain, pattern, url: to, batch_events = 1, raw = true, facts = false, password = '', ...given },
+    call,
+  ) {
     const { action = 'post', tags = [], priority = 0, order = 'none' } = given;
     const url = to === NOWHERE ? '' : to;
     mustHaveUrl(url, action, call);
@@ -218,6 +229,7 @@ const addRoute = operation({
       raw,
       attachments: mode,
       linkOver,
+      facts,
       password: password === '' ? null : password,
       order,
       action,
@@ -336,6 +348,7 @@ const updateRoute = operation({
     raw,
     attachments,
     link_over: linkOver,
+    facts,
     password,
     order,
     ...RULES,
@@ -363,7 +376,8 @@ const updateRoute = operation({
       { id },
       {
         ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-        ...{ action: given.action, when: given.when && when, tags: given.tags, priority, order: given.order },
+        ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
+        ...{ facts: given.facts, order: given.order },
         ...also,
         folded: pattern === undefined ? undefined : fold(pattern),
         password: password === '' ? null : password,

@@ -84,6 +84,7 @@ const alsoOne = z.strictObject({
   raw: optional(z.boolean()),
   attachments: optional(z.enum(ATTACHMENT_MODES)),
   link_over: optional(z.int().min(0)),
+  facts: optional(z.boolean()),
   password: optional(z.string().max(255)),
 });
 
@@ -110,6 +111,7 @@ export const ruleRecord = {
         raw: z.boolean(),
         attachments: z.enum(ATTACHMENT_MODES),
         link_over: z.int(),
+        facts: z.boolean(),
         has_password: z.boolean(),
       }),
     )
@@ -177,8 +179,8 @@ export function toAlsoRows(
 }
 
 export function toAlsoRecord(row: AlsoRow) {
-  const { linkOver, ...style } = toStyle(row);
-  return { url: row.url, ...style, link_over: linkOver, has_password: Boolean(row.password) };
+  const { linkOver, facts, ...style } = toStyle(row);
+  return { url: row.url, ...style, link_over: linkOver, facts, has_password: Boolean(row.password) };
 }
 
 function withoutUndefined<T extends object>(given: T): { [K in keyof T]: Exclude<T[K], undefined> };

@@ -1,10 +1,18 @@
 import { createContext, Script } from 'node:vm';
 import { compile } from 'css-select';
-import { parse as parseSelectors, type Selector } from 'css-what';
 import { DomUtils, parseDocument, QuoteType } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import { createOutput, readTokens, valueStart } from '../html-edit.ts';
+import {
+  type Declaration,
+  parseSelectors,
+  type Rule,
+  rankOf,
+  readDeclarations,
+  readRules,
+  type Selector,
+} from '../style-sheet.ts';
 
 /** Maximum bytes of HTML; larger texts are left unchanged (documented). */
 const MOST_BYTES = 256 * 1024;
@@ -72,70 +80,9 @@ function isSheet({ name, attribs }: Element): boolean {
   return name === 'style' && /^\s*(?:all|screen|)\s*$/i.test(attribs.media ?? '');
 }
 
-interface Declaration {
-  readonly name: string;
-  /** Without `!important`: the style sheet stays, and its media queries must be able to override the attribute. */
-  readonly value: string;
-  readonly important: boolean;
-}
-
-interface Rule {
-  readonly selectors: string;
-  readonly declarations: readonly Declaration[];
-}
-
-// A comment, a string, an escape, a bracket or other text.
-const TOKEN =
-  /\/\*[^]*?(?:\*\/|$)|"(?:\\[^]|[^"\\\n])*"?|'(?:\\[^]|[^'\\\n])*'?|\\[^]?|[{}()[\];]|[^"'\\{}()[\];/]+|\//g;
-
-/**
- * The rules of a style sheet (CSS Syntax, 5.4), except for those in @ blocks and inside other rules: these cannot be
- * inlined.
- */
-function readRules(css: string): readonly Rule[] {
-  const rules: Rule[] = [];
-  let [text, selectors, open] = ['', '', 0];
-  let declarations: Declaration[] = [];
-  for (const [token] of css.matchAll(TOKEN)) {
-    if (token === '{') {
-      if (open++ === 0) selectors = text.trim();
-      text = '';
-    } else if (token === '}') {
-      if (open === 1) {
-        declarations.push(...readDeclaration(text));
-        if (!selectors.startsWith('@')) rules.push({ selectors, declarations });
-        declarations = [];
-      }
-      open = Math.max(0, open - 1);
-      text = '';
-    } else if (token === ';' && !isInside(text)) {
-      if (open === 1) declarations.push(...readDeclaration(text));
-      text = '';
-    } else if (open <= 1) text += token.startsWith('/*') ? ' ' : token;
-  }
-  return rules;
-}
-
-/** Whether the text ends inside parentheses, as in `url(data:image/png;base64,…)`. */
-function isInside(text: string): boolean {
-  return text.lastIndexOf('(') > text.lastIndexOf(')');
-}
-
-function readDeclaration(text: string): readonly Declaration[] {
-  const colon = text.indexOf(':');
-  const name = text.slice(0, Math.max(0, colon)).trim();
-  const written = text.slice(colon + 1).trim();
-  const value = written.replace(IMPORTANT, '');
-  if (!/^-{0,2}[\w-]+$/.test(name) || value === '') return [];
-  return [{ name: name.startsWith('--') ? name : name.toLowerCase(), value, important: value !== written }];
-}
-
-const IMPORTANT = /\s*!\s*important$/i;
-
 /** The declarations of a `style` attribute. Its own `!important` is kept. */
 function readStyle(style: string): readonly Declaration[] {
-  const declarations = readRules(`x{${style}}`)[0]?.declarations ?? [];
-  return declarations.map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
+  return readDeclarations(style).map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
 }
 
 /** One selector with its declarations. */
@@ -147,9 +94,12 @@ interface Step {
   readonly characters: number;
 }
 
-/** As in browsers, one invalid selector makes the whole list invalid. */
-function toSteps({ selectors, declarations }: Rule): readonly Step[] {
-  if (declarations.length === 0) return [];
+/**
+ * As in browsers, one invalid selector makes the whole list invalid. Rules in @media cannot be inlined. Without
+ * `!important`: the style sheet stays, and its media queries must be able to override the attribute.
+ */
+function toSteps({ selectors, declarations, media }: Rule): readonly Step[] {
+  if (declarations.length === 0 || media.length > 0) return [];
   const characters = declarations.reduce((sum, { name, value }) => sum + name.length + value.length, 0);
   try {
     return parseSelectors(selectors)
@@ -158,17 +108,6 @@ function toSteps({ selectors, declarations }: Rule): readonly Step[] {
   } catch {
     return [];
   }
-}
-
-/** The specificity of a selector (Selectors 4, section 17): ids, then classes, then type names. */
-function rankOf(selector: readonly Selector[]): number {
-  return selector.reduce((sum, part) => {
-    if (part.type === 'attribute') return sum + (part.name === 'id' && part.action === 'equals' ? 1_000_000 : 1000);
-    if (part.type === 'tag') return sum + 1;
-    if (part.type !== 'pseudo' || part.name === 'where') return sum;
-    const inside = Array.isArray(part.data) ? Math.max(0, ...part.data.map(rankOf)) : 0;
-    return sum + (['is', 'not', 'has', 'matches'].includes(part.name) ? inside : 1000);
-  }, 0);
 }
 
 /**

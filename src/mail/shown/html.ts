@@ -1,5 +1,5 @@
 import { escapeHtml } from '../../base/html.ts';
-import { readTokens } from '../html-edit.ts';
+import { readElements } from '../html-edit.ts';
 import { safeDeclarations, safeSheet } from './css.ts';
 
 // The HTML of a mail as a page that asks for nothing: no scripts, no frames, no forms, nothing that is loaded, and no
@@ -77,15 +77,11 @@ export function toShownPage(
   { maxLength }: ShownLimits,
 ): ShownPage {
   const page = createPage(maxLength, pictureOf);
-  let name = '';
-  let attribute = '';
-  let value: string[] = [];
-  let attributes = new Map<string, string>();
   /** The element whose content is left out, and how many of its name are open. */
   let dropped: { readonly name: string; open: number } | undefined;
   let sheet: string[] = [];
 
-  const opened = () => {
+  const opened = (name: string, attributes: ReadonlyMap<string, string>) => {
     if (dropped) {
       if (dropped.name === name && !RAW.has(name)) dropped.open++;
     } else if (DROPPED.has(name)) dropped = { name, open: 1 };
@@ -103,38 +99,13 @@ export function toShownPage(
     if (!dropped) page.text(part);
     else if (dropped.name === 'style') sheet.push(part);
   };
-  readTokens(html, {
-    onopentagname(start, end) {
-      name = html.slice(start, end).toLowerCase();
-      attributes = new Map();
-    },
-    onattribname(start, end) {
-      attribute = html.slice(start, end).toLowerCase();
-      value = [];
-    },
-    onattribdata(start, end) {
-      value.push(html.slice(start, end));
-    },
-    onattribentity(code) {
-      value.push(String.fromCodePoint(code));
-    },
-    onattribend() {
-      if (!attributes.has(attribute)) attributes.set(attribute, value.join(''));
-    },
-    onopentagend: opened,
-    onselfclosingtag() {
+  readElements(html, {
+    open(name, attributes, isClosed) {
       // In HTML the slash means nothing, but svg and math end with it.
-      if (dropped || !(name === 'svg' || name === 'math')) opened();
+      if (!isClosed || dropped || !(name === 'svg' || name === 'math')) opened(name, attributes);
     },
-    onclosetag(start, end) {
-      closed(html.slice(start, end).toLowerCase());
-    },
-    ontext(start, end) {
-      text(html.slice(start, end));
-    },
-    ontextentity(code) {
-      text(String.fromCodePoint(code));
-    },
+    close: closed,
+    text,
   });
   return page.finish();
 }

@@ -263,6 +263,8 @@ export interface InboundRouteRow extends OwnedRow {
   readonly attachments?: string;
   /** Files of at most so many bytes are no links; absent: none. */
   readonly linkOver?: number;
+  /** Whether posts say what a person sees of the message; absent: no. */
+  readonly facts?: boolean;
   /** For Basic authentication; null or absent: none. */
   readonly password?: string | null;
   /** Which of its messages go out one after another (inbound/order.ts); absent: none. */
@@ -284,7 +286,7 @@ export interface InboundRouteRow extends OwnedRow {
 
 /** A further URL of a route. */
 export interface AlsoRow
-  extends Pick<InboundRouteRow, 'url' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'password'> {
+  extends Pick<InboundRouteRow, 'url' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'facts' | 'password'> {
   /** Its number, which no other URL of the route ever gets: waiting mail is known by it. */
   readonly n: number;
 }

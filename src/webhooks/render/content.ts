@@ -1,6 +1,7 @@
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import { authorOf } from '../../mail/author.ts';
 import { type Automated, automatedFor } from '../../mail/automated.ts';
+import { type Facts, factsOfMessage } from '../../mail/facts/facts.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
@@ -20,6 +21,8 @@ export interface ShownMessage {
   readonly cut: boolean;
   readonly hasHtml: boolean;
   readonly automated: Automated;
+  /** Null if it could not be parsed. */
+  readonly facts: Facts | null;
   /** Why it could not be parsed; then only its header is shown, and its parts where they were found. */
   readonly parseError: string | null;
 }
@@ -38,7 +41,9 @@ const MOST_TEXT = 5 * 1024 * 1024;
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
   return async ({ part: { message, body, delivery }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));
-    const { fields, ...shown } = await withRaw(body, (raw) => show(withHeader(raw), parseError, guarded));
+    const { fields, ...shown } = await withRaw(body, (raw) =>
+      show(withHeader(raw), message.envelope.mailFrom, parseError, guarded),
+    );
     const author = authorOf(fields, message.envelope.mailFrom).mailbox;
     const automated = automatedFor(message.envelope, delivery.recipient, { fields, author });
     const headers = await guarded(async () => toShown(fields));
@@ -46,13 +51,13 @@ export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): T
   };
 }
 
-const NOTHING = { parts: [], text: null, cut: false, hasHtml: false };
+const NOTHING = { parts: [], text: null, cut: false, hasHtml: false, facts: null };
 
 interface Found extends Omit<ShownMessage, 'headers' | 'automated'> {
   readonly fields: readonly HeaderField[];
 }
 
-async function show(whole: Buffer, known: string | null, guarded: Guarded): Promise<Found> {
+async function show(whole: Buffer, mailFrom: string, known: string | null, guarded: Guarded): Promise<Found> {
   const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
     const fields = await guarded(async () => readFields(whole));
@@ -62,8 +67,10 @@ async function show(whole: Buffer, known: string | null, guarded: Guarded): Prom
   const found = await guarded(async () => ({ fields: root.fields, parts: listParts(whole, root) }));
   try {
     return await guarded(async () => {
-      const { text, html } = parseMessage(whole, root);
-      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, parseError: null };
+      const parsed = parseMessage(whole, root);
+      const { text, html } = parsed;
+      const facts = factsOfMessage(parsed, authorOf(root.fields, mailFrom).mailbox?.name ?? null);
+      return { ...found, ...upTo(MOST_TEXT, text), hasHtml: html !== undefined, facts, parseError: null };
     });
   } catch {
     return { ...NOTHING, ...found, parseError: PARSER_FAILED };

@@ -3,6 +3,7 @@ import { isForged, type OwnFields, withoutForged } from '../../mail/authenticati
 import type { Author } from '../../mail/author.ts';
 import type { Automated } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import type { Facts } from '../../mail/facts/facts.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
@@ -40,6 +41,8 @@ export interface Inbound {
   readonly root: Part | undefined;
   /** The parsed message, or why it was not parsed. */
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
+  /** Undefined: the route does not ask for them; null: the message was not parsed. */
+  readonly facts?: Facts | null | undefined;
 }
 
 /** The inbound events of one POST as JSON text, in pieces. */
@@ -55,7 +58,7 @@ export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable
 /**
  * One event, with the fields, types and order that consumers of the format expect, and `_id`, which identifies the
  * event if it is sent again, alone or with others.
- * Every key is always present except `scan` (there is none without a scanner) and `text`, `text_flowed` and `html`:
+ * Every key is always present except `scan` (there is none without a scanner), `facts` (if the route asks for them) and `text`, `text_flowed` and `html`:
  * their presence tells consumers which bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
  * They use all others without checking for them.
  */
@@ -78,8 +81,13 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
   yield `,"automated":${json(inbound.automated)}`;
+  yield factsMember('facts', inbound);
   yield '}}';
 }
+
+/** The facts as the last member of a JSON object; '' if the route does not ask for them. */
+export const factsMember = (name: string, { facts }: Inbound): string =>
+  facts === undefined ? '' : `,${json(name)}:${json(facts)}`;
 
 /** What routes said of the message. */
 export const tagsOf = ({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>): readonly string[] =>

@@ -4,10 +4,12 @@ import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import { factsOf } from '../../inbound/formats.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import { automatedFor } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import { type Facts, factsOfMessage } from '../../mail/facts/facts.ts';
 import { toFileName } from '../../mail/filename.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
@@ -111,33 +113,52 @@ export function createRenderTask({
     }
   }
 
+  /** Undefined if the style does not ask for facts. A fault in them leaves the message as it is. */
+  async function findFacts(
+    { style }: RenderInput,
+    message: Message,
+    { content, author }: Pick<Inbound, 'content' | 'author'>,
+    guarded: Guarded,
+  ): Promise<Facts | null | undefined> {
+    if (!style.facts || factsOf(style.format).whole) return undefined;
+    if ('parseError' in content) return null;
+    try {
+      return await guarded(async () => factsOfMessage(content.parsed, author.mailbox?.name ?? null));
+    } catch (error) {
+      log.warn('message.parse_failed', { message: message.id, reason: 'its facts were not found', error });
+      return null;
+    }
+  }
+
   async function toEvent(
     { part: { message, delivery }, verdicts }: Authenticated,
-    parseError: string | null,
+    job: RenderInput,
     guarded: Guarded,
     raw: Buffer,
   ): Promise<Inbound> {
-    const scanned = await scan(message, parseError, guarded, raw);
+    const scanned = await scan(message, job.parseError, guarded, raw);
     const content = await parse(message, guarded, raw, scanned);
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
     const senderAuth = senderAuthOf(verdicts, author);
     const fields = 'parsed' in content ? content.parsed.fields : readFields(raw);
     const automated = automatedFor(message.envelope, delivery.recipient, { fields, author: author.mailbox });
-    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, automated, content, hostname, mxHosts };
+    const facts = await findFacts(job, message, { content, author }, guarded);
+    const found = { verdicts, author, senderAuth, automated, content, facts };
+    const rest = { raw, root: scanned.root, ...found, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 
   async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
     const one = await authenticate(part);
     return withRaw(part.body, async (raw) => {
-      const event = await toEvent(one, job.parseError, guarded, raw);
+      const event = await toEvent(one, job, guarded, raw);
       try {
         return await post(job, [event]);
       } catch (error) {
         if ('parseError' in event.content || isOfSystem(error)) throw error;
         log.warn('message.parse_failed', { message: part.message.id, reason: PARSER_FAILED, error });
-        return post(job, [{ ...event, content: { parseError: PARSER_FAILED } }]);
+        return post(job, [{ ...event, content: { parseError: PARSER_FAILED }, facts: event.facts && null }]);
       }
     });
   }
@@ -145,7 +166,7 @@ export function createRenderTask({
   async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
     const events: (Inbound | undefined)[] = [];
     for (const one of await whatIsReady(job.parts.map(authenticate), clock))
-      events.push(one && (await withRaw(one.part.body, (raw) => toEvent(one, null, guarded, raw))));
+      events.push(one && (await withRaw(one.part.body, (raw) => toEvent(one, job, guarded, raw))));
     return post(job, events);
   }
 

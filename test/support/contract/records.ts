@@ -217,6 +217,7 @@ export const inboundRoute: Struct = {
     raw: 'whether the raw message is in them',
     attachments: 'how attachments reach the receiver',
     link_over: 'the size of those that are never links',
+    facts: 'whether they say what a person sees',
     has_password: 'whether they carry a password',
     order: 'which of its mail goes out one after another',
     action: 'what it does with mail',

@@ -76,6 +76,7 @@ describe('beyond the documented interface', () => {
           raw: true,
           attachments: 'auto',
           link_over: 0,
+          facts: false,
           has_password: false,
           order: 'none',
           ...NO_RULES,

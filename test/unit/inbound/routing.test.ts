@@ -128,6 +128,7 @@ describe('the table of routes', () => {
       raw: true,
       attachments: 'auto',
       linkOver: 0,
+      facts: false,
       password: null,
     });
     expect(routing.routeOf(fresh, 'in.test')?.batchEvents).to.equal(10);

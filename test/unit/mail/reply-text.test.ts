@@ -161,6 +161,24 @@ describe('the reply in an HTML page', () => {
     }
   });
 
+  it('keeps what the sender quotes above the one of the mail program', () => {
+    const cite = (text: string) => `<blockquote type="cite">${text}</blockquote>`;
+    const thunderbird = `<div class="moz-cite-prefix">Any words</div>${cite('<p>Hello</p>')}`;
+    const apple = cite('<div>On 5 Jan 2026, at 15:04, Bob &lt;bob@example.com&gt; wrote:</div>Hello');
+    const gmail = `<div class="gmail_quote"><div class="gmail_attr">Any words</div>${cite('Hello')}</div>`;
+    for (const quoted of [thunderbird, apple, gmail]) {
+      const found = splitHtmlReply(`<p>As the manual says:</p>${cite('turn it off')}${quoted}`);
+      expect(found.reply).to.equal('As the manual says:\nturn it off\n');
+      expect(found.quoted).to.include('Hello');
+    }
+  });
+
+  it('ends above an attribution that is wrapped within its address', () => {
+    const wrapped = 'On Mon, Jan 5, 2026 at 3:04 PM Bob &lt;<a href="mailto:b@example.com">b@example.com</a><br>&gt;:';
+    const found = splitHtmlReply(`${own}<div>${wrapped}</div><blockquote type="cite">Hello</blockquote>`);
+    expect(found.reply).to.equal(reply);
+  });
+
   it('has the answers between quotes, what is forwarded, and quotes that are part of the text', () => {
     const inline =
       '<div class="gmail_quote"><div class="gmail_attr">On Monday, Bob wrote:</div><blockquote class="gmail_quote">Does it work?</blockquote><div>Yes.</div><blockquote class="gmail_quote">Bye</blockquote></div>';

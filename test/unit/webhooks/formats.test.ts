@@ -84,10 +84,10 @@ describe('the formats of a post', () => {
   });
   after(() => renderer.stop());
 
-  async function post(format: FormatName, raw: Buffer = MAIL, withRaw = true, scan?: Scan) {
+  async function post(format: FormatName, raw: Buffer = MAIL, withRaw = true, scan?: Scan, facts = false) {
     const message = spooled({ verdicts: { ...VERDICTS, evidence: EVIDENCE }, ...(scan && { scan }) });
     const { body, headers } = await renderer.render(
-      renderJob(raw, { message, style: { ...MANDRILL, format, raw: withRaw } }),
+      renderJob(raw, { message, style: { ...MANDRILL, format, raw: withRaw, facts } }),
     );
     const bytes = await bytesOf(body);
     const type = headers['Content-Type'] ?? '';
@@ -448,6 +448,50 @@ describe('the formats of a post', () => {
     expect((await jsonOf('cloudmailin', reply)).reply_plain).to.equal('Yes.\n');
     expect((await form('mailgun', reply)).get('stripped-text')).to.equal('Yes.\n');
     expect(await jsonOf('json', reply)).to.deep.include({ reply_text: 'Yes.\n', quoted_text: '\n> Really?\n' });
+  });
+
+  it('says what a person sees of the message, if the route asks for it', async () => {
+    const html = crlf('From: a@example.com', 'Facts: forged', 'Content-Type: text/html', '', '<p hidden>Psst</p>Hi');
+    const facts = {
+      visible_text: 'Hi',
+      hidden: [{ why: 'display', text: 'Psst' }],
+      ...{ invisible: [], links: [], counts: { hidden: 1, invisible: 0, links: 0 }, cut: false },
+    };
+    const places = { mandrill: 'facts', json: 'facts', postmark: 'Facts', cloudmailin: 'facts' } as const;
+    const msgOf = (text: string) => JSON.parse(new URLSearchParams(text).get('mandrill_events') ?? '')[0].msg;
+    for (const [format, name] of Object.entries(places) as [keyof typeof places, string][]) {
+      const record = async (asks: boolean, raw = html) => {
+        const text = (await post(format, raw, true, undefined, asks)).bytes.toString();
+        return format === 'mandrill' ? msgOf(text) : JSON.parse(text);
+      };
+      const asked = await record(true);
+      expect(asked[name], format).to.deep.equal(facts);
+      expect(Object.keys(asked).at(-1), format).to.equal(name);
+      const { [name]: _, ...rest } = asked;
+      expect(await record(false), `${format}, without`).to.deep.equal(rest);
+      const bomb = crlf(
+        'From: a@example.com',
+        ...Array.from({ length: 40_000 }, (_, i) => `X-${i}: ${'x'.repeat(50)}`),
+        '',
+        'x',
+      );
+      expect((await record(true, bomb))[name], `${format}, not parsed`).to.equal(null);
+    }
+    for (const format of ['mailgun', 'sendgrid'] as const) {
+      const read = async (asks: boolean) => {
+        const { bytes, type } = await post(format, html, true, undefined, asks);
+        return new Response(Uint8Array.from(bytes), { headers: { 'content-type': type } }).formData();
+      };
+      const fields = (await read(true)).getAll('facts');
+      expect(
+        fields.map((field) => JSON.parse(String(field))),
+        format,
+      ).to.deep.equal([facts]);
+      expect((await read(false)).has('facts'), format).to.equal(false);
+      expect((await read(false)).has('Facts'), format).to.equal(false);
+    }
+    for (const format of ['raw', 'mailgun-mime', 'sendgrid-raw'] as const)
+      expect((await post(format, html, true, undefined, true)).bytes.toString()).to.not.include('visible_text');
   });
 
   it('has what scanners found, and no field by which a sender could say it', async () => {

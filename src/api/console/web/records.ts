@@ -110,9 +110,24 @@ export interface Content {
   readonly text: string | null;
   readonly truncated: boolean;
   readonly has_html: boolean;
+  readonly facts: MessageFacts | null;
   readonly raw_bytes: number;
   readonly automated: { readonly is: boolean; readonly why: string | null };
   readonly parse_error: string | null;
+}
+
+/** What a person does not see of a message. */
+export interface MessageFacts {
+  readonly hidden: readonly { readonly why: string; readonly text: string }[];
+  readonly invisible: readonly {
+    readonly kind: string;
+    readonly where: string;
+    readonly at: number;
+    readonly length: number;
+    readonly text?: string;
+  }[];
+  readonly links: readonly { readonly text: string; readonly text_host: string | null; readonly host: string }[];
+  readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
 }
 
 export interface Part {
@@ -246,6 +261,7 @@ export interface InboundRoute {
   readonly order: string;
   readonly format: string;
   readonly attachments: string;
+  readonly facts: boolean;
   readonly has_password: boolean;
   readonly action: 'post' | 'tag' | 'hold' | 'discard' | 'reject';
   readonly when: Readonly<Record<string, unknown>>;

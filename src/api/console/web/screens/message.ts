@@ -19,6 +19,7 @@ import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
+import { Unseen } from './message-facts.ts';
 
 /** One message for one recipient: all that is known of it. */
 export function Message({ id }: { readonly id: string }): ComponentChildren {
@@ -300,6 +301,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
         title: `This mail cannot be parsed: ${plain(content.parse_error)}. It is posted raw.`,
       }),
     content.automated.why !== null && h('p', null, `Automated: ${content.automated.why}`),
+    content.facts && h(Unseen, { facts: content.facts }),
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }),
     h(
       'div',

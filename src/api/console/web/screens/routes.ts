@@ -3,11 +3,12 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
-import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
+import { Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
+import { RemoveRoute } from './remove-route.ts';
 import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
@@ -89,7 +90,18 @@ function RouteRow({
   onEdit(): void;
   onRemove(): void;
 }): ComponentChildren {
-  const { id, pattern, url, batch_events: batch, format, has_password: hasPassword, order, action, also } = route;
+  const {
+    id,
+    pattern,
+    url,
+    batch_events: batch,
+    format,
+    facts,
+    has_password: hasPassword,
+    order,
+    action,
+    also,
+  } = route;
   const rules = rulesOf(route);
   return h(
     'li',
@@ -104,6 +116,7 @@ function RouteRow({
             h('span', { key: 'arrow', 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
             h('a', { key: 'url', href: linkTo('/endpoint', { url }) }, shortUrl(url)),
             format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
+            facts && h('span', { key: 'facts', class: 'faint' }, ', with facts'),
             hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
             batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
             order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order of each ${order}`),
@@ -267,6 +280,17 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
   },
   {
+    name: 'facts',
+    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    label: 'Facts',
+    value: String(route.facts ?? false),
+    options: [
+      ['false', 'Off'],
+      ['true', 'Visible and hidden text, invisible characters, misleading links'],
+    ],
+    help: 'Adds facts to each post: what a person sees of the mail, and what they do not.',
+  },
+  {
     name: 'password',
     when: isPosting,
     label: 'Password',
@@ -305,12 +329,22 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
 ];
 
 function paramsOf(values: Values, route: Partial<InboundRoute>): object {
-  const { pattern, action, url = '', format = '', attachments, password = '', batch_events: batch = '' } = values;
+  const {
+    pattern,
+    action,
+    url = '',
+    format = '',
+    attachments,
+    facts,
+    password = '',
+    batch_events: batch = '',
+  } = values;
   return {
     ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
     ...(hasUrl(values) && { url }),
     ...(format !== '' && { format }),
     attachments: WHOLE.includes(format) ? 'auto' : attachments,
+    facts: facts === 'true',
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
     order: values['order'],
@@ -357,35 +391,5 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
         done();
       },
     }),
-  );
-}
-
-function RemoveRoute({
-  route: { id, pattern },
-  removed,
-  onClose,
-}: {
-  readonly route: InboundRoute;
-  removed(id: string): void;
-  onClose(): void;
-}): ComponentChildren {
-  return h(
-    Confirm,
-    {
-      title: `Remove route ${id}?`,
-      label: 'Remove it',
-      onConfirm: async () => {
-        await call('inbound/delete-route', { id });
-        removed(id);
-      },
-      onClose,
-    },
-    h(
-      'p',
-      null,
-      'Mail to ',
-      h('code', null, plain(pattern)),
-      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
-    ),
   );
 }

@@ -1,0 +1,64 @@
+import { type ComponentChildren, h } from 'preact';
+import { count, plain } from '../parts/text.ts';
+import type { MessageFacts } from '../records.ts';
+
+const PLACES: Readonly<Record<string, string>> = {
+  subject: 'subject',
+  from_name: 'name of the sender',
+  visible_text: 'text',
+};
+
+/** What a person who reads the mail does not see: hidden text, invisible characters, misleading links. */
+export function Unseen({ facts }: { readonly facts: MessageFacts }): ComponentChildren {
+  const { hidden, invisible, links, counts } = facts;
+  return h(
+    'div',
+    null,
+    h(Found, {
+      title: count(counts.hidden, 'hidden text'),
+      total: counts.hidden,
+      lines: hidden.map(({ why, text }) => ({ what: why, text })),
+    }),
+    h(Found, {
+      title: count(counts.invisible, 'run of invisible characters', 'runs of invisible characters'),
+      total: counts.invisible,
+      lines: invisible.map(({ kind, where, at, length, text }) => ({
+        what: `${length} ${kind}`,
+        text: `${PLACES[where] ?? where}, after ${count(at, 'character')}${text === undefined ? '' : `: ${text}`}`,
+      })),
+    }),
+    h(Found, {
+      title: count(counts.links, 'misleading link'),
+      total: counts.links,
+      lines: links.map(({ text, text_host: named, host }) => ({
+        what: host,
+        text: named === null ? text : `${text} (${named})`,
+      })),
+    }),
+  );
+}
+
+function Found({
+  title,
+  total,
+  lines,
+}: {
+  readonly title: string;
+  readonly total: number;
+  readonly lines: readonly { readonly what: string; readonly text: string }[];
+}): ComponentChildren {
+  if (total === 0) return null;
+  return h(
+    'details',
+    { class: 'links' },
+    h('summary', null, title),
+    h(
+      'ul',
+      null,
+      lines.map(({ what, text }, i) =>
+        h('li', { key: i }, h('code', null, plain(what)), h('span', { dir: 'auto' }, plain(text))),
+      ),
+    ),
+    total > lines.length && h('p', { class: 'faint' }, `${total - lines.length} more are not listed.`),
+  );
+}

@@ -1,0 +1,83 @@
+import type { ParsedMessage } from '../message.ts';
+import { startOfText, wholeCharacters } from '../reply-text.ts';
+import type { Why } from './box.ts';
+import { type InvisibleRun, invisibleIn } from './invisible.ts';
+import { type LinkFact, linkFact } from './link-hosts.ts';
+import { readPage } from './page.ts';
+
+/**
+ * What a person sees of a message, and what is in it besides: evidence for whoever shows mail to people or to models, no
+ * verdict. The same message has the same facts always. As the payload has them.
+ */
+export interface Facts {
+  /** What is displayed of the HTML; of the text if there is no HTML. */
+  readonly visible_text: string;
+  /** Text of the HTML that is not displayed. */
+  readonly hidden: readonly { readonly why: Why; readonly text: string }[];
+  readonly invisible: readonly (InvisibleRun & { readonly where: Place })[];
+  readonly links: readonly LinkFact[];
+  /** How many there are of each, also of those that are left out above. */
+  readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
+  /** Whether something was not looked at, or is left out. */
+  readonly cut: boolean;
+}
+
+export type Place = 'subject' | 'from_name' | 'visible_text';
+
+/** Characters of HTML or text that are looked at, and of what is displayed. */
+const MOST_READ = 1024 * 1024;
+const MOST_VISIBLE = 256 * 1024;
+/** Characters of one hidden text, and of all. */
+const LONGEST_HIDDEN = 10_000;
+const MOST_HIDDEN_TEXT = 64 * 1024;
+/** Entries of each list; links that are looked at. */
+const MOST_LISTED = 100;
+const MOST_LINKS = 5000;
+
+/** The facts of a message; `fromName` is the name of its author. Linear in what it looks at. */
+export function factsOfMessage(
+  { subject, text, html }: Pick<ParsedMessage, 'subject' | 'text' | 'html'>,
+  fromName: string | null,
+): Facts {
+  const { start, whole } = startOfText(html ?? text ?? '', MOST_READ);
+  const page =
+    html === undefined
+      ? {
+          text: wholeCharacters(start, MOST_VISIBLE),
+          hidden: [],
+          links: [],
+          base: undefined,
+          isCut: start.length > MOST_VISIBLE,
+        }
+      : readPage(start, { mostText: MOST_VISIBLE, mostHidden: LONGEST_HIDDEN });
+  const visible = page.text.toWellFormed();
+  const invisible = [
+    ...runsIn('subject', subject),
+    ...runsIn('from_name', fromName ?? ''),
+    ...runsIn('visible_text', visible),
+  ];
+  const links = page.links.slice(0, MOST_LINKS).flatMap((link) => linkFact(link, page.base) ?? []);
+  const hidden = withinBudget(page.hidden);
+  const isLong = [page.hidden, invisible, links].some((list) => list.length > MOST_LISTED);
+  return {
+    visible_text: visible,
+    hidden,
+    invisible: invisible.slice(0, MOST_LISTED),
+    links: links.slice(0, MOST_LISTED),
+    counts: { hidden: page.hidden.length, invisible: invisible.length, links: links.length },
+    cut: !whole || page.isCut || isLong || hidden.length < page.hidden.length || page.links.length > MOST_LINKS,
+  };
+}
+
+function runsIn(where: Place, text: string): Facts['invisible'] {
+  return [...invisibleIn(text)].map(({ kind, ...run }) => ({ kind, where, ...run }));
+}
+
+/** The first of the hidden texts, as far as there is room for them. */
+function withinBudget(all: Facts['hidden']): Facts['hidden'] {
+  let left = MOST_HIDDEN_TEXT;
+  return all.slice(0, MOST_LISTED).flatMap(({ why, text }) => {
+    left -= text.length;
+    return left < 0 ? [] : [{ why, text: text.toWellFormed() }];
+  });
+}

@@ -1,0 +1,124 @@
+import { wholeCharacters } from '../reply-text.ts';
+import type { Box } from './box.ts';
+import type { Node } from './tree.ts';
+
+// Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
+
+/** They have an empty line above and below. */
+const PARAGRAPHS = new Set([
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'blockquote',
+  'pre',
+  'ul',
+  'ol',
+  'dl',
+  'hr',
+  'table',
+]);
+
+export interface VisibleText {
+  text(piece: string, space: Box['space']): void;
+  /** A line ends. */
+  line(): void;
+  /** A block, a row or a cell begins or ends. */
+  open(node: Node): void;
+  close(node: Node): void;
+  finish(): { readonly text: string; readonly isCut: boolean };
+}
+
+/** Collects at most so many characters. */
+export function createVisibleText(most: number): VisibleText {
+  const pieces: string[] = [];
+  let left = most;
+  let isCut = false;
+  /** What stands between the last text and the next. */
+  let breaks = 0;
+  let isTabbed = false;
+  let isSpaced = false;
+  let marker = '';
+  /** The numbers of the lists that are open. */
+  const counts: (number | undefined)[] = [];
+
+  const put = (text: string) => {
+    if (text.length <= left) pieces.push(text);
+    else {
+      if (left > 0) pieces.push(wholeCharacters(text, left));
+      isCut = true;
+    }
+    left = Math.max(0, left - text.length);
+  };
+  const separate = () => {
+    if (pieces.length > 0) {
+      if (breaks > 0) put('\n'.repeat(breaks));
+      else if (isTabbed) put('\t');
+      else if (isSpaced) put(' ');
+    }
+    if (marker !== '') put(marker);
+    breaks = 0;
+    isTabbed = false;
+    isSpaced = false;
+    marker = '';
+  };
+  const border = (lines: number) => {
+    breaks = Math.max(breaks, lines);
+    isSpaced = false;
+  };
+  const ofBlock = ({ name, box: { display } }: Node) => {
+    if (display === 'cell') isTabbed ||= breaks === 0;
+    else if (display !== 'table-part' && display !== 'none')
+      border(PARAGRAPHS.has(name) && (name.length > 2 || counts.length <= 1) ? 2 : 1);
+  };
+
+  return {
+    text(piece, space) {
+      if (isCut) return;
+      if (space !== 'normal' && /[\r\n]/.test(piece)) {
+        for (const [i, line] of piece.split(/\r\n?|\n/).entries()) {
+          if (i > 0) this.line();
+          if (line !== '') this.text(line, space);
+        }
+        return;
+      }
+      if (space === 'all') {
+        separate();
+        return put(piece);
+      }
+      const words = piece.replace(/[ \t\n\r\f]{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
+      const bare = words.slice(words.startsWith(' ') ? 1 : 0, words.endsWith(' ') ? -1 : undefined);
+      if (words.startsWith(' ')) isSpaced = true;
+      if (bare === '') return;
+      separate();
+      put(bare);
+      isSpaced = words.endsWith(' ');
+    },
+    line() {
+      // Of many lines two are kept.
+      breaks = Math.min(2, breaks + 1);
+      isSpaced = false;
+    },
+    open(node) {
+      const { name, attributes, box } = node;
+      if (name === 'ul' || name === 'ol')
+        counts.push(name === 'ol' ? Number.parseInt(attributes.get('start') ?? '1', 10) || 1 : undefined);
+      ofBlock(node);
+      if (!box.isItem || node.hidden) return;
+      const own = Number.parseInt(attributes.get('value') ?? '', 10);
+      const last = counts.at(-1);
+      const count = last === undefined || Number.isNaN(own) ? last : own;
+      if (count !== undefined) counts[counts.length - 1] = count + 1;
+      marker = box.hasMarkers ? (count === undefined ? '\u2022 ' : `${count}. `) : '';
+    },
+    close(node) {
+      ofBlock(node);
+      if (node.name === 'ul' || node.name === 'ol') counts.pop();
+      if (node.box.isItem) marker = '';
+    },
+    finish: () => ({ text: pieces.join(''), isCut }),
+  };
+}
