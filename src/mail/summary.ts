@@ -1,18 +1,23 @@
 import { authorOf } from './author.ts';
+import { byFirstLetter, eachField, nameAt, type Span } from './field-spans.ts';
 import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
 import type { Outgoing } from './outgoing.ts';
+import { threadOfSent } from './sent-names.ts';
+import { ID_FIELDS, threadIdOf } from './thread.ts';
 
-// What people know a message by: who wrote it, about what, and its id. It is found in two steps: whoever accepts a
+// What people know a message by: who wrote it, about what, its id, and its conversation. It is found in two steps: whoever accepts a
 // message only finds the fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
 
-/** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters. */
+/** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters, and its thread. */
 export interface MailSummary {
   /** Null without an author. */
   readonly from: string | null;
   /** Empty without one. */
   readonly subject: string | null;
   readonly messageId: string | null;
+  /** As `threadIdOf`; null if it names no id. */
+  readonly thread: string | null;
 }
 
 /** Characters of a text that the history keeps. */
@@ -31,14 +36,15 @@ export function toSummary({ from, subject, fields }: Parsed): MailSummary {
     from: short(from ? (from.name === null ? from.address : `${from.name} <${from.address}>`) : null),
     subject: short(subject),
     messageId: short(firstValue(fields, 'message-id') ?? null),
+    thread: threadIdOf(fields),
   };
 }
 
-/** What an account said about a message that it sends; null if there is no such message. */
-export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary | null {
-  if (!outgoing) return null;
-  const { sender, fromName, subject } = outgoing;
-  return toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
+/** What an account said about a message that it sends. `id` is its `_id`. */
+export function summaryOfOutgoing(outgoing: Outgoing, id: string): MailSummary {
+  const { sender, fromName, subject, conversation } = outgoing;
+  const summary = toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
+  return { ...summary, thread: threadOfSent(id, conversation) };
 }
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
@@ -56,26 +62,21 @@ const MAX_WORDS = 24;
  */
 export function summaryFields(message: Uint8Array): string {
   const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
-  // As for every reader: a message that begins with a blank is all body (`isHeadless`).
-  if (isBlank(head[0])) return '';
   const from: Span[] = [];
-  let [subject, messageId]: [Span | undefined, Span | undefined] = [undefined, undefined];
-  let lines = 0;
-  for (let at = 0; at < head.length && lines < MAX_LINES && !isEmptyLine(head, at); ) {
-    let end = nextLine(head, at);
-    for (lines++; isBlank(head[end]) && lines < MAX_LINES; lines++) end = nextLine(head, end);
-    // As everywhere: the first From with an author, the last Subject, the first Message-ID.
-    if (isNamed(head, at, 'subject')) subject = [at, end];
-    else if (from.length < 2 && isNamed(head, at, 'from')) from.push([at, end]);
-    else if (!messageId && isNamed(head, at, 'message-id')) messageId = [at, end];
-    at = end;
-  }
-  const found = [...from, ...(subject ? [subject] : []), ...(messageId ? [messageId] : [])];
-  return found.map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`).join('');
+  // As everywhere: the first From with an author, the last Subject, the first of the others.
+  const others = new Map<string, Span>();
+  eachField(head, MAX_LINES, (at, end) => {
+    const name = nameAt(head, at, NAMES);
+    if (name === undefined) return;
+    if (name === 'from') from.length < 2 && from.push([at, end]);
+    else if (name === 'subject' || !others.has(name)) others.set(name, [at, end]);
+  });
+  return [...from, ...others.values()]
+    .map(([at, end]) => `${head.toString('latin1', at, Math.min(end, at + FIELD_BYTES))}\n`)
+    .join('');
 }
 
-/** Where a field begins, and where the next one does. */
-type Span = readonly [start: number, end: number];
+const NAMES = byFirstLetter(['from', 'subject', ...ID_FIELDS]);
 
 /** The summary from the fields that `summaryFields` found. */
 export function summaryOf(fields: string): MailSummary {
@@ -95,24 +96,3 @@ function withFewWords(field: string): string {
 }
 
 const ENCODED_WORD = /=\?[^?]{1,80}\?[QqBb]\?[^?]*\?=/g;
-
-const [LF, CR, SPACE, TAB, COLON] = [0x0a, 0x0d, 0x20, 0x09, 0x3a];
-
-const isBlank = (byte: number | undefined): boolean => byte === SPACE || byte === TAB;
-
-const isEmptyLine = (bytes: Uint8Array, at: number): boolean =>
-  bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] === LF);
-
-const nextLine = (bytes: Uint8Array, at: number): number => bytes.indexOf(LF, at) + 1 || bytes.length;
-
-/** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
-function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
-  let at = start;
-  for (let i = 0; i < name.length; i++)
-    if (((bytes[at++] ?? 0) | CASE_BIT) !== (name.charCodeAt(i) | CASE_BIT)) return false;
-  while (isBlank(bytes[at]) || bytes[at] === CR || bytes[at] === LF) at++;
-  return bytes[at] === COLON;
-}
-
-/** What tells capitals from small letters. */
-const CASE_BIT = 0x20;

@@ -10,6 +10,7 @@ import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { decodeWords } from '../../mail/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
+import { givenMessageId } from '../../mail/sent-names.ts';
 import type { ComposeJob } from '../types.ts';
 import type { Personal } from './compose.ts';
 import { oneLine } from './merge-fields.ts';
@@ -24,8 +25,6 @@ const NAME = /^[!-9;-~]{1,76}$/;
  */
 const OURS =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
-// RFC 5322 section 3.6.4, without obsolete forms.
-const MESSAGE_ID = /^<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>$/;
 // RFC 5322 section 3.3, without obsolete forms.
 const DATE =
   /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
@@ -51,7 +50,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
       ...addressing(draft.to, job),
       from: authorField(personal.fillLine(outgoing.fromName ?? ''), outgoing.sender),
       subject: personal.fillLine(outgoing.subject),
-      messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
+      messageId: givenMessageId(draft.headers) ?? personal.messageId,
       date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
       headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
         key,

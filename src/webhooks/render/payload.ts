@@ -30,6 +30,10 @@ export interface Inbound {
   /** The author that DMARC checked: both use mail/author.ts on the same bytes. */
   readonly author: Author;
   readonly senderAuth: SenderAuth;
+  /** Its conversation; null if it names none. */
+  readonly thread: string | null;
+  /** The record of the message that it answers; null: of none that is known. Undefined: nobody could look. */
+  readonly answers: object | null | undefined;
   /** Our host name. */
   readonly hostname: string;
   /** The hosts that receive the mail of our domains beside us. */
@@ -53,8 +57,9 @@ export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable
 /**
  * One event, with the fields, types and order that consumers of the format expect, and `_id`, which identifies the
  * event if it is sent again, alone or with others.
- * Every key is always present except `scan` (there is none without a scanner) and `text`, `text_flowed` and `html`:
- * their presence tells consumers which bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
+ * Every key is always present except `scan` (there is none without a scanner), `answers` (if the store was away for too
+ * long: null says that nothing is answered) and `text`, `text_flowed` and `html`: their presence tells consumers which
+ * bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
  * They use all others without checking for them.
  */
 export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Iterable<Piece> {
@@ -75,6 +80,8 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
   yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
+  yield `,"thread":${json(inbound.thread)}`;
+  if (inbound.answers !== undefined) yield `,"answers":${json(inbound.answers)}`;
   yield '}}';
 }
 

@@ -8,9 +8,11 @@ import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { toFileName } from '../../mail/filename.ts';
-import { withHeader } from '../../mail/header-section.ts';
+import { headerBlock, isHeadless, withHeader } from '../../mail/header-section.ts';
+import { type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { toSummary } from '../../mail/summary.ts';
+import { threadIdOf } from '../../mail/thread.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { linkTo } from '../linked-files.ts';
@@ -111,7 +113,7 @@ export function createRenderTask({
   }
 
   async function toEvent(
-    { part: { message, delivery }, verdicts }: Authenticated,
+    { part: { message, delivery, answers }, verdicts }: Authenticated,
     parseError: string | null,
     guarded: Guarded,
     raw: Buffer,
@@ -121,7 +123,17 @@ export function createRenderTask({
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
     const senderAuth = senderAuthOf(verdicts, author);
-    const rest = { raw, root: scanned.root, verdicts, author, senderAuth, content, hostname, mxHosts };
+    const fields = 'parsed' in content ? content.parsed.fields : fieldsOfMessage(raw);
+    const thread = answers?.thread ?? threadIdOf(fields);
+    const findings = {
+      verdicts,
+      author,
+      senderAuth,
+      content,
+      thread,
+      answers: answers === null ? null : answers?.record,
+    };
+    const rest = { raw, root: scanned.root, ...findings, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 
@@ -219,6 +231,11 @@ async function withLinks(
   return { event: { ...event, content: { parsed: { ...parsed, files } } }, added };
 }
 
+/** The fields of a message that is not parsed, as far as headers are read. */
+function fieldsOfMessage(raw: Buffer): readonly HeaderField[] {
+  return isHeadless(raw) ? [] : parseHeaders(headerBlock(raw));
+}
+
 function* bytesOf({ content }: FilePart): Iterable<Uint8Array> {
   for (const { bytes } of decodedPieces(content)) yield bytes;
 }
@@ -231,9 +248,9 @@ const isOfSystem = (error: unknown): boolean => error instanceof Error && 'sysca
 
 function toFindings(event: Inbound | undefined): Findings | undefined {
   if (!event) return undefined;
-  const { verdicts, content } = event;
+  const { verdicts, content, thread } = event;
   if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
-  return { verdicts, parseError: null, summary: toSummary(content.parsed) };
+  return { verdicts, parseError: null, summary: { ...toSummary(content.parsed), thread } };
 }
 
 /** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */

@@ -82,6 +82,8 @@ describe('mutants of ordinary messages', () => {
           verdicts: VERDICTS,
           author,
           senderAuth: senderAuthOf(VERDICTS, author),
+          thread: null,
+          answers: null,
           hostname: 'mx.example.net',
           content,
         };

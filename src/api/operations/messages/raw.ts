@@ -16,6 +16,7 @@ import {
   type Text,
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
+import { toConversation } from '../../../mail/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, withCrlf } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
@@ -126,6 +127,7 @@ interface Head {
   readonly shownBeside: readonly string[];
   readonly subject: string;
   readonly options: McOptions;
+  readonly fields: readonly HeaderField[];
 }
 
 function readHead(document: string, call: Call<never>): Head {
@@ -146,6 +148,7 @@ function readHead(document: string, call: Call<never>): Head {
     shownBeside: shownBeside(fields),
     subject: decodeWords(firstValue(fields, 'subject') ?? ''),
     options: parseMcHeaders(fields),
+    fields,
   };
 }
 
@@ -157,7 +160,7 @@ interface Overrides {
 }
 
 function toOutgoing(
-  { from, subject, options }: Head,
+  { from, subject, options, fields }: Head,
   { fromEmail, fromName, pool, returnPathDomain }: Overrides,
   call: Call<never>,
 ): Outgoing {
@@ -204,6 +207,7 @@ function toOutgoing(
     pool: pool === undefined || pool === '' ? options.pool : pool,
     form: 'mime',
     ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
+    ...toConversation(fields, sender),
   };
 }
 

@@ -49,7 +49,8 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield '}';
     separator = ',';
   }
-  yield `],"sender_auth":${json(inbound.senderAuth)}}`;
+  yield `],"sender_auth":${json(inbound.senderAuth)},"thread":${json(inbound.thread)}`;
+  yield inbound.answers === undefined ? '}' : `,"answers":${json(inbound.answers)}}`;
 }
 
 /** Values by name in lower case with underscores; several of one name are a list. */

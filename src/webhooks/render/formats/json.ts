@@ -60,7 +60,9 @@ function* pieces(mail: Mail): Iterable<Piece> {
   yield `,"captures":${toJson(captures?.[inbound.recipient] ?? {})}`;
   yield `,"tags":${toJson(tagsOf(inbound))}`;
   yield `,"spam_report":${spamReport(message.scan)},"scan":${message.scan ? scanJson(message.scan) : 'null'}`;
-  yield `,"parse_error":${toJson('parseError' in content ? content.parseError : null)}}`;
+  yield `,"parse_error":${toJson('parseError' in content ? content.parseError : null)}`;
+  yield `,"thread":${toJson(inbound.thread)}`;
+  yield inbound.answers === undefined ? '}' : `,"answers":${toJson(inbound.answers)}}`;
 }
 
 /** The raw message as the content of a JSON string. */

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import { percentDecoded } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
+import type { Inbound } from '../payload.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';
 
@@ -40,6 +41,14 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
     ...(typeof link === 'string' && { url: link }),
   }));
   return away.length === 0 ? [] : [{ name, value: JSON.stringify(list) }];
+}
+
+/** The conversation, if the message names any, and what it answers as JSON, `null` for nothing, if somebody could look. */
+export function threadFields({ thread, answers }: Pick<Inbound, 'thread' | 'answers'>): FormField[] {
+  return [
+    ...(thread === null ? [] : [{ name: 'thread', value: thread }]),
+    ...(answers === undefined ? [] : [{ name: 'answers', value: JSON.stringify(answers) }]),
+  ];
 }
 
 /** A form as multipart/form-data (RFC 7578). Nobody can foresee the boundary. */

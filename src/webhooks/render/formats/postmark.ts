@@ -60,7 +60,8 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield* rawInJson(mail);
     yield '"';
   }
-  yield `,"SenderAuth":${json(inbound.senderAuth)}}`;
+  yield `,"SenderAuth":${json(inbound.senderAuth)},"Thread":${json(inbound.thread)}`;
+  yield inbound.answers === undefined ? '}' : `,"Answers":${json(inbound.answers)}}`;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { singleLine } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { fieldOf, type Mail, rawAsUtf8, toTexts, type Written } from './mail.ts';
-import { type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
+import { type FormField, linkField, multipart, threadFields, toFormFiles } from './multipart.ts';
 
 /** SendGrid's Inbound Parse. All text is UTF-8, which `charsets` says. */
 export function sendgrid(mail: Mail): Written {
@@ -47,6 +47,7 @@ function common(mail: Mail): FormField[] {
     { name: 'SPF', value: inbound.verdicts.spf.result },
     ...spamFields(inbound.message.scan),
     { name: 'sender_auth', value: JSON.stringify(inbound.senderAuth) },
+    ...threadFields(inbound),
   ];
 }
 
