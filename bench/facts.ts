@@ -66,7 +66,7 @@ const encoder = createFormEncoder();
 async function render(bytes: Buffer, withFacts: boolean): Promise<number> {
   const scanned = scanMessage(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
-  const parsed = await parseMessage(bytes, scanned.root);
+  const parsed = parseMessage(bytes, scanned.root);
   const author = authorOf(parsed.fields, 'shop@example.com');
   const inbound: Inbound = {
     ...{
@@ -94,6 +94,7 @@ async function render(bytes: Buffer, withFacts: boolean): Promise<number> {
       ...{ dkim: [], arc: { result: 'none', sealers: [], trusted: false } },
     },
     automated: { is: false, why: null },
+    ...{ thread: null, answers: null },
     content: { parsed },
     ...(withFacts && { facts: factsOfMessage(parsed, author.mailbox?.name ?? null) }),
   };

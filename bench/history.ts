@@ -6,6 +6,7 @@ import { createIds, deliveryId } from '../src/base/ids.ts';
 import { NO_METRICS } from '../src/base/metrics.ts';
 import { createJournal } from '../src/journal/journal.ts';
 import type { MailFilter, Page } from '../src/journal/types.ts';
+import { threadOfRoot } from '../src/mail/thread.ts';
 import type { DeliveryState } from '../src/queue/states.ts';
 import { createTestLog } from '../test/support/log.ts';
 import { readOptions, usually } from './options.ts';
@@ -147,6 +148,7 @@ function compose(k: number) {
     from: `Shop ${k % 300} <shop@mail-${k % 300}.example.org>`,
     subject,
     messageId: `<${messageId}@x>`,
+    thread: threadOfRoot(`${messageId}@x`),
   };
   const state: DeliveryState = rare ? 'dead' : k % 10_000 === 9 ? 'waiting' : 'delivered';
   const status = state === 'delivered' ? 200 : 503;

@@ -25,8 +25,9 @@ const WAIT_MS = 100;
 export const createQuestions = (): Shares => createShares(QUESTIONS);
 
 const INBOUND = kindsOf('route');
+const CONVERSATIONS = kindsOf('route', 'sender');
 
-/** The inbound mail of one account, and what was refused of it. Throws RequestLimitExceeded, and `JournalAway`. */
+/** The inbound mail of one account, its conversations, and what was refused of it. Throws RequestLimitExceeded, and `JournalAway`. */
 export function bindHistory({ history, questions, clock }: HistoryDeps, account: string) {
   const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
 
@@ -41,6 +42,9 @@ export function bindHistory({ history, questions, clock }: HistoryDeps, account:
 
   return {
     mail: (filter: MailFilter, limit: number, cursor?: number) => ask(() => history.mail(mine(filter), limit, cursor)),
+    /** The latest mail of a conversation, received and sent, newest first. */
+    conversation: (thread: string, limit: number) =>
+      ask(() => history.mail({ account, kinds: CONVERSATIONS, thread }, limit)),
     causes: (filter: MailFilter) => ask(() => history.causes(mine(filter))),
     /** Undefined if it is not known, or not inbound mail of the account. */
     one: (id: string): Promise<MailStory | undefined> =>

@@ -1,5 +1,6 @@
 import { systemClock } from '../base/clock.ts';
 import { journalSettings, scannerSettings } from '../composition/slices.ts';
+import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOf, summaryOfOutgoing } from '../mail/summary.ts';
 import type { QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { endpointOf, type WaitReason, waitReason } from '../queue/wait-reason.ts';
@@ -15,7 +16,7 @@ export interface Beside {
 
 /** A delivery that is due for so long is not just about to be taken up. */
 const LATE_MS = 5000;
-const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null };
+const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
 
 /** Looks up what belongs to some deliveries. Without `journal.subjects` nothing of the header is shown here either. */
 export async function lookBeside(
@@ -30,14 +31,15 @@ export async function lookBeside(
   const memories = new Map((await spool.endpoints()).map((one) => [`${one.account}\n${one.url}`, one.memory]));
   const unscanned = await findUnscanned(rows, spool, settings, now);
 
-  function summaryFor(messageId: string): MailSummary {
+  function summaryFor({ id, messageId }: QueuedDelivery): MailSummary {
     const own = fields.get(messageId);
-    const outgoing = summaryOfOutgoing(envelopes.get(messageId)?.envelope.outgoing);
-    return outgoing ?? (own === undefined ? NO_SUMMARY : summaryOf(own));
+    const outgoing = envelopes.get(messageId)?.envelope.outgoing;
+    if (outgoing) return summaryOfOutgoing(outgoing, sentId(id));
+    return own === undefined ? NO_SUMMARY : summaryOf(own);
   }
 
   return (delivery) => ({
-    summary: summaryFor(delivery.messageId),
+    summary: summaryFor(delivery),
     waits: waitReason(delivery, {
       endpoint: endpointOf(memories.get(`${delivery.account}\n${delivery.url}`) ?? null, now),
       making: undefined,

@@ -5,7 +5,7 @@ import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
 import { createLists } from '../events/lists.ts';
 import { createNumbers } from '../events/numbers.ts';
-import { createRecorder } from '../events/record.ts';
+import { createRecorder, type Recorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
 import { createBrake } from '../inbound/brake.ts';
 import { createChoosing } from '../inbound/choosing.ts';
@@ -44,6 +44,7 @@ import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
+import { createAnswers } from '../webhooks/answers.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
 import { createLinkedFiles } from '../webhooks/linked-files.ts';
 import { createMessageViews } from '../webhooks/message-views.ts';
@@ -240,6 +241,7 @@ interface DeliveryParts {
   readonly signingKeys: SigningKeys;
   readonly scanning: Scanning | undefined;
   readonly returns: Returns;
+  readonly recorder: Recorder;
   readonly mail: MailParts;
   /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
@@ -268,7 +270,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     signOwn,
     loopbackOnly,
   } = parts;
-  const { time, tokenSecret, growth, threads } = parts;
+  const { recorder, time, tokenSecret, growth, threads } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -286,7 +288,8 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, signOwn, clock, log });
   const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const webhookParts = { ...shared, renderer, steps, poster, destinations, signingKeys, scanning };
+  const answers = createAnswers({ store, recorder });
+  const webhookParts = { ...shared, answers, renderer, steps, poster, destinations, signingKeys, scanning };
   const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
   const roads: Roads = {
     inbound: webhooks,
@@ -307,12 +310,13 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     sample: createSample({ renderer, samplePart }),
     samplePart,
     trialPoster,
-    trials: createTrials({ renderer, poster: trialPoster, destinations, clock, ids }),
+    trials: createTrials({ renderer, poster: trialPoster, destinations, answers, clock, ids }),
     views: createMessageViews({
       renderer,
       run: threads.task('content'),
       show: threads.task('shown'),
       destinations,
+      answers,
       log,
     }),
   };

@@ -39,6 +39,7 @@ const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   open: 'opens',
   click: 'clicks',
   deferral: undefined, // not an outcome yet
+  reply: undefined, // what an answer says is not for us to judge
 };
 
 /** What an event adds. The first open or click of a message is unique. */

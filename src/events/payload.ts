@@ -18,6 +18,7 @@ const STATES: Readonly<Record<MessageEventKind | 'delivered', string>> = {
   spam: 'sent',
   unsub: 'sent',
   reject: 'rejected',
+  reply: 'sent',
 };
 
 /** Codes of the bounce classifier that clients know, by description. */
@@ -39,6 +40,7 @@ export function toPayload(event: PayloadEvent, message: SentMessageRow): object 
     _id: message.id,
     ts: seconds(event.at),
     ...visitOf(event),
+    ...replyOf(event),
     msg: { ...commonOf(event, message), ...extraOf(event, message) },
   };
 }
@@ -55,6 +57,13 @@ function visitOf({ kind, detail }: PayloadEvent): object {
     user_agent_parsed: parseUserAgent(textOf(detail['user_agent']) ?? '') ?? null,
   };
   return kind === 'click' ? { url: textOf(detail['url']) ?? '', ...visit } : visit;
+}
+
+/** The answer that came in. */
+function replyOf({ kind, detail }: PayloadEvent): object {
+  if (kind !== 'reply') return {};
+  const { inbound = null, from = null, recipient = null, subject = null, automated = null } = detail;
+  return { reply: { id: inbound, from_email: from, email: recipient, subject, automated } };
 }
 
 function commonOf({ kind }: PayloadEvent, message: SentMessageRow): object {
@@ -147,6 +156,12 @@ const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<
   open: { ip: '127.0.0.1', user_agent: USER_AGENT },
   click: { ip: '127.0.0.1', user_agent: USER_AGENT, url: 'https://example.com/' },
   reject: { reason: 'hard-bounce' },
+  reply: {
+    inbound: '01kcexamplemessage00000000',
+    from: 'example.webhook@example.com',
+    recipient: 'support@in.example.com',
+    subject: 'Re: This an example webhook message',
+  },
 };
 
 /**

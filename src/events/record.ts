@@ -27,7 +27,11 @@ export type NewSentMessage = Pick<
   | 'metadata'
   | 'apiKey'
   | 'delivery'
->;
+  | 'thread'
+> & {
+  /** By what else than its `_id` answers name it (mail/sent-names.ts). */
+  readonly names?: readonly string[];
+};
 
 /** An event of a sent message. */
 export interface MessageEvent {
@@ -39,11 +43,14 @@ export interface MessageEvent {
   readonly at: Date;
   /**
    * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule (bounces) ·
-   * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
+   * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject) · inbound, the id of the
+   * message that came in, from, recipient, subject, why it is automated (reply).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
   readonly links?: readonly string[];
+  /** For `send`: the names that a relay gave the message (mail/sent-names.ts). */
+  readonly names?: readonly string[];
 }
 
 /** The only way for events into the numbers, the lists, and onto subscribed webhooks. */
@@ -57,7 +64,7 @@ export interface Recorder {
 }
 
 interface RecorderDeps extends ApplyDeps {
-  readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'senderDomains'>;
+  readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'messageNames' | 'senderDomains'>;
 }
 
 /** A recorder that can finish interrupted work. */
@@ -77,6 +84,17 @@ const PAGE = 50;
 export function createRecorder(deps: RecorderDeps): EventRecorder {
   const { store, clock, log } = deps;
   const apply = createApply(deps);
+
+  /** Before the row that they are about: after an interruption, a name without its message is harmless. */
+  async function keepNames(
+    { id: message, account, email, createdAt }: Pick<SentMessageRow, 'id' | 'account' | 'email' | 'createdAt'>,
+    names: readonly string[] = [],
+  ): Promise<void> {
+    for (const name of names) {
+      const row = { account, name, message, email: email.toLowerCase(), createdAt };
+      await store.messageNames.insert({ id: `${message} ${name}`, ...row });
+    }
+  }
 
   async function tryToApply(row: MessageEventRow): Promise<boolean> {
     try {
@@ -119,11 +137,13 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
           store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt }),
         ),
       );
+      await keepNames(row, message.names);
       return (await store.messages.insert(row)) === 'inserted' ? 'recorded' : 'duplicate';
     },
     async record(event) {
       const message = await store.messages.one({ id: event.message, account: event.account });
       if (!message) return 'unknown';
+      await keepNames(message, event.names);
       const row = toEventRow(event, message, new Date(clock.now()));
       if ((await store.messageEvents.insert(row)) === 'inserted') {
         await tryToApply(row);
@@ -192,6 +212,7 @@ const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   spam: ['diag'],
   unsub: ['diag'],
   reject: ['reason', 'diag'],
+  reply: ['inbound', 'from', 'recipient', 'subject', 'automated'],
 };
 
 /** The first `max` UTF-16 code units of a text, without splitting a surrogate pair. */
@@ -222,6 +243,7 @@ export function toMessageRow(message: NewSentMessage): SentMessageRow {
     metadata: Object.fromEntries(metadata),
     apiKey: message.apiKey,
     delivery: message.delivery ?? null,
+    ...(message.thread && { thread: message.thread }),
     state: 'queued',
     opens: 0,
     clicks: 0,
@@ -289,7 +311,10 @@ const ROWS_A_STEP = 500;
 export function purgeRowsTask(
   settings: PurgeRowsSettings,
   deps: {
-    store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents' | 'urls' | 'urlHours'>;
+    store: Pick<
+      Store,
+      'counters' | 'messages' | 'messageTags' | 'messageNames' | 'messageEvents' | 'urls' | 'urlHours'
+    >;
     clock: Clock;
     time: Pick<RunningTime, 'believed'>;
   },
@@ -308,6 +333,7 @@ export function purgeRowsTask(
       counters += await removeAll(store.urlHours, { start: before(KEEP_URL_DAYS) }, ending);
       const events = await removeAll(store.messageEvents, { at: old }, ending);
       const tags = await removeAll(store.messageTags, { createdAt: old }, ending);
+      await removeAll(store.messageNames, { createdAt: old }, ending);
       const messages = await removeAll(store.messages, { createdAt: old }, ending);
       return counters + urls + events + tags + messages > 0 ? { counters, urls, events, tags, messages } : undefined;
     },

@@ -21,6 +21,7 @@ const COLUMNS = {
     'header_from',
     'subject',
     'header_id',
+    'thread',
     'route',
     'pattern',
     'url',
@@ -78,6 +79,7 @@ const PATCH = [
   'header_from',
   'subject',
   'header_id',
+  'thread',
   'spf',
   'dkim',
   'dmarc',
@@ -174,18 +176,19 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
   const find = db.prepare('SELECT n, state FROM mail WHERE id = ?');
   const update = db.prepare(`UPDATE mail SET
     sender = coalesce(?2, sender), header_from = coalesce(?3, header_from), subject = coalesce(?4, subject),
-    header_id = coalesce(?5, header_id), spf = coalesce(?6, spf), dkim = coalesce(?7, dkim), dmarc = coalesce(?8, dmarc),
-    state = coalesce(?9, state), url = coalesce(?10, url), attempts = attempts + ?11,
-    last_status = CASE WHEN ?11 > 0 THEN ?12 ELSE last_status END,
-    last_error = CASE WHEN ?11 > 0 THEN ?13 ELSE last_error END,
-    ended_at = CASE WHEN ?9 IS NULL THEN ended_at ELSE ?14 END
+    header_id = coalesce(?5, header_id), thread = coalesce(?6, thread),
+    spf = coalesce(?7, spf), dkim = coalesce(?8, dkim), dmarc = coalesce(?9, dmarc),
+    state = coalesce(?10, state), url = coalesce(?11, url), attempts = attempts + ?12,
+    last_status = CASE WHEN ?12 > 0 THEN ?13 ELSE last_status END,
+    last_error = CASE WHEN ?12 > 0 THEN ?14 ELSE last_error END,
+    ended_at = CASE WHEN ?10 IS NULL THEN ended_at ELSE ?15 END
     WHERE n = ?1`);
   const tell = db.prepare(`UPDATE mail
     SET story = substr(story, 1, length(story) - 1) || iif(story = '[]', '', ',') || ?1 || ']'
     WHERE n = ?2 AND length(story) + length(?1) < ${MAX_STORY}`);
 
   return (values) => {
-    const [id = null, sender, from, subject, headerId, spf, dkim, dmarc, state, firm, url, ...tried] = values;
+    const [id = null, sender, from, subject, headerId, thread, spf, dkim, dmarc, state, firm, url, ...tried] = values;
     const [attempts, status, error, endedAt, story] = tried;
     const row = find.get(id);
     if (!row) return;
@@ -194,7 +197,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     const late = firm === 0 && ENDED_STATES.some((state) => state === row['state']);
     const reworded = [sender, from, subject, headerId].some((text) => text !== null);
     const wasIn = reworded && indexing.takeOut(n);
-    const changed = [sender, from, subject, headerId, spf, dkim, dmarc, late ? null : state, url];
+    const changed = [sender, from, subject, headerId, thread, spf, dkim, dmarc, late ? null : state, url];
     update.run(...[n, ...changed, attempts, status, error, endedAt].map((value) => value ?? null));
     if (typeof story === 'string' && story !== '') tell.run(late ? attemptsOf(story) : story, n);
     if (wasIn) indexing.putIn(n);
@@ -209,21 +212,21 @@ function named(values: readonly SQLInputValue[], summaries: Map<SQLInputValue, s
   const fields = summaries.get(id);
   if (fields === undefined) return values;
   summaries.delete(id);
-  const { from, subject, messageId } = summaryOf(fields);
-  return values.toSpliced(FROM, 3, from, subject, messageId);
+  const { from, subject, messageId, thread } = summaryOf(fields);
+  return values.toSpliced(FROM, 4, from, subject, messageId, thread);
 }
 
 /** Gives a row its texts, if it has none. */
 function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fields: string) => void {
   const find = db.prepare('SELECT n FROM mail WHERE id = ? AND subject IS NULL');
-  const update = db.prepare('UPDATE mail SET header_from = ?, subject = ?, header_id = ? WHERE n = ?');
+  const update = db.prepare('UPDATE mail SET header_from = ?, subject = ?, header_id = ?, thread = ? WHERE n = ?');
   return (id, fields) => {
     const row = find.get(id);
     if (!row) return;
     const n = Number(row['n']);
-    const { from, subject, messageId } = summaryOf(fields);
+    const { from, subject, messageId, thread } = summaryOf(fields);
     const wasIn = indexing.takeOut(n);
-    update.run(from, subject, messageId, n);
+    update.run(from, subject, messageId, thread, n);
     if (wasIn) indexing.putIn(n);
   };
 }

@@ -65,6 +65,13 @@ function addTransactions(db: DatabaseSync): void {
       db.exec(`ALTER TABLE ${table} ADD COLUMN transaction_n INTEGER`);
 }
 
+/** The conversation of a mail. Added later, too; its index has the rows that were written since. */
+function addThreads(db: DatabaseSync): void {
+  if (!db.prepare(`SELECT 1 FROM pragma_table_info('mail') WHERE name = 'thread'`).get())
+    db.exec('ALTER TABLE mail ADD COLUMN thread TEXT');
+  db.exec('CREATE INDEX IF NOT EXISTS mail_thread ON mail (thread) WHERE thread IS NOT NULL');
+}
+
 const CACHE_KB = 4096;
 /** How long another process may keep the file. */
 const BUSY_MS = 2000;
@@ -142,6 +149,7 @@ function open(path: string): DatabaseSync {
     else if (version !== VERSION) throw new WrongVersion();
     db.exec(MINUTES);
     addTransactions(db);
+    addThreads(db);
     db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
     return db;
   } catch (error) {

@@ -2,6 +2,7 @@ import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
+import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.ts';
 import type { DeliveryState } from '../queue/states.ts';
@@ -113,9 +114,9 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   }
 
   /** What is known of its content without parsing it. */
-  function describe(draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
+  function describe(id: string, draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
     if (!settings.subjects) return;
-    draft.summary ??= summaryOfOutgoing(outgoing);
+    draft.summary ??= outgoing ? summaryOfOutgoing(outgoing, sentId(id)) : null;
     draft.fields ??= fields ?? null;
   }
 
@@ -124,7 +125,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     accepted(mail) {
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
-      describe(draft, mail.envelope?.outgoing, mail.fields);
+      describe(mail.delivery.id, draft, mail.envelope?.outgoing, mail.fields);
       const { fate } = mail.delivery;
       draft.state ??= fate?.state ?? 'waiting';
       if (fate) {
@@ -135,7 +136,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       added();
     },
     described(id, fields) {
-      describe(draftOf(id), undefined, fields);
+      describe(id, draftOf(id), undefined, fields);
       added();
     },
     settled(id, state, at, attempt) {
@@ -166,7 +167,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       const draft = draftOf(one.id);
       if (draft.row) return;
       draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
-      describe(draft, envelope?.outgoing, fields);
+      describe(one.id, draft, envelope?.outgoing, fields);
       if (draft.state === null) {
         draft.state = one.state;
         draft.endedAt = one.state === 'waiting' ? null : one.endedAt;
@@ -348,9 +349,9 @@ const toPatch = (id: string, draft: Draft): SQLInputValue[] => [
 
 type Text = string | null;
 
-function toTexts(summary: MailSummary | null): [from: Text, subject: Text, headerId: Text] {
+function toTexts(summary: MailSummary | null): [from: Text, subject: Text, headerId: Text, thread: Text] {
   const short = (text: Text | undefined) => text?.slice(0, MAX_TEXT) ?? null;
-  return [short(summary?.from), short(summary?.subject), short(summary?.messageId)];
+  return [short(summary?.from), short(summary?.subject), short(summary?.messageId), summary?.thread ?? null];
 }
 
 function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Text] {

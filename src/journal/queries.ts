@@ -194,7 +194,7 @@ export type Window = readonly [from: number, to: number];
 
 function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
   const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
-  const { route, url, exceptUrls, status, unanswered, ids } = filter;
+  const { thread, route, url, exceptUrls, status, unanswered, ids } = filter;
   // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
   const failed = unanswered || (status !== undefined && status.from >= 300);
   const states = filter.states ?? (failed ? UNDELIVERED : undefined);
@@ -206,6 +206,7 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
       ...among('state', states),
       ...(states && !states.includes('delivered') ? [{ sql: `state <> 'delivered'`, values: [] }] : []),
       ...(route === undefined ? [] : [{ sql: `(${ROUTE} = ? OR pattern = ?)`, values: [route, route] }]),
+      ...(thread === undefined ? [] : [{ sql: 'n IN (SELECT n FROM mail WHERE thread = ?)', values: [thread] }]),
       ...equal('url', url),
       ...(exceptUrls ?? []).map((one) => ({ sql: 'url <> ?', values: [one] })),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),

@@ -27,6 +27,7 @@ const MAIL: Fields<MailFilter> = {
   to: (filter, value) => ({ ...filter, to: [...(filter.to ?? []), value] }),
   subject: (filter, value) => ({ ...filter, subject: [...(filter.subject ?? []), value] }),
   client: (filter, value) => ({ ...filter, client: [...(filter.client ?? []), value] }),
+  thread: (filter, thread) => (filter.thread === undefined ? { ...filter, thread } : TWICE),
   route: (filter, route) => (filter.route === undefined ? { ...filter, route } : TWICE),
   url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
   state(filter, value) {

@@ -29,6 +29,7 @@ export function toMail(row: SqlRow): Mail {
     from: text(row, 'header_from'),
     subject: text(row, 'subject'),
     headerId: text(row, 'header_id'),
+    thread: text(row, 'thread'),
     route: routeOfTarget(String(row['route'])),
     pattern: String(row['pattern']),
     url: String(row['url']),

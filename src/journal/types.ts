@@ -32,6 +32,8 @@ export interface Mail {
   readonly from: string | null;
   readonly subject: string | null;
   readonly headerId: string | null;
+  /** Its conversation (mail/thread.ts); null if it names none, or it is not kept. */
+  readonly thread: string | null;
   readonly route: string;
   readonly pattern: string;
   readonly url: string;
@@ -160,6 +162,8 @@ export interface MailFilter {
   readonly to?: readonly string[] | undefined;
   readonly subject?: readonly string[] | undefined;
   readonly client?: readonly string[] | undefined;
+  /** Of this conversation. */
+  readonly thread?: string | undefined;
   /** Id or pattern of the route, whole. */
   readonly route?: string | undefined;
   readonly url?: string | undefined;

@@ -1,4 +1,5 @@
 import type { Envelope } from './envelope.ts';
+import { createFieldSearch, parseFound } from './field-search.ts';
 import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './headers.ts';
 import type { Mailbox } from './message.ts';
 
@@ -282,3 +283,8 @@ const CHALLENGE =
 /** Subjects of bounces. */
 const BOUNCED =
   /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send)|error (?:sending|delivering))/i;
+
+const find = createFieldSearch(['from', 'subject', ...SIGNS.keys()].map((name) => ({ name, most: 2 })));
+
+/** The fields in which the evidence is, from the first octets of a message that nobody has parsed. */
+export const evidenceIn = (start: Uint8Array): HeaderField[] => parseFound(find(start));

@@ -3,16 +3,20 @@ import { createFieldSearch, parseFound, type Wanted } from './field-search.ts';
 import { firstValue, type HeaderField } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
 import type { Outgoing } from './outgoing.ts';
+import { threadOfSent } from './sent-names.ts';
+import { ID_FIELDS, threadIdOf } from './thread.ts';
 
-// What people know a message by: who wrote it, about what, and its id.
+// What people know a message by: who wrote it, about what, its id, and its conversation.
 
-/** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters. */
+/** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters, and its thread. */
 export interface MailSummary {
   /** Null without an author. */
   readonly from: string | null;
   /** Empty without one. */
   readonly subject: string | null;
   readonly messageId: string | null;
+  /** As `threadIdOf`; null if it names no id. */
+  readonly thread: string | null;
 }
 
 /** Characters of a text that the history keeps. */
@@ -31,23 +35,24 @@ export function toSummary({ from, subject, fields }: Parsed): MailSummary {
     from: short(from ? (from.name === null ? from.address : `${from.name} <${from.address}>`) : null),
     subject: short(subject),
     messageId: short(firstValue(fields, 'message-id') ?? null),
+    thread: threadIdOf(fields),
   };
 }
 
-/** What an account said about a message that it sends; null if there is no such message. */
-export function summaryOfOutgoing(outgoing: Outgoing | undefined): MailSummary | null {
-  if (!outgoing) return null;
-  const { sender, fromName, subject } = outgoing;
-  return toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
+/** What an account said about a message that it sends. `id` is its `_id`. */
+export function summaryOfOutgoing(outgoing: Outgoing, id: string): MailSummary {
+  const { sender, fromName, subject, conversation } = outgoing;
+  const summary = toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });
+  return { ...summary, thread: threadOfSent(id, conversation) };
 }
 
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
 
-/** As everywhere: the first From with an author, the last Subject, the first Message-ID. */
+/** As everywhere: the first From with an author, the last Subject, the first of the others. */
 const SUMMARY: readonly Wanted[] = [
   { name: 'from', most: 2 },
   { name: 'subject', most: 1, last: true },
-  { name: 'message-id', most: 1 },
+  ...ID_FIELDS.map((name) => ({ name, most: 1 })),
 ];
 
 /** Finds the fields of the summary. */

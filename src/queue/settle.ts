@@ -54,6 +54,8 @@ export type MailAttempt =
       readonly address: string;
       readonly source: string | null;
       readonly tls: boolean;
+      /** It was a relay, which may give the message an id of its own. */
+      readonly relayed?: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     }

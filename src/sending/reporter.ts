@@ -7,6 +7,7 @@ import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
 import { sentId } from '../mail/return-address.ts';
+import { namesInReply } from '../mail/sent-names.ts';
 import type { Message, Report, Spool } from '../queue/delivery.ts';
 import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -151,6 +152,8 @@ export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
   readonly links?: readonly string[];
+  /** What a relay made of its id. */
+  readonly names?: readonly string[];
 }
 
 /** A parsed report. */
@@ -179,12 +182,15 @@ interface ReportFacts {
  * Makes the report of an attempt. Its id, also the event's, is derived from the kind, the delivery and the attempt, so
  * that an attempt repeated after a crash is one event.
  */
-export function toReport({ delivery, attempts, at, message }: ReportFacts, { kind, detail, links }: Happening): Report {
+export function toReport(
+  { delivery, attempts, at, message }: ReportFacts,
+  { kind, detail, links, names }: Happening,
+): Report {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
   const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
   const body: Body = {
-    event: { account, message: sentId(id), kind, at, detail, ...(links && { links }) },
+    event: { account, message: sentId(id), kind, at, detail, ...(links && { links }), ...(names && { names }) },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
   };
   return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };
@@ -209,10 +215,10 @@ const DAY = 24 * 3_600_000;
 /** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
-  return {
-    kind: outcome === 'delivered' ? 'send' : 'deferral',
-    detail: { diag: wordsOf(attempt), ...placesOf(attempt) },
-  };
+  const detail = { diag: wordsOf(attempt), ...placesOf(attempt) };
+  if (outcome !== 'delivered') return { kind: 'deferral', detail };
+  const names = attempt.kind === 'answered' && attempt.relayed ? namesInReply(attempt.diag) : [];
+  return { kind: 'send', detail, ...(names.length > 0 && { names }) };
 }
 
 /** Where a reply came from; nowhere, when it is our own. */

@@ -384,7 +384,7 @@ export function* makingSentMessage(
   delivery: Pick<Delivery, 'id' | 'account' | 'recipient'>,
   receivedAt: number,
 ): Steps<NewSentMessage> {
-  const { sender, tags, template, subaccount, apiKey } = outgoing;
+  const { sender, tags, template, subaccount, apiKey, conversation } = outgoing;
   const subject = yield* fillingSubject(outgoing, delivery.recipient, new Date(receivedAt));
   const metadata = { ...outgoing.metadata, ...outgoing.rcptMetadata[delivery.recipient.toLowerCase()] };
   return {
@@ -400,5 +400,6 @@ export function* makingSentMessage(
     subaccount,
     apiKey,
     metadata,
+    ...conversation,
   };
 }

@@ -17,7 +17,15 @@ import { exportJobs } from './rows/exports.ts';
 import { leases, revisions, secrets } from './rows/hosts.ts';
 import { ipRequests, ips, placements, pools } from './rows/ips.ts';
 import { rejects, whitelists } from './rows/lists.ts';
-import { messageEvents, messages, messageTags, metadataFields, scheduled, tagRemovals } from './rows/messages.ts';
+import {
+  messageEvents,
+  messageNames,
+  messages,
+  messageTags,
+  metadataFields,
+  scheduled,
+  tagRemovals,
+} from './rows/messages.ts';
 import { notices, quotas } from './rows/notices.ts';
 import { consoleSessions, enterLinks, people } from './rows/people.ts';
 import { subaccounts } from './rows/subaccounts.ts';
@@ -40,6 +48,7 @@ export const COLLECTIONS = {
   ipRequests,
   ips,
   messageEvents,
+  messageNames,
   messages,
   messageTags,
   notices,

@@ -5,6 +5,7 @@ import type { Log } from '../base/log.ts';
 import { free } from '../base/room.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { Delivery } from '../queue/delivery.ts';
+import type { Answers } from './answers.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
 import { packPart, toParseError } from './render/renderer.ts';
 import type { Shown, ShownInput } from './render/shown.ts';
@@ -21,7 +22,7 @@ export interface JsonText {
 export interface MessageViews {
   content(part: RenderPart): Promise<ShownMessage>;
   /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
-  event(part: RenderPart & { readonly delivery: Pick<Delivery, 'routeId'> }): Promise<JsonText>;
+  event(part: RenderPart & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText>;
   /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
   shown(part: RenderPart, wanted: ShownInput['wanted']): Promise<Shown>;
 }
@@ -32,6 +33,7 @@ export function createMessageViews({
   run,
   show,
   destinations,
+  answers,
   log,
 }: {
   readonly renderer: Pick<EventRenderer, 'renderJson' | 'discard'>;
@@ -40,6 +42,7 @@ export function createMessageViews({
   /** Runs the task that makes a message safe to look at. */
   readonly show: PooledTask<ShownInput, Shown>;
   readonly destinations: Pick<Destinations, 'target'>;
+  readonly answers: Pick<Answers, 'shown'>;
   readonly log: Log;
 }): MessageViews {
   async function content(part: RenderPart): Promise<ShownMessage> {
@@ -76,9 +79,10 @@ export function createMessageViews({
       }
     },
     async event(part) {
-      const { id, recipient, routeId } = part.delivery;
+      const { id, recipient, routeId, account } = part.delivery;
       const style = destinations.target({ routeId, recipient });
-      const body = await renderer.renderJson({ ...part, delivery: { id, recipient } }, style);
+      const known = { ...part, delivery: { id, recipient }, answers: await answers.shown(account, part) };
+      const body = await renderer.renderJson(known, style);
       try {
         if (body.kind === 'bytes') return { size: body.bytes.length, content: body.bytes };
         const file = await open(body.path);

@@ -13,6 +13,7 @@ import type { Waiting } from '../queue/schedule/lane.ts';
 import type { Settled } from '../queue/settle.ts';
 import type { Scanning } from '../scan/scanning.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { Answers } from './answers.ts';
 import type { Destinations, PostTarget } from './road.ts';
 import type { Findings, Rendered, Renderer, RenderPart } from './types.ts';
 
@@ -25,6 +26,7 @@ export interface PreparationDeps {
   readonly destinations: Pick<Destinations, 'target'>;
   readonly signingKeys: Pick<SigningKeys, 'keysFor'>;
   readonly senderReports: SenderReports;
+  readonly answers: Answers;
   /** Undefined if no scanner is configured. */
   readonly scanning: Pick<Scanning, 'turn' | 'of'> | undefined;
   /** The history. */
@@ -78,15 +80,35 @@ export function createPreparation(deps: PreparationDeps): Preparation {
   const unparsed = deps.metrics.counter('postern_message_parse_failures_total');
   const countVerdicts = createVerdictMeters(deps.metrics);
 
-  async function unlessAway<W extends Due>(mail: readonly [Mail<W>, ...Mail<W>[]]) {
+  async function unlessAway<W extends Due>(mail: readonly [Mail<W>, ...Mail<W>[]], records: boolean) {
     const [{ delivery, waiting }] = mail;
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
     if (!keys) return 'store away';
     try {
-      return await renderWith(mail, inTurn(keys, waiting.attempts));
+      const [first, ...others] = mail;
+      const [known, ...rest] = await Promise.all([
+        withAnswers(first, records),
+        ...others.map((one) => withAnswers(one, records)),
+      ]);
+      return await renderWith([known, ...rest], inTurn(keys, waiting.attempts));
     } catch (error) {
-      // The secret that signs links was never read.
+      // What it answers is not known, or the secret that signs links was never read.
       if (error instanceof StoreAway) return 'store away';
+      throw error;
+    }
+  }
+
+  /**
+   * With what it answers. While the store is away it waits a while, and then it goes without: an application that cannot
+   * tell a new message from an answer opens a second ticket. Throws `StoreAway`.
+   */
+  async function withAnswers<W extends Due>(mail: Mail<W>, records: boolean): Promise<Mail<W>> {
+    const { delivery, waiting } = mail;
+    if (delivery.kind !== 'inbound') return mail;
+    try {
+      return { ...mail, answers: await deps.answers.of(delivery.account, mail, records) };
+    } catch (error) {
+      if (error instanceof StoreAway && clock.now() - waiting.budgetFrom >= ANSWERS_WAIT) return mail;
       throw error;
     }
   }
@@ -145,13 +167,13 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       return { none: 'later', at };
     },
     async render(mail) {
-      const rendered = await unlessAway(mail);
+      const rendered = await unlessAway(mail, true);
       if (rendered !== 'store away') for (const part of rendered?.parts ?? []) note(part);
       return rendered;
     },
     async show(mail) {
       // Only a shared POST may be undefined.
-      return (await unlessAway([mail])) ?? 'store away';
+      return (await unlessAway([mail], false)) ?? 'store away';
     },
     async discard({ id }, { body }) {
       // Failing to remove the file does not change the outcome of the attempt.
@@ -173,6 +195,9 @@ export function createPreparation(deps: PreparationDeps): Preparation {
     },
   });
 }
+
+/** How long mail waits for a store that is away to say what it answers. Milliseconds. */
+const ANSWERS_WAIT = 10 * 60_000;
 
 /** Below this no framework is known to refuse a form for its size, but for those that answer 413. */
 const LARGE_FORM = 1024 * 1024;

@@ -3,6 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
 import { type AttemptResult, errorOf } from '../queue/settle.ts';
+import type { Answers } from './answers.ts';
 import { basicAuth, type Destinations, PLAIN_TARGET } from './road.ts';
 import type { Poster, Renderer, RenderPart } from './types.ts';
 
@@ -10,7 +11,7 @@ import type { Poster, Renderer, RenderPart } from './types.ts';
 const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
 
 /** A message, and the route whose form its post has; without a route it has Mandrill's. */
-type TrialPart = RenderPart & { readonly delivery: Partial<Pick<Delivery, 'routeId'>> };
+type TrialPart = RenderPart & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 'account'>> };
 
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export interface Trials {
@@ -26,21 +27,26 @@ export function createTrials({
   renderer,
   poster,
   destinations,
+  answers,
   clock,
   ids,
 }: {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   readonly poster: Pick<Poster, 'post'>;
   readonly destinations: Pick<Destinations, 'target'>;
+  readonly answers: Pick<Answers, 'shown'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
 }): Trials {
   return frozen({
-    async post({ message, body, delivery: { id, recipient, routeId } }, url, keys) {
+    async post(part, url, keys) {
+      const { message, body, delivery } = part;
+      const { id, recipient, routeId, account } = delivery;
       const target = routeId === undefined ? PLAIN_TARGET : destinations.target({ routeId, recipient });
       const rendered = await renderer.render({
         message,
         body,
+        answers: account === undefined ? part.answers : await answers.shown(account, part),
         delivery: { id: `${id}-trial-${ids.message()}`, recipient, url },
         keys,
         at: clock.now(),

@@ -45,11 +45,21 @@ interface PostSigning {
   readonly style?: PostStyle;
 }
 
+/** A message that an inbound message answers. */
+export interface Answered {
+  /** The thread that both belong to. */
+  readonly thread: string;
+  /** As in the payload. */
+  readonly record: object;
+}
+
 /** A message for one of its recipients. */
 export interface RenderPart {
   readonly message: Message;
   readonly body: Body;
   readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient'>;
+  /** What it answers; null: nothing that is known. Undefined: nobody has looked. */
+  readonly answers?: Answered | null | undefined;
 }
 
 /** One message, or one batch of events, to be posted under the id of its delivery. */

@@ -97,13 +97,17 @@ export function refusal(fields: Partial<Extract<Note, { what: 'refused' }>> = {}
 }
 
 /** What is noted when a message was parsed. */
-export function parsed(id: string, subject: string, fields: { from?: string; messageId?: string } = {}): Note {
-  const { from = 'Sam <sam@sender.example>', messageId = '<1@sender.example>' } = fields;
+export function parsed(
+  id: string,
+  subject: string,
+  fields: { from?: string; messageId?: string; thread?: string } = {},
+): Note {
+  const { from = 'Sam <sam@sender.example>', messageId = '<1@sender.example>', thread = null } = fields;
   return {
     what: 'parsed',
     id,
     sender: 'sam@sender.example',
-    summary: { from, subject, messageId },
+    summary: { from, subject, messageId, thread },
     verdicts: {
       spf: { result: 'pass', detail: '' },
       dkim: { signed: true, valid: true },

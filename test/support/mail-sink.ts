@@ -21,6 +21,8 @@ export interface MailSink {
   connections(): number;
   /** What to answer to RCPT from now on; undefined: take it. */
   refuse(reply: { readonly code: number; readonly text: string } | undefined): void;
+  /** What is said of messages that are taken, from now on. */
+  say(reply: string): void;
   /** Connections get no greeting from now on. */
   mute(): void;
   stop(): Promise<void>;
@@ -33,6 +35,7 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
   const mails: Sunk[] = [];
   let refusal: { readonly code: number; readonly text: string } | undefined;
   let [count, muted] = [0, false];
+  let said: string | undefined;
   const server = new SMTPServer({
     authOptional: true,
     disableReverseLookup: true,
@@ -63,7 +66,7 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
             user: typeof session.user === 'string' ? session.user : '',
             helo: String(session.hostNameAppearsAs),
           });
-          done();
+          done(null, said);
         });
     },
     ...options,
@@ -79,6 +82,9 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
     connections: () => count,
     refuse(reply) {
       refusal = reply;
+    },
+    say(reply) {
+      said = reply;
     },
     mute() {
       muted = true;

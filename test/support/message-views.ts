@@ -16,6 +16,7 @@ import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
 import { createTapping } from '../../src/webhooks/tapping.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
 import type { PostBody } from '../../src/webhooks/types.ts';
+import { NO_ANSWERS } from './answers.ts';
 import { afterFile } from './cleanup.ts';
 import { NO_NOTES } from './notes.ts';
 import { noLinks, openThreads } from './renderer.ts';
@@ -60,7 +61,14 @@ export async function createTestTrials(clock: Clock, answer: (tried: Tried) => A
       return answer({ url, headers, body: bytes.toString() });
     },
   };
-  return createTrials({ renderer, poster, destinations: { target: () => PLAIN_TARGET }, clock, ids: createIds(clock) });
+  return createTrials({
+    renderer,
+    poster,
+    destinations: { target: () => PLAIN_TARGET },
+    answers: NO_ANSWERS,
+    clock,
+    ids: createIds(clock),
+  });
 }
 
 /** The real pulling and tapping, of routes in the format raw. */
@@ -74,7 +82,7 @@ export async function createTestPulling(deps: {
   const { renderer } = (shared ??= await open());
   const target = { ...PLAIN_TARGET, format: 'raw' } as const;
   const destinations = { target: () => target, of: async () => ({ kind: 'here' }) as const };
-  const own = { metrics: NO_METRICS, notes: NO_NOTES, scanning: undefined };
+  const own = { metrics: NO_METRICS, notes: NO_NOTES, scanning: undefined, answers: NO_ANSWERS };
   const parts = { ...deps, ...own, renderer, destinations, senderReports: NO_SENDER_REPORTS };
   const preparation = createPreparation(parts);
   const [time, ids] = [createRunningTime(deps.clock), createIds(deps.clock)];
@@ -92,6 +100,7 @@ export async function createTestViews(log: Log): Promise<MessageViews> {
     run: pool.task('content'),
     show: pool.task('shown'),
     destinations: { target: () => PLAIN_TARGET },
+    answers: NO_ANSWERS,
     log,
   });
 }

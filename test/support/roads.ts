@@ -6,6 +6,7 @@ import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../sr
 import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
 import { type Backlog, createBacklog } from '../../src/queue/schedule/backlog.ts';
 import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import { NO_ANSWERS } from './answers.ts';
 import { NO_NOTES } from './notes.ts';
 
 const nobody = () => Promise.reject(new Error('this test has no such road'));
@@ -27,9 +28,10 @@ export const NO_ROAD: Road = {
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps
-  extends Omit<WebhookRoadDeps, 'senderReports' | 'scanning' | 'notes' | 'steps' | 'metrics' | 'spool'>,
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'scanning' | 'answers' | 'notes' | 'steps' | 'metrics' | 'spool'>,
     Omit<DispatcherDeps, 'roads' | 'metrics' | 'backlog'> {
   readonly backlog?: Backlog;
+  readonly answers?: WebhookRoadDeps['answers'];
   readonly steps?: WebhookRoadDeps['steps'];
   readonly time: RunningTime;
 }
@@ -42,7 +44,7 @@ export function createWebhookDispatcher(
 ): Dispatcher {
   const own = { senderReports: NO_SENDER_REPORTS, scanning: undefined, notes: NO_NOTES, metrics: NO_METRICS };
   const steps = async () => new Map();
-  const parts = { backlog: createBacklog(1000), steps, ...deps, ...own };
+  const parts = { backlog: createBacklog(1000), steps, answers: NO_ANSWERS, ...deps, ...own };
   const webhooks = createWebhookRoad(settings, parts);
   const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
   const roads = { ...none, inbound: webhooks, events: webhooks, ...others };

@@ -28,6 +28,9 @@ const mailRecord = z
     from: textOrNull('From of the header; null if there is none, or it is not kept (journal.subjects)'),
     to: str('the recipient'),
     subject: textOrNull('Subject, at most 200 characters; empty if there is none, null if it is not kept'),
+    thread: textOrNull(
+      'id of its conversation, as `msg.thread` of its payload; null if it names none, or it is not kept',
+    ),
     size: z.int().meta({ description: 'bytes' }),
     route: str('id of the route'),
     pattern: str('pattern of the route when the mail was accepted'),
@@ -52,7 +55,7 @@ const mailRecord = z
 
 /** The mail of the history as the API shows it. */
 export function toMailRecord(mail: Mail, kept: boolean) {
-  const { id, sender, from, subject, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
+  const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
     id,
     message_id: messageIdOf(id),
@@ -61,6 +64,7 @@ export function toMailRecord(mail: Mail, kept: boolean) {
     from,
     to: mail.recipient,
     subject,
+    thread,
     size,
     route,
     pattern,
@@ -106,6 +110,7 @@ const MAIL: z.input<typeof mailRecord> = {
   from: 'Ann Example <ann@example.com>',
   to: 'mailbox-123@inbound.example.com',
   subject: 'Café',
+  thread: 'Wq0nF3sK7bT1xYc9LmZr4g',
   size: 348,
   route: '1.1',
   pattern: 'mailbox-*',
@@ -131,7 +136,7 @@ const search = operation({
   summary: 'Finds inbound mail in the history, newest first, also when its message is no longer kept.',
   notes:
     'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; letters match in both cases. ' +
-    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of a delivery or of a message, ` +
+    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of a delivery or of a message, thread: the id of a conversation, ` +
     'status: 500, 5xx or none, after: and before: a time or how long ago, as in `after:2h`. Quotes keep words together: `subject:"order 4711"`. ' +
     `There are no wildcards, because every text matches a part. ${ONE_HOST}`,
   params: {

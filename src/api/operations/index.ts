@@ -1,5 +1,6 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
+import { conversations } from './conversation.ts';
 import { deliveries } from './deliveries.ts';
 import { domainTools } from './domain-servers.ts';
 import { drop } from './drop.ts';
@@ -78,6 +79,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...drop,
   ...retry,
   ...inboundHistory,
+  ...conversations,
   ...jobs,
   ...actions,
 ];

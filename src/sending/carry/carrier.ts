@@ -137,7 +137,8 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
         travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal, transcript),
         cutOff(cut.signal),
       ]);
-      return { ...ended, durationMs: Math.round(clock.monotonic() - started), detail: transcript.text };
+      const relayed = relay && ended.kind === 'answered' && { relayed: true };
+      return { ...ended, ...relayed, durationMs: Math.round(clock.monotonic() - started), detail: transcript.text };
     } finally {
       cancel();
       underWay.delete(cut);

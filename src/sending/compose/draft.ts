@@ -12,6 +12,7 @@ import { encodedValue } from '../../mail/compose/sendable.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { decodeWords } from '../../mail/headers.ts';
 import type { Draft, DraftFile } from '../../mail/outgoing.ts';
+import { givenMessageId } from '../../mail/sent-names.ts';
 import type { ComposeJob } from '../types.ts';
 import type { Personal } from './compose.ts';
 import { oneLine } from './merge-fields.ts';
@@ -26,8 +27,6 @@ const NAME = /^[!-9;-~]{1,76}$/;
  */
 const OURS =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
-// RFC 5322 section 3.6.4, without obsolete forms.
-const MESSAGE_ID = /^<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>$/;
 // RFC 5322 section 3.3, without obsolete forms.
 const DATE =
   /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
@@ -55,7 +54,7 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
       ...addressing(draft.to, job),
       from: authorField(personal.fillLine(outgoing.fromName ?? ''), outgoing.sender),
       subject: personal.fillLine(outgoing.subject),
-      messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
+      messageId: givenMessageId(draft.headers) ?? personal.messageId,
       date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
       headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
         key,

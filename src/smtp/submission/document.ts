@@ -3,7 +3,7 @@ import { inSlices } from '../../base/turns.ts';
 import { shownBeside, soleAuthorOf } from '../../mail/author.ts';
 import { TooLong } from '../../mail/faults.ts';
 import { isHeadless } from '../../mail/header-section.ts';
-import { decodeWords, firstValue, parseHeaders } from '../../mail/headers.ts';
+import { decodeWords, firstValue, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
 import { slugOf } from '../../mail/merge/language.ts';
 import { fillingRegions } from '../../mail/merge/regions.ts';
@@ -83,6 +83,7 @@ export interface Document {
   /** As in `Submission`. */
   readonly otherAuthors: readonly string[];
   readonly subject: string;
+  readonly fields: readonly HeaderField[];
   readonly options: McOptions;
   /** Without X-MC-*, Bcc and Return-Path fields. */
   readonly bytes: Buffer;
@@ -114,13 +115,14 @@ export function readDocument(
       fromName: from.name,
       otherAuthors: [...from.hidden, ...shownBeside(fields)],
       subject: subjectOf(fields),
+      fields,
       options,
       bytes: Buffer.concat([header, rest]),
     },
   };
 }
 
-function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
+function subjectOf(fields: readonly HeaderField[]): string {
   const subject = firstValue(fields, 'subject') ?? '';
   return decodeWords(subject);
 }

@@ -2,6 +2,7 @@ import { frozen } from '../../base/frozen.ts';
 import { inSlices } from '../../base/turns.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
+import { conversationOfDraft, toConversation } from '../../mail/sent-names.ts';
 import type { RecipientOutcome, Submission } from '../../sending/types.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { MessageSink } from '../reception.ts';
@@ -75,14 +76,15 @@ export function openSubmissionSink(parts: Parts, login: Login, state: SessionSta
 const isForeignSender = ({ rejectReason }: RecipientOutcome) => rejectReason === 'invalid-sender';
 
 /** The content to send: the document, or the template filled with it. */
-type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };
+type Body = Pick<Outgoing, 'form' | 'template' | 'subject' | 'conversation'> & { readonly bytes: Uint8Array };
 
 async function toContent(
-  { bytes, subject, options: { template, mergeLanguage } }: Document,
+  { sender, fields, bytes, subject, options: { template, mergeLanguage } }: Document,
   { account }: Login,
   { store }: Parts,
 ): Promise<Made<Body>> {
-  if (template === null) return { made: { form: 'mime', template: null, subject, bytes } };
+  if (template === null)
+    return { made: { form: 'mime', template: null, subject, bytes, ...toConversation(fields, sender) } };
   const apart = await takeApart(bytes);
   if (!apart) return { refused: REFUSALS.badBody };
   const filling = await fillTemplate(store, account, template, apart.content);
@@ -109,6 +111,7 @@ async function toContent(
       template: slug,
       subject: subject === '' ? (usual ?? '') : subject,
       bytes: Buffer.from(draft),
+      ...conversationOfDraft(apart.rest.headers, sender),
     },
   };
 }

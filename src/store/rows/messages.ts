@@ -22,6 +22,8 @@ export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly apiKey: string | null;
   /** The id of its delivery, by which its content can be found while it is on the spool. */
   readonly delivery?: string | null;
+  /** Its thread (mail/thread.ts), if that is not the one that its own Message-ID begins. */
+  readonly thread?: string | null;
   readonly state: SentState;
   readonly opens: number;
   readonly clicks: number;
@@ -61,6 +63,25 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
+/**
+ * By what else than its `_id` answers name a message (mail/sent-names.ts): few messages have any. `id` is
+ * `<message> <name>`.
+ */
+export interface MessageNameRow extends OwnedRow {
+  readonly name: string;
+  readonly message: string;
+  /** The recipient of the message: several may have got it under one name. */
+  readonly email: string;
+  readonly createdAt: Date;
+}
+
+export const messageNames = collection<MessageNameRow>()({
+  name: 'message_names',
+  access: 'hidden',
+  indexes: [['account', 'name', 'email', 'createdAt'], ['account', 'name', 'createdAt'], ['createdAt']],
+  dates: ['createdAt'],
+});
+
 /** Kinds of events of sent messages, named as for webhooks. */
 const MESSAGE_EVENTS = [
   'send',
@@ -72,6 +93,7 @@ const MESSAGE_EVENTS = [
   'spam',
   'unsub',
   'reject',
+  'reply',
 ] as const;
 export type MessageEventKind = (typeof MESSAGE_EVENTS)[number];
 

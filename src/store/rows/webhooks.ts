@@ -82,13 +82,14 @@ export const HOOK_EVENTS = [
   'spam',
   'unsub',
   'reject',
+  'reply',
   'blacklist',
   'whitelist',
 ] as const;
 export type HookEvent = (typeof HOOK_EVENTS)[number];
 
-/** Events that Mandrill added later, sent only to webhooks that name them. */
-const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral']);
+/** Events that Mandrill added later, and ours: sent only to webhooks that name them. */
+const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral', 'reply']);
 
 /** The events of a webhook that names none. */
 export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) => !BY_NAME_ONLY.has(event));

@@ -33,6 +33,10 @@ export interface Inbound {
   readonly author: Author;
   readonly senderAuth: SenderAuth;
   readonly automated: Automated;
+  /** Its conversation; null if it names none. */
+  readonly thread: string | null;
+  /** The record of the message that it answers; null: of none that is known. Undefined: nobody could look. */
+  readonly answers: object | null | undefined;
   /** Our host name. */
   readonly hostname: string;
   /** The hosts that receive the mail of our domains beside us. */
@@ -58,7 +62,8 @@ export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable
 /**
  * One event, with the fields, types and order that consumers of the format expect, and `_id`, which identifies the
  * event if it is sent again, alone or with others.
- * Every key is always present except `scan` (there is none without a scanner), `facts` (if the route asks for them) and `text`, `text_flowed` and `html`:
+ * Every key is always present except `scan` (there is none without a scanner), `answers` (if the store was away for too
+ * long: null says that nothing is answered), `facts` (if the route asks for them) and `text`, `text_flowed` and `html`:
  * their presence tells consumers which bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
  * They use all others without checking for them.
  */
@@ -80,14 +85,19 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
   yield `,"reply_data":${json(replyData?.[inbound.recipient] ?? null)}`;
   yield `,"captures":${json(captures?.[inbound.recipient] ?? {})}`;
   if (message.scan) yield `,"scan":${scanJson(message.scan)}`;
-  yield `,"automated":${json(inbound.automated)}`;
-  yield factsMember('facts', inbound);
+  yield additions(inbound);
   yield '}}';
 }
 
-/** The facts as the last member of a JSON object; '' if the route does not ask for them. */
-export const factsMember = (name: string, { facts }: Inbound): string =>
-  facts === undefined ? '' : `,${json(name)}:${json(facts)}`;
+/** What we add to every format that holds the parsed message, by name, last. Undefined: this message has none of it. */
+export const additionsOf = ({ automated, thread, answers, facts }: Inbound): [name: string, value: unknown][] =>
+  Object.entries({ automated, thread, answers, facts }).filter(([, value]) => value !== undefined);
+
+/** The same as the last members of a JSON object. */
+export const additions = (inbound: Inbound, nameOf = (name: string) => name): string =>
+  additionsOf(inbound)
+    .map(([name, value]) => `,${json(nameOf(name))}:${json(value)}`)
+    .join('');
 
 /** What routes said of the message. */
 export const tagsOf = ({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>): readonly string[] =>

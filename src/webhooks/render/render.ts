@@ -14,6 +14,7 @@ import { toFileName } from '../../mail/filename.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { toSummary } from '../../mail/summary.ts';
+import { threadIdOf } from '../../mail/thread.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { linkTo } from '../linked-files.ts';
@@ -131,7 +132,7 @@ export function createRenderTask({
   }
 
   async function toEvent(
-    { part: { message, delivery }, verdicts }: Authenticated,
+    { part: { message, delivery, answers: answered }, verdicts }: Authenticated,
     job: RenderInput,
     guarded: Guarded,
     raw: Buffer,
@@ -144,7 +145,9 @@ export function createRenderTask({
     const fields = 'parsed' in content ? content.parsed.fields : readFields(raw);
     const automated = automatedFor(message.envelope, delivery.recipient, { fields, author: author.mailbox });
     const facts = await findFacts(job, message, { content, author }, guarded);
-    const found = { verdicts, author, senderAuth, automated, content, facts };
+    const thread = answered?.thread ?? threadIdOf(fields);
+    const answers = answered === null ? null : answered?.record;
+    const found = { verdicts, author, senderAuth, automated, thread, answers, content, facts };
     const rest = { raw, root: scanned.root, ...found, hostname, mxHosts };
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
@@ -255,9 +258,9 @@ const isOfSystem = (error: unknown): boolean => error instanceof Error && 'sysca
 
 function toFindings(event: Inbound | undefined): Findings | undefined {
   if (!event) return undefined;
-  const { verdicts, content } = event;
+  const { verdicts, content, thread } = event;
   if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
-  return { verdicts, parseError: null, summary: toSummary(content.parsed) };
+  return { verdicts, parseError: null, summary: { ...toSummary(content.parsed), thread } };
 }
 
 /** Milliseconds to wait for the next message of a shared POST: a sender's name servers may be slow on purpose. */

@@ -236,11 +236,11 @@ function packShared(
 }
 
 /** Transfers a copy of its bytes; the original is kept for retries and freed after the last. */
-export function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
+export function packPart({ message, body, delivery: { id, recipient }, answers }: RenderPart): {
   readonly part: RenderPart;
   readonly transfer: readonly ArrayBuffer[];
 } {
-  const rest = { message, delivery: { id, recipient } };
+  const rest = { message, delivery: { id, recipient }, answers };
   if (body.kind === 'blob') return { part: { body, ...rest }, transfer: [] };
   const bytes = new Uint8Array(body.bytes);
   return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
@@ -290,6 +290,7 @@ export function createSamplePart({
       message: { id: 'sample', receivedAt, envelope, trace, verdicts: SAMPLE_VERDICTS },
       body: { kind: 'inline', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
       delivery: { id: 'sample', recipient },
+      answers: null,
     };
   };
 }

@@ -43,6 +43,7 @@ const OPENS: Readonly<Record<string, readonly string[]>> = {
     'actions/list',
     'allowlists/list',
     'inbound/causes',
+    'inbound/conversation',
     'inbound/deliveries',
     'inbound/info',
     'inbound/refusals',

@@ -189,6 +189,7 @@ describe('the transaction of a mail', () => {
     // What the version before wrote: a file without the columns.
     const db = new DatabaseSync(one.file);
     for (const table of ['mail', 'refusals']) db.exec(`ALTER TABLE ${table} DROP COLUMN transaction_n`);
+    db.exec('DROP INDEX mail_thread; ALTER TABLE mail DROP COLUMN thread');
     db.close();
     const journal = await startJournal({ file: one.file }, { clock: one.clock });
     const story = await until('the journal is open', () =>

@@ -4,6 +4,7 @@ import { headerBlock, readFields } from '../../../src/mail/header-section.ts';
 import { parseMessage, scanMessage, subjectOf } from '../../../src/mail/message.ts';
 import { breachOfBlock } from '../../../src/mail/outgoing.ts';
 import { summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
+import { threadOfRoot } from '../../../src/mail/thread.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { medians } from '../../support/medians.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
@@ -56,7 +57,12 @@ describe('the summary of a message', () => {
         'Received: by x\r\n\tfrom: not.this@one\r\nSUBJECT : =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\n =?utf-8?Q?_aus_K=C3=B6ln?=\r\n' +
           'from: =?iso-8859-1?Q?J=F6rg?= <j@shop.example>\r\nMessage-Id\r\n : <7@shop>\r\n\r\nSubject: body\r\n',
       ),
-    ).to.deep.equal({ from: 'Jörg <j@shop.example>', subject: 'Grüße aus Köln', messageId: '<7@shop>' });
+    ).to.deep.equal({
+      from: 'Jörg <j@shop.example>',
+      subject: 'Grüße aus Köln',
+      messageId: '<7@shop>',
+      thread: threadOfRoot('7@shop'),
+    });
   });
 
   it('says that there is no subject, and no author', () => {
@@ -67,7 +73,12 @@ describe('the summary of a message', () => {
       ' From: a@b.example\r\n\r\n',
       'To: x@y.example\r\n',
     ])
-      expect(found(text), JSON.stringify(text)).to.deep.equal({ from: null, subject: '', messageId: null });
+      expect(found(text), JSON.stringify(text)).to.deep.equal({
+        from: null,
+        subject: '',
+        messageId: null,
+        thread: null,
+      });
   });
 
   it('does not need the end of the header', () => {

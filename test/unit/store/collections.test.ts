@@ -112,7 +112,7 @@ describe('the collections of the store', () => {
   it('count as bytes of their account, but for what the operator lends', async () => {
     const counted = collectionsOfAccounts(store).map(([{ name }]) => name);
     expect(counted.toSorted()).to.deep.equal(
-      [...VISIBLE.filter((name) => name !== 'ips'), 'signingKeys', 'verifications', 'tagRemovals']
+      [...VISIBLE.filter((name) => name !== 'ips'), 'signingKeys', 'verifications', 'tagRemovals', 'messageNames']
         .map((name) => (name === 'exportJobs' ? 'exports' : name.replaceAll(/[A-Z]/g, (c) => `_${c.toLowerCase()}`)))
         .toSorted(),
     );

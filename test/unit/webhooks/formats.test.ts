@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { FORMAT_NAMES, type FormatName, MANDRILL } from '../../../src/inbound/formats.ts';
 import type { Scan } from '../../../src/mail/scan.ts';
 import { standardSignature } from '../../../src/webhooks/signing.ts';
+import type { Answered } from '../../../src/webhooks/types.ts';
 import { bytesOf, crlf, KEY, multipart, renderJob, spooled, TRACE, VERDICTS } from '../../support/mime.ts';
 import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 
@@ -105,6 +106,45 @@ describe('the formats of a post', () => {
     if (!(file instanceof File)) throw new Error(`${name} is no file`);
     return { name: file.name, type: file.type, bytes: Buffer.from(await file.arrayBuffer()) };
   };
+
+  it('say which conversation a message belongs to and what it answers, but for those that are the message itself', async () => {
+    const record = { _id: 'a'.repeat(32), tags: ['offer'], metadata: { ticket: 7 } };
+    const KEYS: Readonly<Record<string, readonly [thread: string, answers: string]>> = {
+      json: ['thread', 'answers'],
+      postmark: ['Thread', 'Answers'],
+      cloudmailin: ['thread', 'answers'],
+      mailgun: ['thread', 'answers'],
+      sendgrid: ['thread', 'answers'],
+      'sendgrid-raw': ['thread', 'answers'],
+    };
+    const read = async (format: FormatName, answers: Answered | null | undefined, raw = MAIL) => {
+      const style = { ...MANDRILL, format, raw: false };
+      const { body, headers } = await renderer.render(renderJob(raw, { style, answers }));
+      const bytes = await bytesOf(body);
+      const type = headers['Content-Type'] ?? '';
+      const [thread = '', key = ''] = KEYS[format] ?? [];
+      if (type === 'application/json') {
+        const post = JSON.parse(bytes.toString());
+        return [post[thread], post[key]];
+      }
+      const data = await new Response(Uint8Array.from(bytes), { headers: { 'content-type': type } }).formData();
+      const text = data.get(key);
+      return [data.get(thread), text === null ? undefined : JSON.parse(String(text))];
+    };
+    for (const format of FORMAT_NAMES.filter((name) => name in KEYS)) {
+      expect(await read(format, { thread: 'of-the-sent-one', record }), format).to.deep.equal([
+        'of-the-sent-one',
+        record,
+      ]);
+      const [thread, answers] = await read(format, null);
+      expect([thread?.length, answers], format).to.deep.equal([22, null]);
+      expect((await read(format, undefined))[1], format).to.equal(undefined);
+      expect(
+        (await read(format, null, Buffer.from('Thread: forged\r\nAnswers: forged\r\n\r\nx\r\n')))[0],
+        format,
+      ).to.equal(null);
+    }
+  });
 
   for (const format of FORMAT_NAMES) {
     it(`${format} is signed as Standard Webhooks are, and only Mandrill's as Mandrill's`, async () => {

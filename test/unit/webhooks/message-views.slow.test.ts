@@ -5,6 +5,7 @@ import { expect } from 'chai';
 import { createMessageViews } from '../../../src/webhooks/message-views.ts';
 import { createRenderer } from '../../../src/webhooks/render/renderer.ts';
 import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { NO_ANSWERS } from '../../support/answers.ts';
 import { crlf, renderJob } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
 import { noLinks, openThreads } from '../../support/renderer.ts';
@@ -28,6 +29,7 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
     run: pool.task('content'),
     show: pool.task('shown'),
     destinations: { target: () => PLAIN_TARGET },
+    answers: NO_ANSWERS,
     log,
   });
   return {

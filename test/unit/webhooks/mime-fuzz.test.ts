@@ -83,6 +83,8 @@ describe('mutants of ordinary messages', () => {
           author,
           senderAuth: senderAuthOf(VERDICTS, author),
           automated: { is: false, why: null },
+          thread: null,
+          answers: null,
           hostname: 'mx.example.net',
           content,
         };

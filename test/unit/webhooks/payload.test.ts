@@ -38,7 +38,17 @@ const REST = [
   'template',
 ];
 /** Ours, behind those that the format has. */
-const OURS = ['id', 'envelope', 'sender_auth', 'reply_text', 'quoted_text', 'reply_data', 'captures', 'automated'];
+const OURS = [
+  'id',
+  'envelope',
+  'sender_auth',
+  'reply_text',
+  'quoted_text',
+  'reply_data',
+  'captures',
+  'automated',
+  'thread',
+];
 
 describe('the payload of an inbound message', () => {
   let renderer: OpenRenderer;

@@ -11,6 +11,7 @@ export interface Mail {
   readonly from: string | null;
   readonly to: string;
   readonly subject: string | null;
+  readonly thread: string | null;
   readonly size: number;
   readonly route: string;
   readonly pattern: string;
@@ -28,6 +29,19 @@ export interface Mail {
   readonly tls: string | null;
   /** Whether its content is still on the queue. */
   readonly kept: boolean;
+}
+
+/** /inbound/conversation. */
+export interface Conversation {
+  readonly mails: readonly {
+    readonly way: 'in' | 'out';
+    readonly id: string;
+    readonly at: string;
+    readonly from: string | null;
+    readonly to: string;
+    readonly subject: string | null;
+  }[];
+  readonly more: boolean;
 }
 
 /** /inbound/causes: mail that a search finds, by endpoint and last answer. */
@@ -331,6 +345,7 @@ export interface Visit {
 
 /** /messages/info. */
 export interface SentStory extends SentMessage {
+  readonly thread: string;
   readonly smtp_events: readonly {
     readonly ts: number;
     readonly type: string;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
+import { threadOfSent } from '../../../mail/sent-names.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import { DELIVERY_STATES } from '../../../queue/states.ts';
@@ -71,6 +72,18 @@ const sentDelivery = z.object({
   attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
 });
 
+/** The latest answers to a message, in its record. */
+const MAX_REPLIES = 50;
+
+const replyRecord = z.object({
+  ts: z.int().meta({ description: 'when it was accepted, in seconds since 1970' }),
+  id: maybe.meta({ description: 'id of the message that came in: `msg.id` of its payload' }),
+  from_email: maybe.meta({ description: 'its author' }),
+  email: maybe.meta({ description: 'the address that it was sent to' }),
+  subject: maybe,
+  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` of its payload; null: it is not' }),
+});
+
 const infoRecord = z
   .object({
     ...fields,
@@ -86,6 +99,10 @@ const infoRecord = z
         }),
       )
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
+    thread: str('id of its conversation, as `msg.thread` of the mail that answers it (not part of the Mandrill API)'),
+    replies: z.array(replyRecord).meta({
+      description: `the messages that answered it, oldest first: the latest ${MAX_REPLIES} that came to routes of the account (not part of the Mandrill API)`,
+    }),
     delivery: sentDelivery.nullable().meta({
       description:
         'its delivery; null if it is not on the queue of this host, or not any more (not part of the Mandrill API)',
@@ -135,6 +152,7 @@ const NOBODY = { ip: null, location: null, ua: null };
 function toInfo(
   row: SentMessageRow,
   events: readonly MessageEventRow[],
+  replies: readonly MessageEventRow[],
   kept: { readonly delivery: QueuedDelivery; readonly attempts: readonly AttemptRecord[] } | undefined,
 ): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
@@ -160,6 +178,15 @@ function toInfo(
         },
       ];
     }),
+    thread: threadOfSent(row.id, row),
+    replies: replies.map((event) => ({
+      ts: seconds(event.at),
+      id: textOf(event, 'inbound'),
+      from_email: textOf(event, 'from'),
+      email: textOf(event, 'recipient'),
+      subject: textOf(event, 'subject'),
+      automated: textOf(event, 'automated'),
+    })),
     delivery: kept
       ? {
           state: kept.delivery.state,
@@ -267,6 +294,17 @@ const info = operation({
           destination: 'mx.example.com',
         },
       ],
+      thread: 'Wq0nF3sK7bT1xYc9LmZr4g',
+      replies: [
+        {
+          ts: 1_767_612_600,
+          id: '01kcexamplemessage00000000',
+          from_email: 'reader@example.com',
+          email: 'support@inbound.example.com',
+          subject: 'Re: example subject',
+          automated: null,
+        },
+      ],
       delivery: {
         state: 'delivered',
         next_attempt_at: null,
@@ -286,11 +324,12 @@ const info = operation({
   },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
-    const [events, kept] = await Promise.all([
+    const [events, replies, kept] = await Promise.all([
       call.store.messageEvents.many({ message: id }, { sort: 'at', limit: MAX_EVENTS }),
+      call.store.messageEvents.many({ message: id, kind: 'reply' }, { sort: '-at', limit: MAX_REPLIES }),
       row.delivery ? call.messages.delivery(row.delivery) : undefined,
     ]);
-    return toInfo(row, events, kept);
+    return toInfo(row, events, replies.toReversed(), kept);
   },
 });
 

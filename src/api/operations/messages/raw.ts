@@ -17,6 +17,7 @@ import {
   type Text,
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
+import { toConversation } from '../../../mail/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
@@ -122,6 +123,7 @@ interface Head {
   readonly shownBeside: readonly string[];
   readonly subject: string;
   readonly options: McOptions;
+  readonly fields: readonly HeaderField[];
 }
 
 const LINE_END = Buffer.from('\r\n');
@@ -144,6 +146,7 @@ function readHead(document: Buffer, call: Call<never>): Head {
     shownBeside: shownBeside(fields),
     subject: decodeWords(firstValue(fields, 'subject') ?? ''),
     options: parseMcHeaders(fields),
+    fields,
   };
 }
 
@@ -155,7 +158,7 @@ interface Overrides {
 }
 
 function toOutgoing(
-  { from, subject, options }: Head,
+  { from, subject, options, fields }: Head,
   { fromEmail, fromName, pool, returnPathDomain }: Overrides,
   call: Call<never>,
 ): Outgoing {
@@ -202,6 +205,7 @@ function toOutgoing(
     pool: pool === undefined || pool === '' ? options.pool : pool,
     form: 'mime',
     ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
+    ...toConversation(fields, sender),
   };
 }
 

@@ -15,6 +15,7 @@ import {
   type Outgoing,
   toExtras,
 } from '../../../mail/outgoing.ts';
+import { conversationOfDraft } from '../../../mail/sent-names.ts';
 import { readRecipient } from '../../../sending/submit.ts';
 import type { RecipientOutcome, SigningOutlook } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
@@ -240,6 +241,7 @@ function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Ca
     pool: orNull(pool),
     form: 'draft',
     ...extrasOf(message),
+    ...conversationOfDraft(toHeaders(message.headers), sender),
   };
 }
 

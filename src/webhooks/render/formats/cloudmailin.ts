@@ -1,5 +1,5 @@
 import { toFileName } from '../../../mail/filename.ts';
-import { factsMember, replyIn } from '../payload.ts';
+import { additions, replyIn } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import type { Mail, Written } from './mail.ts';
 
@@ -49,7 +49,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield '}';
     separator = ',';
   }
-  yield `],"sender_auth":${json(inbound.senderAuth)},"automated":${json(inbound.automated)}${factsMember('facts', inbound)}}`;
+  yield `],"sender_auth":${json(inbound.senderAuth)}${additions(inbound)}}`;
 }
 
 /** Values by name in lower case with underscores; several of one name are a list. */

@@ -1,6 +1,6 @@
 import { toFileName } from '../../../mail/filename.ts';
 import type { Mailbox } from '../../../mail/message.ts';
-import { envelopeOf, factsMember, replyIn, scanJson, spamReport, tagsOf } from '../payload.ts';
+import { additions, envelopeOf, replyIn, scanJson, spamReport, tagsOf } from '../payload.ts';
 import { filePieces, jsonText, type Piece, rawText, sizeOfContent, json as toJson } from '../pieces.ts';
 import { type Mail, rawAsUtf8, type Written } from './mail.ts';
 
@@ -61,7 +61,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
   yield `,"tags":${toJson(tagsOf(inbound))}`;
   yield `,"spam_report":${spamReport(message.scan)},"scan":${message.scan ? scanJson(message.scan) : 'null'}`;
   yield `,"parse_error":${toJson('parseError' in content ? content.parseError : null)}`;
-  yield `,"automated":${toJson(inbound.automated)}${factsMember('facts', inbound)}}`;
+  yield `${additions(inbound)}}`;
 }
 
 /** The raw message as the content of a JSON string. */

@@ -4,13 +4,13 @@ import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
 import type { Mail, Written } from './mail.ts';
 import { rawAsUtf8, toTexts } from './mail.ts';
-import { type FormField, factsField, linkField, multipart, toFormFiles } from './multipart.ts';
+import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
 const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
 /** What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message from. */
 const OWN =
-  /^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain|event-.*|sender-auth|automated|facts|timestamp|token|signature)$/i;
+  /^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain|event-.*|sender-auth|automated|thread|answers|facts|timestamp|token|signature)$/i;
 /** Header fields that are fields of the form already, in lower case: both say the same. */
 const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
 /** Django and PHP take a thousand fields of a form. */
@@ -41,8 +41,7 @@ export function mailgun(mail: Mail): Written {
       ...(byId.length === 0 ? [] : [{ name: 'content-id-map', value: JSON.stringify(Object.fromEntries(byId)) }]),
       { name: 'message-headers', value: JSON.stringify([...own, ...found].map(({ name, value }) => [name, value])) },
       { name: 'sender-auth', value: JSON.stringify(inbound.senderAuth) },
-      { name: 'automated', value: JSON.stringify(inbound.automated) },
-      ...factsField(inbound),
+      ...additionFields(inbound),
       ...signed(mail),
     ],
     files,

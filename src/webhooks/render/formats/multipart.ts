@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import { percentDecoded } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
-import type { Inbound } from '../payload.ts';
+import { additionsOf, type Inbound } from '../payload.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';
 
@@ -43,9 +43,11 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
   return away.length === 0 ? [] : [{ name, value: JSON.stringify(list) }];
 }
 
-/** The field for what a person sees of the message; empty if the route does not ask for it. */
-export const factsField = ({ facts }: Inbound): FormField[] =>
-  facts === undefined ? [] : [{ name: 'facts', value: JSON.stringify(facts) }];
+/** What we add to the forms of others: texts as they are, everything else as JSON. A message without a thread has no field. */
+export const additionFields = (inbound: Inbound): FormField[] =>
+  additionsOf(inbound)
+    .filter(([name, value]) => name !== 'thread' || value !== null)
+    .map(([name, value]) => ({ name, value: typeof value === 'string' ? value : JSON.stringify(value) }));
 
 /** A form as multipart/form-data (RFC 7578). Nobody can foresee the boundary. */
 export function multipart(fields: readonly FormField[], files: readonly FormFile[] = []): Written {

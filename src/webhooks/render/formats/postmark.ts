@@ -4,7 +4,7 @@ import { createNames, toFileName } from '../../../mail/filename.ts';
 import type { HeaderField } from '../../../mail/headers.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import type { Scan } from '../../../mail/scan.ts';
-import { factsMember, type Inbound, replyIn, tagsOf } from '../payload.ts';
+import { additions, type Inbound, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
 import { fieldOf, type Mail, toTexts, type Written } from './mail.ts';
@@ -60,7 +60,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
     yield* rawInJson(mail);
     yield '"';
   }
-  yield `,"SenderAuth":${json(inbound.senderAuth)},"Automated":${json(inbound.automated)}${factsMember('Facts', inbound)}}`;
+  yield `,"SenderAuth":${json(inbound.senderAuth)}${additions(inbound, capitalized)}}`;
 }
 
 /**
@@ -124,3 +124,5 @@ function uuidOf(id: string): string {
     '-',
   );
 }
+
+const capitalized = (name: string): string => `${name.charAt(0).toUpperCase()}${name.slice(1)}`;

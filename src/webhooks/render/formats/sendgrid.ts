@@ -1,7 +1,7 @@
 import { singleLine } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { fieldOf, type Mail, rawAsUtf8, toTexts, type Written } from './mail.ts';
-import { type FormField, factsField, linkField, multipart, toFormFiles } from './multipart.ts';
+import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** SendGrid's Inbound Parse. All text is UTF-8, which `charsets` says. */
 export function sendgrid(mail: Mail): Written {
@@ -21,7 +21,6 @@ export function sendgrid(mail: Mail): Written {
       ...linkField('attachment-links', mail.files),
       ...(files.length === 0 ? [] : [{ name: 'attachment-info', value: JSON.stringify(Object.fromEntries(info)) }]),
       ...(ids.length === 0 ? [] : [{ name: 'content-ids', value: JSON.stringify(Object.fromEntries(ids)) }]),
-      ...factsField(mail.inbound),
     ],
     files,
   );
@@ -48,7 +47,7 @@ function common(mail: Mail): FormField[] {
     { name: 'SPF', value: inbound.verdicts.spf.result },
     ...spamFields(inbound.message.scan),
     { name: 'sender_auth', value: JSON.stringify(inbound.senderAuth) },
-    { name: 'automated', value: JSON.stringify(inbound.automated) },
+    ...additionFields(inbound),
   ];
 }
 

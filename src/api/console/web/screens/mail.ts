@@ -149,7 +149,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
   );
 }
 
-const SHOWN_FIELDS = ['from', 'to', 'subject', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
+const SHOWN_FIELDS = ['from', 'to', 'subject', 'thread', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
 
 /** The fields of the search, each with a way to take it out. */
 function FieldChips({ query }: { readonly query: string }): ComponentChildren {
@@ -179,7 +179,8 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
 /** A search for a mail that is missing may find that it was refused. */
 function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   const without = withField(query, 'state', undefined).trim();
-  const wanted = without !== '' && may('inbound/refusals') && !/\b(?:subject|route|url|status|id):/.test(without);
+  const wanted =
+    without !== '' && may('inbound/refusals') && !/\b(?:subject|thread|route|url|status|id):/.test(without);
   const found = useLoad(wanted ? `refusals of ${account.value?.id} ${without}` : undefined, (stop) =>
     call<{ by_reason: { count: number }[] }>('inbound/refusals', { query: without, limit: 1 }, stop),
   );

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { listen } from '../live.ts';
 import { useLoad } from '../load.ts';
+import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
@@ -60,6 +61,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     h(Timeline, { mail }),
     h(beside ? 'h3' : 'h2', null, 'Content'),
     h(ContentTabs, { mail, beside }),
+    h(ConversationList, { thread: mail.thread, id, level: beside ? 'h3' : 'h2' }),
   );
 }
 

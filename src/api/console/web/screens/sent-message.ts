@@ -2,6 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
+import { ConversationList } from '../parts/conversation.ts';
 import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
@@ -71,6 +72,7 @@ function Story({
     h(Timeline, { message }),
     h('h2', null, 'Content'),
     h(SentContentTabs, { id: message._id }),
+    h(ConversationList, { thread: message.thread, id: message._id, level: 'h2' }),
   );
 }
 

@@ -1,0 +1,163 @@
+import { hash } from 'node:crypto';
+import { AGREE_MS } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { MessageEvent, Recorder } from '../events/record.ts';
+import { authorOf } from '../mail/author.ts';
+import { automatedFor, evidenceIn } from '../mail/automated.ts';
+import { readStart } from '../mail/header-section.ts';
+import { firstValue, type HeaderField, parseStructured } from '../mail/headers.ts';
+import { subjectOf } from '../mail/message.ts';
+import { nameOfAddress, namesOfId, threadOfSent } from '../mail/sent-names.ts';
+import { answeredIds, fieldsAboutAnswers, sentIdIn } from '../mail/thread.ts';
+import { StoreAway, StoreFull } from '../store/driver/port.ts';
+import type { SentMessageRow } from '../store/rows/messages.ts';
+import type { Store } from '../store/store.ts';
+import type { Answered, RenderPart } from './types.ts';
+
+// Whether an inbound message answers one that its account sent: by a Message-ID that it names, the nearest first, as we
+// gave it, as the caller gave it, or as a relay made it; else by the address for replies that it was sent to.
+
+interface AnswersDeps {
+  readonly store: Pick<Store, 'messages' | 'messageNames'>;
+  readonly recorder: Pick<Recorder, 'record'>;
+}
+
+/** A message for a recipient, before it is rendered. */
+type Part = Pick<RenderPart, 'message' | 'body' | 'delivery'>;
+
+export interface Answers {
+  /**
+   * The message of this account that it answers; null: none that is known. Only mail that names another message, or came
+   * to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of that
+   * message, once.
+   */
+  of(account: string, part: Part, records: boolean): Promise<Answered | null>;
+  /** The same for whoever only looks; undefined if the store is away. */
+  shown(account: string, part: Part): Promise<Answered | null | undefined>;
+}
+
+export function createAnswers({ store, recorder }: AnswersDeps): Answers {
+  /** What is known by one of these names: of several the latest that went to who answers, else the latest. */
+  async function named(account: string, names: readonly string[], { writers, before }: Asked) {
+    const filter = { account, name: { in: names }, createdAt: { range: { lte: before } } };
+    const latest = { sort: '-createdAt', limit: 1 } as const;
+    const [own] = await store.messageNames.many({ ...filter, email: { in: writers } }, latest);
+    const [found] = own ? [own] : await store.messageNames.many(filter, latest);
+    return found && store.messages.one({ id: found.message, account });
+  }
+
+  async function find(account: string, asked: Asked): Promise<SentMessageRow | undefined> {
+    const { ids, address } = asked;
+    const sentIds = ids.map(sentIdIn).filter((id) => id !== undefined);
+    const names = [...ids.map(namesOfId), ...(address === undefined ? [] : [[nameOfAddress(address)]])];
+    const [own, known] = await Promise.all([
+      sentIds.length === 0 ? [] : store.messages.many({ account, id: { in: sentIds } }),
+      names.length === 0 ? undefined : store.messageNames.one({ account, name: { in: names.flat() } }),
+    ]);
+    for (const [at, each] of names.entries()) {
+      const id = sentIdIn(ids[at] ?? '');
+      const row = own.find((one) => one.id === id) ?? (known && (await named(account, each, asked)));
+      if (row) return row;
+    }
+    return undefined;
+  }
+
+  /** A store that takes no new rows says what mail answers all the same, so it holds none back. */
+  async function record(event: MessageEvent): Promise<void> {
+    try {
+      await recorder.record(event);
+    } catch (error) {
+      if (!(error instanceof StoreFull)) throw error;
+    }
+  }
+
+  async function answerTo(account: string, { message, body, delivery: { recipient } }: Part, records: boolean) {
+    const { mailFrom, replyData } = message.envelope;
+    const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes });
+    const fields = fieldsAboutAnswers(start);
+    const ids = answeredIds(fields);
+    const address = replyData?.[recipient] === undefined ? undefined : recipient;
+    if (ids.length === 0 && address === undefined) return null;
+    const { mailbox } = authorOf(fields, mailFrom);
+    const author = mailbox?.address ?? mailFrom;
+    const writers = [...new Set([author, mailFrom].map((text) => text.toLowerCase()))];
+    const before = new Date(message.receivedAt + AGREE_MS);
+    const row = await find(account, { ids, address, writers, before });
+    if (!row) return null;
+    if (records && !isReport(mailFrom, fields)) {
+      const automated = automatedFor(message.envelope, recipient, { fields: evidenceIn(start), author: mailbox }).why;
+      await record(toEvent(row, { message, recipient, author, subject: subjectOf(fields), automated }));
+    }
+    return toAnswered(row);
+  }
+
+  return frozen({
+    of: answerTo,
+    async shown(account, part) {
+      try {
+        return await answerTo(account, part, false);
+      } catch (error) {
+        if (error instanceof StoreAway) return undefined;
+        throw error;
+      }
+    },
+  });
+}
+
+/** What an answer says of what it answers. */
+interface Asked {
+  /** The nearest first. */
+  readonly ids: readonly string[];
+  /** The address for replies that it was sent to. */
+  readonly address: string | undefined;
+  /** Who wrote it: author and envelope sender, in lower case. */
+  readonly writers: readonly string[];
+  /** What was sent later is not what it answers. */
+  readonly before: Date;
+}
+
+/** A bounce or a receipt, which nobody wrote: it has no sender to answer to (RFC 5321 section 4.5.5), or says so. */
+function isReport(mailFrom: string, fields: readonly HeaderField[]): boolean {
+  return mailFrom === '' || parseStructured(firstValue(fields, 'content-type') ?? '').value === 'multipart/report';
+}
+
+interface Reply {
+  readonly message: Part['message'];
+  readonly recipient: string;
+  readonly author: string;
+  readonly subject: string;
+  /** Why it is automated; null if it is not. */
+  readonly automated: string | null;
+}
+
+/** The event of an answer. */
+function toEvent({ id, account }: SentMessageRow, reply: Reply): MessageEvent {
+  const { message, recipient, author, subject, automated } = reply;
+  return {
+    id: `${id.slice(0, 8)}-${hash('sha256', ['reply', id, message.id].join('\0'), 'base64url').slice(0, 24)}`,
+    account,
+    message: id,
+    kind: 'reply',
+    at: new Date(message.receivedAt),
+    detail: { inbound: message.id, from: author, recipient, subject, automated },
+  };
+}
+
+/** The record of an answered message, with the names of the API's records. */
+function toAnswered(row: SentMessageRow): Answered {
+  const { id, createdAt, sender, template, subject, email, tags, subaccount, metadata } = row;
+  return {
+    thread: threadOfSent(id, row),
+    record: {
+      ts: Math.floor(createdAt.getTime() / 1000),
+      _id: id,
+      sender,
+      template,
+      subject,
+      email,
+      tags,
+      subaccount,
+      metadata,
+    },
+  };
+}
