@@ -29,13 +29,16 @@ const MAX_WORDS = 24;
 type Span = readonly [start: number, end: number];
 
 /** Creates a search, which takes some tenths of a millisecond for the worst that a stranger can write. */
-export function createFieldSearch(wanted: readonly Wanted[], fieldBytes = FIELD_BYTES): FieldSearch {
+export function createFieldSearch(
+  wanted: readonly Wanted[],
+  { startBytes = START_BYTES, fieldBytes = FIELD_BYTES } = {},
+): FieldSearch {
   // By first letter: one comparison rules most fields out.
   const byLetter = Array.from({ length: 256 }, (_, code) =>
     wanted.flatMap((one, n) => ((one.name.charCodeAt(0) | CASE_BIT) === code ? [{ ...one, n }] : [])),
   );
   return (message) => {
-    const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, START_BYTES));
+    const head = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, startBytes));
     // As for every reader: a message that begins with a blank is all body (`isHeadless`).
     if (isBlank(head[0])) return '';
     const found: Span[][] = wanted.map(() => []);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createFieldSearch, parseFound } from './field-search.ts';
 import { allValues, decodeWords, type HeaderField } from './headers.ts';
+import { CAPS } from './outgoing.ts';
 
 // The conversation that a message belongs to, from its identification fields (RFC 5322 section 3.6.4).
 
@@ -106,7 +107,7 @@ const MOST_PARENTS = 5;
 
 const findAboutAnswers = createFieldSearch(
   ['references', 'in-reply-to', 'from', 'subject', 'content-type'].map((name) => ({ name, most: 10 })),
-  MOST_TEXT,
+  { startBytes: CAPS.headerBytes, fieldBytes: CAPS.headerBytes },
 );
 
 /** The fields by which an answer is recognized, and what is said of it, from the first octets of a message. */

@@ -161,12 +161,13 @@ describe('the payload of an inbound message', () => {
     expect(await authOf('pass', true, 'To: x@example.net')).to.deep.equal([false, null, null]);
   });
 
-  it('says whether it is automated last, also of what cannot be parsed and for one recipient only', async () => {
+  it('says whether it is automated, behind all that others post, also of what cannot be parsed and for one recipient only', async () => {
     const { envelope } = spooled();
     const scan = { spam: 'ham', virus: 'unknown', name: null, score: null, by: [], reason: null, rules: [] } as const;
     const header = ['From: a@b.test', 'Auto-Submitted: auto-replied'];
     const listed = await msgOf(crlf(...header, '', 'x'), { message: spooled({ scan }) });
-    expect(Object.entries(listed).at(-1)).to.deep.equal(['automated', { is: true, why: 'auto-submitted' }]);
+    expect(Object.keys(listed).slice(-3)).to.deep.equal(['scan', 'automated', 'thread']);
+    expect(listed.automated).to.deep.equal({ is: true, why: 'auto-submitted' });
     const broken = await msgOf(crlf(...header, ...Array(1100).fill('X: y'), '', 'x'));
     expect(broken).to.have.property('parse_error');
     expect(broken.automated).to.deep.equal({ is: true, why: 'auto-submitted' });
