@@ -60,6 +60,9 @@ describe('mail of a route with an order', function () {
   }
   const ok = { status: 200 } as const;
   const arrived = (count: number) => until(`${count} messages`, () => passed.length >= count, 40_000);
+  /** The history has a message soon after it was accepted. */
+  const info = (id: string) =>
+    until('the history has it', () => running.api('/inbound/info', { id }).catch(() => undefined));
   const deliveries = async (): Promise<any[]> => (await running.api('/inbound/deliveries')).reverse();
 
   beforeEach(async () => {
@@ -95,7 +98,7 @@ describe('mail of a route with an order', function () {
     expect(passed).to.deep.equal(['b1', 'b2']);
     const [first, second] = await deliveries();
     expect([first.state, second.state, second.next_attempt_at]).to.deep.equal(['waiting', 'waiting', null]);
-    const { waits, timeline } = await running.api('/inbound/info', { id: second.id });
+    const { waits, timeline } = await info(second.id);
     expect(waits).to.deep.equal({ kind: 'behind', text: 'Waits behind an earlier message of the same sender' });
     expect(timeline.map(({ kind }: any) => kind)).not.to.include('next_attempt');
     const shown = await postern(['queue', 'list'], { POSTERN_DATA_DIR: running.dir });
@@ -143,9 +146,7 @@ describe('mail of a route with an order', function () {
     );
     await arrived(1);
     const waiting = (await deliveries()).find(({ next_attempt_at: next }) => next === null);
-    expect((await running.api('/inbound/info', { id: waiting.id })).waits.text).to.equal(
-      'Waits behind an earlier message of the same conversation',
-    );
+    expect((await info(waiting.id)).waits.text).to.equal('Waits behind an earlier message of the same conversation');
     await arrived(4);
     expect(passed).to.deep.equal(['other', 'one', 'answer', 'third']);
   });

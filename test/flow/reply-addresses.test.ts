@@ -50,11 +50,12 @@ describe('reply addresses', function () {
     expect(msg).to.include({ reply_data: 'ticket 4711', email: address.toUpperCase(), reply_text: 'Thanks!\n' });
     expect(msg.quoted_text).to.match(/^\nOn 5 Jan 2026, at 12:00, Bob wrote:\n> Hi\n/);
     expect(msg.text).to.equal(msg.reply_text + msg.quoted_text);
-    expect(Object.keys(msg).slice(-6)).to.deep.equal([
+    expect(Object.keys(msg).slice(-7)).to.deep.equal([
       'reply_text',
       'quoted_text',
       'reply_data',
       'captures',
+      'automated',
       'thread',
       'answers',
     ]);

@@ -526,6 +526,26 @@ const detailOf = (delivery: string) =>
     response: [['server', 'nginx']],
   } satisfies HttpDetail);
 
+/** An answer to the message with this `_id`, which was accepted at 11:30. */
+export async function putAnswer({ spool }: Pick<ApiWorld, 'spool'>, id: string): Promise<void> {
+  const answer = [
+    'From: Reader <reader@example.com>',
+    'To: mailbox-123@inbound.example.com',
+    'Subject: Re: example subject',
+    `In-Reply-To: <${id}@mx.postern.test>`,
+    '',
+    'Thanks',
+  ].join('\r\n');
+  await put(spool, clockAt(Date.UTC(2026, 0, 5, 11, 30)), {
+    id: '01kcexampleanswer000000000',
+    account: ACCOUNT,
+    url: 'https://app.example.com/hooks/mail',
+    pattern: 'mailbox-*',
+    recipients: ['mailbox-123@inbound.example.com'],
+    body: { kind: 'inline', bytes: Buffer.from(answer) },
+  });
+}
+
 /** A delivery that was given up, as the examples show it; answers its id. */
 export async function putDeadDelivery(
   { spool }: Pick<ApiWorld, 'spool'>,

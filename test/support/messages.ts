@@ -202,10 +202,17 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
     destination_ip: '198.51.100.7',
     destination: 'mx.example.com',
   };
+  const reply = {
+    inbound: '01kcexamplemessage00000000',
+    from: 'reader@example.com',
+    recipient: 'support@inbound.example.com',
+    subject: 'Re: example subject',
+  };
   for (const [kind, second, detail] of [
     ['send', 2, taken],
     ['open', 100, seen],
     ['click', 110, click],
+    ['reply', 7200, reply],
   ] as const) {
     const at = new Date(Date.UTC(2026, 0, 5, 9, 30, second));
     await store.messageEvents.insert({

@@ -110,7 +110,7 @@ const MAIL: z.input<typeof mailRecord> = {
   from: 'Ann Example <ann@example.com>',
   to: 'mailbox-123@inbound.example.com',
   subject: 'Café',
-  thread: 'Wq0nF3sK7bT1xYc9LmZr4g',
+  thread: null,
   size: 348,
   route: '1.1',
   pattern: 'mailbox-*',

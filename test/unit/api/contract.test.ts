@@ -3,8 +3,10 @@ import { expect } from 'chai';
 import { ERRORS, type ErrorName } from '../../../src/api/errors.ts';
 import type { Operation } from '../../../src/api/operation.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { deliveryId } from '../../../src/base/ids.ts';
+import { sentId } from '../../../src/mail/return-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
-import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putAnswer, putDeadDelivery, startApi } from '../../support/api.ts';
 import { putHistory } from '../../support/history.ts';
 import { putMessages, putSubmitted, putWaiting } from '../../support/messages.ts';
 import { putPulled } from '../../support/pulled.ts';
@@ -197,7 +199,7 @@ describe('every operation, called wrongly', () => {
 });
 
 /** Operations that ask the history. */
-const REMEMBERING = /^\/(actions|jobs|inbound\/(search|causes|info|refusals))/;
+const REMEMBERING = /^\/(actions|jobs|inbound\/(search|causes|info|refusals|conversation))/;
 
 describe('every operation', () => {
   let world: ApiWorld;
@@ -210,6 +212,11 @@ describe('every operation', () => {
       });
       if (/^\/(inbound|webhooks|endpoints)\//.test(operation.path))
         beforeEach(() => Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT)]));
+      if (operation.path === '/inbound/conversation')
+        beforeEach(async () => {
+          await putMessages(world, ACCOUNT);
+          await putAnswer(world, sentId(deliveryId('01kcexamplesent00000009001', '', 'reader@example.com')));
+        });
       if (REMEMBERING.test(operation.path)) beforeEach(() => putHistory(world));
       // What waits to be sent counts as backlog elsewhere.
       if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));

@@ -294,7 +294,7 @@ const info = operation({
           destination: 'mx.example.com',
         },
       ],
-      thread: 'Wq0nF3sK7bT1xYc9LmZr4g',
+      thread: 'VVPhbh2UHa-KpC72dJfdfX',
       replies: [
         {
           ts: 1_767_612_600,

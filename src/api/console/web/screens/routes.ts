@@ -3,12 +3,11 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
-import { Form, type FormField, type Values } from '../parts/form.ts';
+import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
-import { RemoveRoute } from './remove-route.ts';
 import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
@@ -391,5 +390,36 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
         done();
       },
     }),
+  );
+}
+
+/** Asks before a route is removed. */
+function RemoveRoute({
+  route: { id, pattern },
+  removed,
+  onClose,
+}: {
+  readonly route: InboundRoute;
+  removed(id: string): void;
+  onClose(): void;
+}): ComponentChildren {
+  return h(
+    Confirm,
+    {
+      title: `Remove route ${id}?`,
+      label: 'Remove it',
+      onConfirm: async () => {
+        await call('inbound/delete-route', { id });
+        removed(id);
+      },
+      onClose,
+    },
+    h(
+      'p',
+      null,
+      'Mail to ',
+      h('code', null, plain(pattern)),
+      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
+    ),
   );
 }
