@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -7,6 +6,7 @@ import type { Metrics } from '../base/metrics.ts';
 import { authorOf } from '../mail/author.ts';
 import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
 import { createFieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
+import { readStart } from '../mail/header-section.ts';
 import { firstValue, type HeaderField } from '../mail/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
@@ -91,7 +91,8 @@ export function createBrake(
     async loopsOf({ envelope, body }, routed) {
       const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
       if (inbound.length === 0) return NONE;
-      const fields = parseFound(find(body.kind === 'blob' ? await startOf(body.path) : body.bytes));
+      const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes }, START_BYTES);
+      const fields = parseFound(find(start));
       const sender = saysItAnswers(fields) ? senderOf(fields, envelope.mailFrom) : '';
       if (sender === '') return NONE;
       return inbound
@@ -116,13 +117,3 @@ const toKey = (address: string): string => address.slice(0, MOST_ADDRESS).toLowe
 /** Whether the address is another in each conversation. Then the route counts as the recipient. */
 const varies = ({ replyData, captures }: RoutedRecipient['match']): boolean =>
   replyData !== undefined || captures !== undefined;
-
-async function startOf(path: string): Promise<Uint8Array> {
-  const file = await open(path, 'r');
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0);
-    return buffer.subarray(0, bytesRead);
-  } finally {
-    await file.close();
-  }
-}

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { namesOf } from '../base/tables.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { authorOf } from '../mail/author.ts';
-import { createFieldSearch, type FieldSearch, parseFound } from '../mail/field-search.ts';
+import { createFieldSearch, type FieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
 import { readStart } from '../mail/header-section.ts';
 import type { HeaderField } from '../mail/headers.ts';
 import { threadIdOf } from '../mail/thread.ts';
@@ -48,7 +48,7 @@ export type Sequencing = (order: Order | undefined, routeId: string) => string |
  * on the thread that accepts mail.
  */
 export async function sequencingOf(body: Body, mailFrom: string): Promise<Sequencing> {
-  const start = body.kind === 'blob' ? await readStart({ path: body.path }) : body.bytes;
+  const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes }, START_BYTES);
   const keys = new Map<Order, string | null>();
   function keyOf(order: Order): string | null {
     const { find, keyOf }: OrderFacts = ORDERS[order];

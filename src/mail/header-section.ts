@@ -80,12 +80,12 @@ export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string
 /** Large enough that a body without line breaks is not scanned too often, small enough for the memory of a thread. */
 const CHUNK_BYTES = 2 * 1024 * 1024;
 
-/** Reads the first octets of a message, enough to tell whether its header section is within the limit. */
-export async function readStart(source: RawSource): Promise<Uint8Array> {
+/** Reads the first octets of a message; by default enough to tell whether its header section is within the limit. */
+export async function readStart(source: RawSource, most = MOST_HEADER_BYTES + 1): Promise<Uint8Array> {
   if ('bytes' in source) return source.bytes;
   const file = await open(source.path, 'r');
   try {
-    const start = Buffer.alloc(MOST_HEADER_BYTES + 1);
+    const start = Buffer.alloc(most);
     let length = 0;
     for (;;) {
       const { bytesRead } = await file.read(start, length, start.length - length, length);
