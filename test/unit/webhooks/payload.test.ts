@@ -1,6 +1,8 @@
 import { isUtf8 } from 'node:buffer';
+import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
+import { MANDRILL } from '../../../src/inbound/formats.ts';
 import { mandrillSignature, toSigningSecret } from '../../../src/webhooks/signing.ts';
 import type { Rendered, RenderJob } from '../../../src/webhooks/types.ts';
 import {
@@ -85,6 +87,33 @@ describe('the payload of an inbound message', () => {
       ...REST,
       ...OURS,
     ]);
+  });
+
+  it('has the fields of docs/payload.md, each of them and no others, in its order', async () => {
+    const page = readFileSync('docs/payload.md', 'utf8').split('## Fields')[1]?.split('\n## ')[0] ?? '';
+    const rows = [...page.matchAll(/^\| (`[^|]*) \|/gm)].map(([, names = '']) => names);
+    const documented = rows.flatMap((names) => [...names.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name));
+    const scan = { spam: 'ham', virus: 'unknown', name: null, score: null, by: [], reason: null, rules: [] } as const;
+    const head = ['From: jane@example.com', 'Subject: Hi'];
+    const texts = multipart('alternative', head, ['', 'text'], ['Content-Type: text/html', '', '<p>']);
+    const quote = crlf(
+      ...head,
+      '',
+      'Yes.',
+      '',
+      'On 5 Jan 2026, at 12:00, Bob wrote:',
+      ...Array(9000).fill('> 12345678'),
+    );
+    const messages = [
+      await msgOf(texts, { message: spooled({ scan }), style: { ...MANDRILL, facts: true } }),
+      await msgOf(quote),
+      await msgOf(Buffer.from('From: a@b.test\r\n\r\n\xe4', 'latin1'), { answers: null }),
+      await msgOf(crlf(...head, ...Array(1100).fill('X: y'), '', 'x')),
+    ];
+    for (const msg of messages)
+      expect(Object.keys(msg)).to.deep.equal(documented.filter((name) => Object.hasOwn(msg, name)));
+    const seen = new Set(messages.flatMap((msg) => Object.keys(msg)));
+    expect(documented.filter((name) => !seen.has(name))).to.deep.equal([]);
   });
 
   it('tells who, when and what the verdicts were', async () => {
