@@ -222,13 +222,14 @@ if (program !== undefined)
       it('has pictures for its documentation', async () => {
         await mkdir(DOCS, { recursive: true });
         for (const look of looksOf(story)) {
-          const [size, scheme] = SHOWN[look.name] ?? [];
-          if (!size || !scheme) continue;
-          await show(story.page, look, size, scheme);
-          await drawn(story.page);
-          const picture = await story.page.browser.screenshot('webp');
-          expect(picture.length, look.name).to.be.below(100_000);
-          await writeFile(join(DOCS, `${look.name}.webp`), picture);
+          const [size, ...schemes] = SHOWN[look.name] ?? [];
+          for (const [i, scheme] of schemes.entries()) {
+            await show(story.page, look, size ?? DESK, scheme);
+            await drawn(story.page);
+            const picture = await story.page.browser.screenshot('webp');
+            expect(picture.length, look.name).to.be.below(100_000);
+            await writeFile(join(DOCS, `${look.name}${i === 0 ? '' : `-${scheme}`}.webp`), picture);
+          }
         }
       });
     else if (FOLDER !== undefined)
@@ -246,9 +247,9 @@ if (program !== undefined)
 const DOCS = join(import.meta.dirname, '../../docs/pictures');
 const DOCS_DESK = [1200, 760] as const;
 
-/** The pictures of docs/console.md. */
-const SHOWN: Readonly<Record<string, readonly [Size, Scheme]>> = {
-  now: [DOCS_DESK, 'light'],
+/** The pictures of docs/console.md, and the one of README, in its colours. */
+const SHOWN: Readonly<Record<string, readonly [Size, ...Scheme[]]>> = {
+  now: [DOCS_DESK, 'light', 'dark'],
   mail: [[1280, 720], 'light'],
   message: [DOCS_DESK, 'dark'],
   refused: [DOCS_DESK, 'light'],
