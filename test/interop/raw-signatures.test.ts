@@ -34,7 +34,8 @@ describe('a raw message whose signature the consumer verifies again', () => {
     const signed = forged + signMessage(message, KEY);
     const { body } = await renderer.render(renderJob(Buffer.from(signed), { style: { ...MANDRILL, format: 'raw' } }));
     const bytes = await bytesOf(body);
-    expect(bytes.toString()).not.to.match(/victim|mx2/);
+    // Whole names: three letters may be in a signature by chance.
+    expect(bytes.toString()).not.to.match(/victim\.example|mx2\.example/);
     expect(verify(bytes)).to.match(/^valid /);
     expect(verify(Buffer.from(bytes.toString().replace('Hello', 'Hullo')))).to.equal('invalid');
   });

@@ -172,7 +172,7 @@ const add = operation({
   access: 'secrets',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
-    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which must be named. A reply is a message that came in for a route of the account and answers one that it sent: the event is about the message that was sent, and `reply` has id (`msg.id` of its payload), from_email, email (where it was sent to) and subject. An answer is one event, however often and wherever it is posted; bounces and other mail with an empty reverse-path are none. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which must be named. A reply is a message that came in for a route of the account and answers one that it sent: the event is about the message that was sent, and `reply` has id (`msg.id` of its payload), from_email, email (where it was sent to), subject and automated (why a program wrote it; null: none did). An answer is one event, however often and wherever it is posted; bounces and other mail with an empty reverse-path are none. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
