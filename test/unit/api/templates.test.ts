@@ -271,7 +271,8 @@ for (const driver of drivers) {
     it('may have as much code as their limit says, and no more', async () => {
       const code = 'x'.repeat(5_000_000);
       expect((await ok('add', { name: 'Large', code })).code).to.have.length(code.length);
-      expect((await ok('update', { name: 'Large', code: code.replace(/x/g, 'y') })).publish_code).to.match(/^y+$/);
+      const other = 'y'.repeat(5_000_000);
+      expect((await ok('update', { name: 'Large', code: other })).publish_code === other).to.equal(true);
       const { status, body } = await world.call('/templates/update', { name: 'Large', code: `${code}x` });
       expect({ status, message: body.message }).to.deep.equal({
         status: 422,
