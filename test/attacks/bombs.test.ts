@@ -178,7 +178,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     ];
     await start(
       [
-        ...caps.map((from) => ({ file: 'mail/outgoing.ts', from, to: `${from.split(':')[0]}: 1e12` })),
+        ...caps.map((from) => ({ file: 'mail/outgoing.ts', from, to: `${from.split(':')[0]}: 1e7` })),
         {
           file: 'smtp/session.ts',
           from: 'function closeData({ reply, messageId, size }: Received): Reply {',
