@@ -8,8 +8,8 @@ import { parseHeaders } from '../src/mail/headers.ts';
 import { createTestLog } from '../test/support/log.ts';
 import { compose, createSender } from './messages.ts';
 
-// What it costs a message to be told from mail of people, on the thread that renders it, and what the brake on loops costs the
-// main thread. Rounds with and without it take turns, and the median of their differences counts.
+// What it costs a message to be told from mail of people, on the thread that renders it, and what the brake on loops
+// costs the main thread. Rounds with and without it take turns, and the median of their differences counts.
 
 const ROUNDS = 41;
 const MESSAGES = 2000;

@@ -6,8 +6,8 @@ import { eventPieces, type Inbound } from '../src/webhooks/render/payload.ts';
 import { readOptions, usually } from './options.ts';
 
 /**
- * Processor time that a message costs the thread that renders it, parsed and written as a signed form, without facts and with them.
- * Rounds are interleaved: each kind of message, without and with, in turn.
+ * Processor time that a message costs the thread that renders it, parsed and written as a signed form, without facts
+ * and with them. Rounds are interleaved: each kind of message, without and with, in turn.
  */
 const values = readOptions('node bench/facts.ts', 'Microseconds a message with and without facts.', {
   messages: usually(30, 'messages of each kind a round'),

@@ -27,7 +27,10 @@ export const createQuestions = (): Shares => createShares(QUESTIONS);
 const INBOUND = kindsOf('route');
 const CONVERSATIONS = kindsOf('route', 'sender');
 
-/** The inbound mail of one account, its conversations, and what was refused of it. Throws RequestLimitExceeded, and `JournalAway`. */
+/**
+ * The inbound mail of one account, its conversations, and what was refused of it. Throws RequestLimitExceeded, and
+ * `JournalAway`.
+ */
 export function bindHistory({ history, questions, clock }: HistoryDeps, account: string) {
   const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
 

@@ -42,9 +42,9 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule (bounces) ·
-   * url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject) · inbound, the id of the
-   * message that came in, from, recipient, subject, why it is automated (reply).
+   * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule
+   * (bounces) · url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject) · inbound, the
+   * id of the message that came in, from, recipient, subject, why it is automated (reply).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
@@ -192,7 +192,10 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
 
 // Data from mail and browsers may be of any length; what is stored is limited.
 
-/** A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1), an address 1000 octets (mail/address.ts). */
+/**
+ * A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1), an address 1000 octets
+ * (mail/address.ts).
+ */
 const LONGEST = { tag: 50, subject: 998, address: 1000, name: 255, value: 500, detail: 2048 } as const;
 const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */

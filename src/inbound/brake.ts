@@ -17,9 +17,10 @@ export interface BrakeSettings {
 }
 
 /**
- * Finds loops: an application that answers all mail, and a program that answers back. It counts what says that it answers (notices
- * of a monitoring system do not), by author and recipient, and marks what comes too fast for people. A pair is marked until
- * half as many come. The counts are in memory, so another host has others; the mark is kept with the message.
+ * Finds loops: an application that answers all mail, and a program that answers back. It counts what says that it
+ * answers (notices of a monitoring system do not), by author and recipient, and marks what comes too fast for people. A
+ * pair is marked until half as many come. The counts are in memory, so another host has others; the mark is kept with
+ * the message.
  */
 export interface Brake {
   /** The recipients for whom the message is one of a loop. To be asked once for each message. */

@@ -38,8 +38,8 @@ export interface ContentFacts {
 export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
- * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because the
- * sender made the header too large to read · a fact: nobody has looked for it yet.
+ * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because
+ * the sender made the header too large to read · a fact: nobody has looked for it yet.
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
@@ -58,8 +58,8 @@ export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
 }
 
 /**
- * Whether all conditions hold: what is surely false decides, then what is not looked for yet, then what is unknown, then
- * what is unreadable.
+ * Whether all conditions hold: what is surely false decides, then what is not looked for yet, then what is unknown,
+ * then what is unreadable.
  */
 export function holds(when: When | null, facts: MailFacts): Truth {
   if (when === null) return true;
@@ -77,8 +77,8 @@ interface Condition {
 }
 
 /**
- * Every condition of `When`. Its values are in the schema (api/operations/route-rules.ts), and its field in the form of the console
- * (console/web/screens/routes.ts).
+ * Every condition of `When`. Its values are in the schema (api/operations/route-rules.ts), and its field in the form of
+ * the console (console/web/screens/routes.ts).
  */
 export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
   sender: {

@@ -44,8 +44,8 @@ export const toOrder = (name: string | undefined): Order => ORDER_NAMES.find((or
 export type Sequencing = (order: Order | undefined, routeId: string) => string | undefined;
 
 /**
- * Reads the header of a message for the routes that ask for an order, with the bounds of its summary: no header takes long
- * on the thread that accepts mail.
+ * Reads the header of a message for the routes that ask for an order, with the bounds of its summary: no header takes
+ * long on the thread that accepts mail.
  */
 export async function sequencingOf(body: Body, mailFrom: string): Promise<Sequencing> {
   const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes }, START_BYTES);

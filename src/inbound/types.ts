@@ -45,8 +45,8 @@ export interface RouteTarget extends PostStyle {
 /** Finds the route of an address in memory, which is refreshed from the store. */
 export interface Routing {
   /**
-   * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if it
-   * is known.
+   * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if
+   * it is known.
    */
   lookup(mailbox: string, domain: string, sender?: string): Lookup;
   /** Every route that matches the mailbox, in the order in which they are tried. */

@@ -9,8 +9,8 @@ const VERSION = 1;
 
 /**
  * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words` indexes
- * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet. `meta.filled` is 1
- * when everything that the queue had at first is in the file.
+ * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet. `meta.filled` is
+ * 1 when everything that the queue had at first is in the file.
  */
 const TABLES = `
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
@@ -53,7 +53,9 @@ CREATE INDEX actions_at ON actions (at);
 CREATE INDEX actions_account ON actions (account);
 `;
 
-/** The figures of each minute, as JSON (series.ts). Added later: a file without them gets them, and keeps its version. */
+/**
+ * The figures of each minute, as JSON (series.ts). Added later: a file without them gets them, and keeps its version.
+ */
 const MINUTES = 'CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT';
 
 /** Which transaction of its session a message came in, and a refusal. Added later, too. */
@@ -109,7 +111,9 @@ export function forgetAside(path: string, before: number): void {
 
 const ASIDE = '.damaged';
 
-/** Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's. */
+/**
+ * Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's.
+ */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
   try {

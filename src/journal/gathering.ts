@@ -83,7 +83,9 @@ export const MAX_STORY = 64 * 1024;
 /** A row waits for so many batches, a second, for its delivery to end: it is then written once and not changed. */
 const LEAVES = 3;
 
-/** Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note. */
+/**
+ * Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note.
+ */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
   /** Where each message arrived. */

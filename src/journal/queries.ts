@@ -6,7 +6,8 @@ import { mergeMinutes, type Wanted } from './minutes.ts';
 import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
 import type { Action, Cause, Mail, MailFilter, MailState, MailStory, Refusal, RefusalFilter } from './types.ts';
 
-// What the journal is asked. Long scans come in windows of row numbers, so that none takes long and writes get their turn.
+// What the journal is asked. Long scans come in windows of row numbers, so that none takes long and writes get their
+// turn.
 
 /** A condition with its values. */
 interface Condition {
@@ -288,7 +289,9 @@ function toTokens(text: string): string[] {
 
 const CONTAINS = 'contains_folded';
 
-/** A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours. */
+/**
+ * A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours.
+ */
 function containing(columns: readonly string[], text: string): Condition {
   if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
   const plain = /^[\0-\x7f]*$/.test(text);

@@ -28,7 +28,10 @@ export interface Mail {
   /** The reverse-path; empty for the null sender, null if not known. */
   readonly sender: string | null;
   readonly recipient: string;
-  /** From, Subject and Message-ID of the header; null if they are not kept. A message without a subject has an empty one. */
+  /**
+   * From, Subject and Message-ID of the header; null if they are not kept. A message without a subject has an empty
+   * one.
+   */
   readonly from: string | null;
   readonly subject: string | null;
   readonly headerId: string | null;

@@ -238,8 +238,8 @@ export interface AddressPiece {
 }
 
 /**
- * Splits the unfolded value of an address field into what is for people and what is an address, however badly it is written: only the former
- * may be encoded (RFC 2047 section 5, rule 3).
+ * Splits the unfolded value of an address field into what is for people and what is an address, however badly it is
+ * written: only the former may be encoded (RFC 2047 section 5, rule 3).
  */
 export function addressPieces(text: string): AddressPiece[] {
   const tokens: Token[] = [];

@@ -12,8 +12,8 @@ const DASH = 0x2d;
 const LOWER_CASE = 0x20;
 
 /**
- * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that does not
- * end, the bracket stays.
+ * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that
+ * does not end, the bracket stays.
  */
 function withoutComments(value: string): string {
   let kept = '';
@@ -38,8 +38,8 @@ function withoutComments(value: string): string {
 }
 
 /**
- * The domain of From for which a field says that DMARC passed; undefined unless it says so once, and clearly. Senders write
- * into such fields (MAIL FROM, HELO): what one of them slipped in stands beside what the server found.
+ * The domain of From for which a field says that DMARC passed; undefined unless it says so once, and clearly. Senders
+ * write into such fields (MAIL FROM, HELO): what one of them slipped in stands beside what the server found.
  */
 export function dmarcPassed(value: string): string | undefined {
   const text = withoutComments(value.replace(/[\r\n]+/g, ''));

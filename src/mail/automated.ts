@@ -3,12 +3,13 @@ import { createFieldSearch, parseFound } from './field-search.ts';
 import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './headers.ts';
 import type { Mailbox } from './message.ts';
 
-// Whether a program wrote or distributed a message, from its header and its envelope sender. The only home of this evidence: for the
-// payload, for routes, for the brake on loops, and for telling automatic replies from bounces (returns/bounce-message.ts).
+// Whether a program wrote or distributed a message, from its header and its envelope sender. The only home of this
+// evidence: for the payload, for routes, for the brake on loops, and for telling automatic replies from bounces
+// (returns/bounce-message.ts).
 
 /**
- * Why a message is automated, in the order in which the reasons are tried: what it is comes before what sent it, and what a
- * standard defines before what one program writes (decision 0057).
+ * Why a message is automated, in the order in which the reasons are tried: what it is comes before what sent it, and
+ * what a standard defines before what one program writes (decision 0057).
  */
 export const AUTOMATED_KINDS = [
   ['loop', 'the same two addresses answer each other too fast (`inbound.loop_messages`)'],
@@ -74,8 +75,8 @@ export function knownSender({ mailFrom, client }: Omit<Sent, 'loops'>): string |
 type Returned = 'bounce' | 'receipt' | 'challenge' | 'auto-reply';
 
 /**
- * What a message to a return address is, if a program wrote it. What is written there answers our mail, so weaker signs than in other
- * mail count, such as a subject alone.
+ * What a message to a return address is, if a program wrote it. What is written there answers our mail, so weaker signs
+ * than in other mail count, such as a subject alone.
  */
 export function returnedKindOf(traces: Traces): Returned | undefined {
   const kinds = kindsOf(traces);
@@ -121,7 +122,10 @@ export function saysItAnswers(fields: readonly HeaderField[]): boolean {
 /** What mail programs write in front of the subject of an answer, in the languages in use. */
 const ANSWER = /^\s{0,9}(?:re|aw|sv|vs|antw|odp|ynt|rép|回复|答复|返信)\s?(?:\[\d{1,4}\])?\s?[:：]/iu;
 
-/** Whether its author and its subject are those of a bounce. Postmasters are people as well, and people write of mail that failed. */
+/**
+ * Whether its author and its subject are those of a bounce. Postmasters are people as well, and people write of mail
+ * that failed.
+ */
 export const readsAsBounce = (written: Omit<Traces, 'mailFrom'>): boolean =>
   isMailSystem(writerOf(written)) && BOUNCED.test(subjectOf(written.fields));
 
@@ -162,7 +166,9 @@ const isMailSystem = (writer: string): boolean =>
     writer,
   );
 
-/** From without domains, as it stands there, because mail systems write addresses that are none; and its name, decoded. */
+/**
+ * From without domains, as it stands there, because mail systems write addresses that are none; and its name, decoded.
+ */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
   `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
 
@@ -198,8 +204,8 @@ const precedence: Sign = (value) => {
 };
 
 /**
- * All is what Exchange writes into automatic replies; OOF and AutoReply what programs write. With flags for reports among them it is
- * a policy of some companies, which Exchange applies to the mail of people.
+ * All is what Exchange writes into automatic replies; OOF and AutoReply what programs write. With flags for reports
+ * among them it is a policy of some companies, which Exchange applies to the mail of people.
  */
 const suppressed: Sign = (value) => {
   const flags = value.toLowerCase().split(/[\s,;]+/);
@@ -210,7 +216,10 @@ const suppressed: Sign = (value) => {
     : undefined;
 };
 
-/** Whoever forwards mail of people writes X-Loop as well, with his own address; a responder writes that of its author (procmail). */
+/**
+ * Whoever forwards mail of people writes X-Loop as well, with his own address; a responder writes that of its author
+ * (procmail).
+ */
 const loop: Sign = (value, writers) =>
   /^(?:yes|true)\b/i.test(value) || writers.includes(value.replace(/^<|>$/g, '').toLowerCase())
     ? 'auto-reply'
@@ -235,9 +244,9 @@ const contentType: Sign = (value) => {
 };
 
 /**
- * The signs, by field. Not among them, because mail of people has them too: Feedback-ID (Amazon SES and others write it into all that
- * they send), X-MS-Exchange-Inbox-Rules-Loop (rules that forward), X-Auto-Response-Suppress with flags for reports, and senders named
- * noreply, which send what people typed into forms.
+ * The signs, by field. Not among them, because mail of people has them too: Feedback-ID (Amazon SES and others write it
+ * into all that they send), X-MS-Exchange-Inbox-Rules-Loop (rules that forward), X-Auto-Response-Suppress with flags
+ * for reports, and senders named noreply, which send what people typed into forms.
  */
 const SIGNS: ReadonlyMap<string, Sign> = new Map<string, Sign>([
   ['content-type', contentType],

@@ -43,14 +43,15 @@ const GONE = `(?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognize
 const CLOSED = `(?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued|d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])`;
 
 /**
- * What replies mean, the most certain first: the first rule whose words or whose code are in the reply decides. Codes are less certain
- * than words, because servers send 5.7.1, 5.1.1 or 5.0.0 for anything. Only evidence about the mailbox or its domain makes a bounce hard:
- * words that say that it does not exist or was closed, or a code that means nothing else. A reply that no rule knows is unclear, and soft: the
- * address is tried again tomorrow, whereas a wrong hard bounce loses a recipient for a week.
+ * What replies mean, the most certain first: the first rule whose words or whose code are in the reply decides. Codes
+ * are less certain than words, because servers send 5.7.1, 5.1.1 or 5.0.0 for anything. Only evidence about the mailbox
+ * or its domain makes a bounce hard: words that say that it does not exist or was closed, or a code that means nothing
+ * else. A reply that no rule knows is unclear, and soft: the address is tried again tomorrow, whereas a wrong hard
+ * bounce loses a recipient for a week.
  *
- * Sources: RFC 3463 and the IANA registry of enhanced codes, RFC 5321 section 4.2, RFC 7505; the postmaster pages of Google,
- * Microsoft, Yahoo, GMX, Apple, Yandex and Tencent; replies of Postfix, Exim, sendmail, qmail, Exchange, Mimecast, Proofpoint and Barracuda.
- * docs/proof.md has the agreement with collections of real bounces.
+ * Sources: RFC 3463 and the IANA registry of enhanced codes, RFC 5321 section 4.2, RFC 7505; the postmaster pages of
+ * Google, Microsoft, Yahoo, GMX, Apple, Yandex and Tencent; replies of Postfix, Exim, sendmail, qmail, Exchange,
+ * Mimecast, Proofpoint and Barracuda. docs/proof.md has the agreement with collections of real bounces.
  */
 const RULES: readonly Rule[] = [
   // About the sender: says nothing about the recipient, though it often names "address", "user" or "domain".
@@ -220,7 +221,8 @@ const ENHANCED = /(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.])/;
 
 /**
  * Classifies the final reply for a message. `code` is the SMTP reply code, or 0 if a report had only an enhanced one;
- * `diag` is the text with its enhanced code. Servers may send texts of any length: only the first thousand characters are used.
+ * `diag` is the text with its enhanced code. Servers may send texts of any length: only the first thousand characters
+ * are used.
  */
 export function classifyReply(code: number, diag: string): Bounce {
   const text = wordsOf(diag.slice(0, 1000));
@@ -234,7 +236,10 @@ export function classifyReply(code: number, diag: string): Bounce {
   return rule ? toBounce(rule.hard === true, rule.word, rule.name) : toBounce(false, 'general', UNCLEAR.name);
 }
 
-/** The reply on one line: without the codes that the lines of a long one begin with, and without links, whose words are not about this mail. */
+/**
+ * The reply on one line: without the codes that the lines of a long one begin with, and without links, whose words are
+ * not about this mail.
+ */
 function wordsOf(diag: string): string {
   return diag
     .replace(/[\s,]*\n\s*(?:[45]\d\d[ -](?:[45]\.\d{1,3}\.\d{1,3})?\s*)?/g, ' ')

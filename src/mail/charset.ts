@@ -127,8 +127,8 @@ const LOWER_CASE = /[a-z]/;
 
 /**
  * Whether bytes labelled as something else are UTF-8 beyond doubt: they are valid, and what they would say otherwise
- * nobody writes. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without anything
- * between, or one at a small letter, as in "f\u00c3\u00bcr". No-break spaces and signs count less.
+ * nobody writes. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without
+ * anything between, or one at a small letter, as in "f\u00c3\u00bcr". No-break spaces and signs count less.
  */
 function isSurelyUtf8(pieces: () => Iterable<Uint8Array>): boolean {
   if (!areUtf8(pieces())) return false;

@@ -2,9 +2,9 @@ import { rawCharset } from './header-section.ts';
 import { type HeaderField, parseHeaders } from './headers.ts';
 import { CAPS } from './outgoing.ts';
 
-// Finds a few fields in the first octets of a message, for those that know a message by them before it is parsed. In two
-// steps: what accepts a message only finds the fields, in one pass over a bounded number of octets; they are decoded
-// later, on another thread.
+// Finds a few fields in the first octets of a message, for those that know a message by them before it is parsed. In
+// two steps: what accepts a message only finds the fields, in one pass over a bounded number of octets; they are
+// decoded later, on another thread.
 
 /** A field to find: its name in lower case, and how many of them: the first ones, or the last one. */
 export interface Wanted {
@@ -13,7 +13,9 @@ export interface Wanted {
   readonly last?: true;
 }
 
-/** Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order in which they are wanted. */
+/**
+ * Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order in which they are wanted.
+ */
 export type FieldSearch = (message: Uint8Array) => string;
 
 /**
@@ -99,7 +101,9 @@ function nextLine(bytes: Uint8Array, at: number): number {
   return Math.min(at + 1, bytes.length);
 }
 
-/** Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line. */
+/**
+ * Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line.
+ */
 function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
   let at = start;
   for (let i = 0; i < name.length; i++)

@@ -218,9 +218,9 @@ export function decodedParameter(type: ParameterizedValue, name: string): string
 }
 
 /**
- * A parameter in a form of RFC 2231, decoded; '' if it has none. Pieces are joined; a missing one is passed over. Only those
- * with an asterisk behind the number are encoded (section 4.1); consecutive ones are decoded as one text, because a character
- * may be split.
+ * A parameter in a form of RFC 2231, decoded; '' if it has none. Pieces are joined; a missing one is passed over. Only
+ * those with an asterisk behind the number are encoded (section 4.1); consecutive ones are decoded as one text, because
+ * a character may be split.
  */
 function extended(type: ParameterizedValue, name: string): string {
   const pieces = piecesOf(type, name);

@@ -19,7 +19,10 @@ export interface Leaf {
   readonly contentId: string | null;
   /** The URL under which the HTML may refer to it (RFC 2557 section 4.2); null if there is none. */
   readonly location: string | null;
-  /** Whether it stands beside the root of a multipart/related, where its disposition counts for nothing (RFC 2387 section 4). */
+  /**
+   * Whether it stands beside the root of a multipart/related, where its disposition counts for nothing (RFC 2387
+   * section 4).
+   */
   readonly isRelated: boolean;
   readonly encoding: TransferEncoding;
   /** The declared charset; '' if there is none. */
@@ -71,8 +74,8 @@ function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
   const location = firstValue(part.fields, 'content-location')?.replace(/\s/g, '') || null;
   const name = decodedParameter(disposition, 'filename') || decodedParameter(part.type, 'name');
   const { declared, isText, fallback } = declaredType(part);
-  // RFC 8621 section 4.1.4: a text with a name is a file, unless it is where the body stands. What else may be beside the
-  // HTML with an id is for the HTML to refer to. Only `attachment` attaches: senders write anything.
+  // RFC 8621 section 4.1.4: a text with a name is a file, unless it is where the body stands. What else may be beside
+  // the HTML with an id is for the HTML to refer to. Only `attachment` attaches: senders write anything.
   const isFile =
     !isText ||
     wordOf(disposition) === 'attachment' ||

@@ -7,7 +7,7 @@ import { idsIn, threadIdOf, threadOfRoot } from './thread.ts';
 // By what an answer may name a message that was sent, besides the Message-ID that we give it, which has its `_id`: the
 // Message-ID that the caller gave it, the one that a relay made of it, and the address for replies.
 
-/** What a message that is sent says of its conversation, if it says more than we give it. */
+/** The conversation of a sent message, where it differs from the default. */
 export interface Conversation {
   /** Its thread (mail/thread.ts), if that is not the one that its own Message-ID begins. */
   readonly thread?: string;
@@ -86,7 +86,8 @@ const MOST_NAMES = 6;
 
 /**
  * The names in the reply by which a relay accepted a message. Relays that write a Message-ID of their own say in this
- * reply what they make it of: `250 Ok 0102018…` of SES becomes `<0102018…@email.amazonses.com>`, Exchange has the whole id.
+ * reply what they make it of: `250 Ok 0102018…` of SES becomes `<0102018…@email.amazonses.com>`, Exchange has the whole
+ * id.
  */
 export function namesInReply(reply: string): string[] {
   const ids = [...reply.matchAll(/<([^<>\s]{1,500}@[^<>\s]{1,500})>/g)].map(([, id = '']) => nameOfId(id));

@@ -177,8 +177,8 @@ interface Block {
 }
 
 /**
- * A header block ends at the first empty line, or at a delimiter: a part may have no body. If the empty line is missing in
- * a part, its body begins at what is neither a field nor a folded line.
+ * A header block ends at the first empty line, or at a delimiter: a part may have no body. If the empty line is missing
+ * in a part, its body begins at what is neither a field nor a folded line.
  */
 function headerBlock(walk: Walk, parent: Part | undefined, start: number): Block {
   const { bytes } = walk;

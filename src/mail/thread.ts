@@ -19,8 +19,8 @@ const [OPEN, CLOSE, BACKSLASH, LESS] = [0x28, 0x29, 0x5c, 0x3c];
 export const ID_FIELDS = ['references', 'in-reply-to', 'message-id'] as const;
 
 /**
- * The ids in all fields of this name, in the order of the message, without their brackets and without blanks. Text around
- * them and comments are left out.
+ * The ids in all fields of this name, in the order of the message, without their brackets and without blanks. Text
+ * around them and comments are left out.
  */
 export function idsIn(fields: readonly HeaderField[], name: (typeof ID_FIELDS)[number]): string[] {
   const ids = allValues(fields, name).flatMap((value) => piecesOf(value).flatMap(idsOf));

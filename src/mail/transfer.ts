@@ -96,9 +96,9 @@ interface Line {
 }
 
 /**
- * Where the data of a base64 body ends. Padding ends it (RFC 2045 section 6.8); so does what is no base64 behind an empty
- * line or behind whole lines: mailing lists and scanners add footers to bodies that they do not decode. Other software
- * joins bodies, so base64 may go on behind padding.
+ * Where the data of a base64 body ends. Padding ends it (RFC 2045 section 6.8); so does what is no base64 behind an
+ * empty line or behind whole lines: mailing lists and scanners add footers to bodies that they do not decode. Other
+ * software joins bodies, so base64 may go on behind padding.
  */
 function endOfBase64(body: Buffer): number {
   let [isPadded, isGap, hasData] = [false, false, false];
@@ -229,8 +229,8 @@ const UU_GROWTH = 4;
 
 /**
  * Decodes uuencode (POSIX.1, the utility of that name). The first character of a line is the number of its bytes, and
- * each four characters after it are three bytes. Ends at the first line with 0 bytes, or that has other characters, such
- * as `end`. Without a `begin` line, returns the body unchanged.
+ * each four characters after it are three bytes. Ends at the first line with 0 bytes, or that has other characters,
+ * such as `end`. Without a `begin` line, returns the body unchanged.
  */
 function decodeUuencode(body: Buffer): Buffer {
   const begin = UU_BEGIN.exec(body.toString('latin1', 0, UU_LEAD));

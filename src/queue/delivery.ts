@@ -34,8 +34,8 @@ interface KindFacts {
   readonly about: string;
   /**
    * Who owns these deliveries. route: the route in `routeId`; its account may list and replay them · webhook: the
-   * webhook of the batch · sender: mail of an account, replayed only when named or selected by kind · operator: a replay
-   * of everything includes them if dead, but not if delivered.
+   * webhook of the batch · sender: mail of an account, replayed only when named or selected by kind · operator: a
+   * replay of everything includes them if dead, but not if delivered.
    */
   readonly owner: 'route' | 'webhook' | 'sender' | 'operator';
   /** The type of their endpoints in metrics. Messages and events for one URL share its endpoint. */
@@ -106,8 +106,8 @@ export interface Delivery {
    */
   readonly url: string;
   /**
-   * The route that matched, with `+` and a number for one of its further URLs; for outgoing mail the row of its subaccount;
-   * '' for neither.
+   * The route that matched, with `+` and a number for one of its further URLs; for outgoing mail the row of its
+   * subaccount; '' for neither.
    */
   readonly routeId: string;
   readonly pattern: string;
@@ -202,8 +202,8 @@ export interface Settlement {
 }
 
 /**
- * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of them
- * the next of a sequence is tried.
+ * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of
+ * them the next of a sequence is tried.
  */
 export interface LeaseTimes {
   readonly now: number;
@@ -350,8 +350,8 @@ export interface Spool {
   /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
   overdue(endpoint: EndpointName, before: number, now: number, limit: number): Promise<QueuedDelivery[]>;
   /**
-   * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end of
-   * its lease. Returns them in order.
+   * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end
+   * of its lease. Returns them in order.
    */
   lease(endpoint: EndpointName, ids: readonly string[], times: LeaseTimes): Promise<readonly Leased[]>;
   /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
@@ -398,8 +398,8 @@ export interface Spool {
   /** Ends waiting, held and dead deliveries without delivering them. Returns how many. */
   drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /**
-   * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id. Returns
-   * how many.
+   * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id.
+   * Returns how many.
    */
   replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /** Moves the waiting, held and dead deliveries of a route to another URL. Returns how many. */
@@ -420,13 +420,13 @@ export interface Spool {
   /** Events for webhooks. */
   readonly events: EventQueue;
   /**
-   * The listener is called after every accepted message and every new batch, with what waits behind others too, and with an empty list after an outside
-   * change to the queue (command line).
+   * The listener is called after every accepted message and every new batch, with what waits behind others too, and
+   * with an empty list after an outside change to the queue (command line).
    */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
   /**
-   * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those that
-   * left their sequence.
+   * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those
+   * that left their sequence.
    */
   onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
   /** Makes a synced write, for the health check: it proves that mail can be accepted. */

@@ -41,8 +41,8 @@ export interface Dispatcher extends Service {
   /** Returns the deliveries that are being prepared, for one endpoint or for all. */
   making(endpoint?: EndpointName): Promise<readonly Making[]>;
   /**
-   * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire. Resolves
-   * once the hold is saved.
+   * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
+   * Resolves once the hold is saved.
    */
   hold(endpoint: Endpoint, until: number, by: Holder): Promise<void>;
   /** Whether it is held now. */

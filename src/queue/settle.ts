@@ -2,8 +2,8 @@ import type { AttemptRecord, LeaseEnd, LongFailure, QueuedDelivery, Settlement }
 import type { DetailText } from './detail.ts';
 import type { DeliveryState } from './states.ts';
 
-// The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and by
-// a consumer that pulled it (`settleLease`).
+// The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and
+// by a consumer that pulled it (`settleLease`).
 
 /** Why there was no HTTP response. Users see these texts; they never reveal internals. */
 export type AttemptError =
@@ -191,8 +191,8 @@ export function settle(attempted: AttemptFacts): Settled {
 }
 
 /**
- * How long a delivery has failed while it may itself be the cause: time in which its endpoint takes nothing does not count,
- * so that the order is kept until it does. Once it is over, the time begins again.
+ * How long a delivery has failed while it may itself be the cause: time in which its endpoint takes nothing does not
+ * count, so that the order is kept until it does. Once it is over, the time begins again.
  */
 function failureOf({ since = Number.POSITIVE_INFINITY, patience, isUp }: OrderFacts, isSuspect: boolean, now: number) {
   return isUp && isSuspect ? longFailure(since, patience, now) : { since: now, isOver: false };

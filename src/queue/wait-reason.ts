@@ -6,8 +6,9 @@ import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
 // Why a delivery is not delivered yet: the one answer of the API, the command line and the console.
 
 /**
- * held: its route keeps it · behind: another one goes first · paused, gone, down: its endpoint · making: it is being prepared · scanner: it waits for a scanner ·
- * pulled: it waits for its consumer · parked, backoff: after a failed attempt · scheduled: for a time to come · due: for its turn.
+ * held: its route keeps it · behind: another one goes first · paused, gone, down: its endpoint · making: it is being
+ * prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff: after a failed
+ * attempt · scheduled: for a time to come · due: for its turn.
  */
 export const WAIT_KINDS = [
   'held',

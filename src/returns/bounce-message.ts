@@ -126,8 +126,8 @@ const OPT_OUTS = new Set(['opt-out', 'opt-out-list']);
 
 /**
  * Classifies a message to a mailbox of the return domain. `email` is the original recipient, if known: a report may
- * also mention addresses it was forwarded to. `sender` is the reverse-path, '' for that of bounces. Pure and bounded: untrusted
- * input is scanned once.
+ * also mention addresses it was forwarded to. `sender` is the reverse-path, '' for that of bounces. Pure and bounded:
+ * untrusted input is scanned once.
  */
 export function judge(
   to: 'bounce' | 'unsub' | 'complaints',
@@ -179,8 +179,8 @@ function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], e
 }
 
 /**
- * The address has a token of ours, so what comes back to it is about our message: it is a bounce unless it is an automatic reply, or
- * somebody's mail. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
+ * The address has a token of ours, so what comes back to it is about our message: it is a bounce unless it is an
+ * automatic reply, or somebody's mail. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
  */
 function judgeText(mail: ReturnedMessage, sender: string): Judgement {
   const kind = kindOf(mail, sender);

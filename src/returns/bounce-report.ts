@@ -132,8 +132,8 @@ const TEXT = 16 * 1024;
 const MOST_WORDS = 300;
 
 /**
- * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. One that states no reason that we
- * know has its first words instead: nothing is known but that the mail came back.
+ * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. One that
+ * states no reason that we know has its first words instead: nothing is known but that the mail came back.
  */
 export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
   return isBounce(mail, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
@@ -170,7 +170,9 @@ function reasonOf(text: string): Reason | undefined {
   return code ? { status: bracketed?.[1] ?? null, line: lineFrom(text, code) } : undefined;
 }
 
-/** The line that was found, and the next one if that has the words: `550 <jo@example.net>:` and below it `User unknown`. */
+/**
+ * The line that was found, and the next one if that has the words: `550 <jo@example.net>:` and below it `User unknown`.
+ */
 function lineFrom(text: string, found: RegExpExecArray): string {
   const [line] = found;
   const rest = text.slice(found.index + line.length, found.index + line.length + LONGEST_LINE);

@@ -27,17 +27,17 @@ type Part = Pick<RenderPart, 'message' | 'body' | 'delivery'>;
 
 export interface Answers {
   /**
-   * The message of this account that it answers; null: none that is known. Only mail that names another message, or came
-   * to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of that
+   * The message of this account that it answers; null: none that is known. Only mail that names another message, or
+   * came to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of that
    * message, once.
    */
   of(account: string, part: Part, records: boolean): Promise<Answered | null>;
-  /** The same for whoever only looks; undefined if the store is away. */
+  /** The same without an event; undefined if the store is away. */
   shown(account: string, part: Part): Promise<Answered | null | undefined>;
 }
 
 export function createAnswers({ store, recorder }: AnswersDeps): Answers {
-  /** What is known by one of these names: of several the latest that went to who answers, else the latest. */
+  /** Finds the message with one of these names: of several, the latest sent to the author, else the latest. */
   async function named(account: string, names: readonly string[], { writers, before }: Asked) {
     const filter = { account, name: { in: names }, createdAt: { range: { lte: before } } };
     const latest = { sort: '-createdAt', limit: 1 } as const;
@@ -104,7 +104,7 @@ export function createAnswers({ store, recorder }: AnswersDeps): Answers {
   });
 }
 
-/** What an answer says of what it answers. */
+/** How an answer names the message that it answers. */
 interface Asked {
   /** The nearest first. */
   readonly ids: readonly string[];
@@ -112,7 +112,7 @@ interface Asked {
   readonly address: string | undefined;
   /** Who wrote it: author and envelope sender, in lower case. */
   readonly writers: readonly string[];
-  /** What was sent later is not what it answers. */
+  /** Messages sent later cannot be answered by it. */
   readonly before: Date;
 }
 

@@ -18,7 +18,9 @@ export interface JsonText {
   readonly content: Uint8Array | Readable;
 }
 
-/** Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails. */
+/**
+ * Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails.
+ */
 export interface MessageViews {
   content(part: RenderPart): Promise<ShownMessage>;
   /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */

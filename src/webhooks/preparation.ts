@@ -99,8 +99,8 @@ export function createPreparation(deps: PreparationDeps): Preparation {
   }
 
   /**
-   * With what it answers. While the store is away it waits a while, and then it goes without: an application that cannot
-   * tell a new message from an answer opens a second ticket. Throws `StoreAway`.
+   * With what it answers. While the store is away it waits a while, and then it goes without: an application that
+   * cannot tell a new message from an answer opens a second ticket. Throws `StoreAway`.
    */
   async function withAnswers<W extends Due>(mail: Mail<W>, records: boolean): Promise<Mail<W>> {
     const { delivery, waiting } = mail;
@@ -203,8 +203,8 @@ const ANSWERS_WAIT = 10 * 60_000;
 const LARGE_FORM = 1024 * 1024;
 
 /**
- * Whether a receiver refused a message of `size` bytes for its size: by 413, or by the answers of frameworks that have no
- * status for it (Django 400, Rack 500), given twice.
+ * Whether a receiver refused a message of `size` bytes for its size: by 413, or by the answers of frameworks that have
+ * no status for it (Django 400, Rack 500), given twice.
  */
 export function wasTooLarge(statuses: readonly (number | null)[], size: number): boolean {
   if (statuses.includes(413)) return true;

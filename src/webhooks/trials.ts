@@ -16,9 +16,9 @@ type TrialPart = RenderPart & { readonly delivery: Partial<Pick<Delivery, 'route
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export interface Trials {
   /**
-   * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else answer
-   * 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in memory. Throws
-   * if the disk fails.
+   * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else
+   * answer 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in
+   * memory. Throws if the disk fails.
    */
   post(part: TrialPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
 }

@@ -363,7 +363,9 @@ const tryRoute = operation({
   },
 });
 
-/** Throws a ValidationError for an address that has the form of a reply address and takes no mail: SMTP refuses it too. */
+/**
+ * Throws a ValidationError for an address that has the form of a reply address and takes no mail: SMTP refuses it too.
+ */
 function mustBeTaken(
   { mailbox, domain }: { readonly mailbox: string; readonly domain: string },
   route: InboundRouteRow,
@@ -377,7 +379,9 @@ function mustBeTaken(
     throw invalid('address', `${refused} 5.1.1, because this reply address was not made here, or has no route`);
 }
 
-/** What the payload has of an address that leads to the route, or that matches it behind another; undefined for others. */
+/**
+ * What the payload has of an address that leads to the route, or that matches it behind another; undefined for others.
+ */
 function matchOf(
   { id, domain, pattern }: InboundRouteRow,
   address: { readonly mailbox: string; readonly domain: string },

@@ -24,7 +24,9 @@ const oneOrMore = <S extends z.ZodType>(one: S) =>
   z.union([one.transform((value) => [value]), z.array(one).min(1).max(MOST_GLOBS)]);
 const about = (name: keyof When) => ({ description: CONDITIONS[name].about });
 const globs = (name: keyof When) => optional(oneOrMore(glob)).meta(about(name));
-/** Narrower than RFC 5322 section 2.2: names of fields in use, and nothing that a database could take for an operator. */
+/**
+ * Narrower than RFC 5322 section 2.2: names of fields in use, and nothing that a database could take for an operator.
+ */
 export const fieldName = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,75}$/i, 'Please enter the name of a header field');
 
 /** The conditions of a route, as parameters. */
@@ -158,8 +160,8 @@ function canonical(value: unknown): string {
 }
 
 /**
- * The further URLs as a row has them. A URL keeps its number, and no other ever gets it: mail that waits for a URL that was
- * removed must not get the format and the password of a new one.
+ * The further URLs as a row has them. A URL keeps its number, and no other ever gets it: mail that waits for a URL that
+ * was removed must not get the format and the password of a new one.
  */
 export function toAlsoRows(
   given: GivenAlso,

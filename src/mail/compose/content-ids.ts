@@ -1,7 +1,9 @@
-// HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID is one word of
-// ASCII, so the id of such a picture and the references to it are chosen together.
+// HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID
+// is one word of ASCII, so the id of such a picture and the references to it are chosen together.
 
-/** An id that every mail program compares alike: printable ASCII without what delimits ids and URLs, within one line. */
+/**
+ * An id that every mail program compares alike: printable ASCII without what delimits ids and URLs, within one line.
+ */
 const ID = /^[!#$&()*+,./0-9:;=?@A-Z[\]^_`a-z{|}~-]{1,900}$/;
 const LONGEST_ID = 900;
 /** What an id, and a reference to it, may contain in every place of an HTML text. */
@@ -11,8 +13,8 @@ const AROUND = /^\s*<?|>?\s*$/g;
 const LEFT_OUT = /[\p{Cc}<>\s]/gu;
 
 /**
- * The Content-ID of each picture, by their names: the name without blanks and brackets where that is an id of its own, as ever; else
- * what `made` returns for the position of the picture. Undefined for a name of nothing.
+ * The Content-ID of each picture, by their names: the name without blanks and brackets where that is an id of its own,
+ * as ever; else what `made` returns for the position of the picture. Undefined for a name of nothing.
  */
 export function contentIds(names: readonly string[], made: (at: number) => string): (string | undefined)[] {
   const taken = new Set<string>();
@@ -56,8 +58,8 @@ const reach = (names: readonly string[]) =>
 const EFFORT = { base: 4_000_000, each: 16 };
 
 /**
- * HTML in which each reference to a picture names its id, however the reference is written: with blanks, entities, percent signs or
- * escapes of CSS, in any attribute, style or comment. Everything else stays as it is; linear.
+ * HTML in which each reference to a picture names its id, however the reference is written: with blanks, entities,
+ * percent signs or escapes of CSS, in any attribute, style or comment. Everything else stays as it is; linear.
  */
 export function withContentIds(html: string, names: readonly string[], ids: readonly (string | undefined)[]): string {
   const find = finder(names, ids);

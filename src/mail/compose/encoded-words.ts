@@ -9,8 +9,8 @@ const LITERAL = /^[A-Za-z0-9!*+/-]$/;
 const SHORTEST_WORD = 40;
 
 /**
- * A text as encoded words with blanks between them, for phrases, comments and texts. `column`: where the first one begins. Words end
- * between characters (section 5), and no line that they are folded into is too long.
+ * A text as encoded words with blanks between them, for phrases, comments and texts. `column`: where the first one
+ * begins. Words end between characters (section 5), and no line that they are folded into is too long.
  */
 export function encodeWords(text: string, column = 0): string {
   const bytes = Buffer.from(text.toWellFormed());

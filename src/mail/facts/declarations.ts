@@ -6,7 +6,10 @@ import { type Color, toColor } from './colors.ts';
 
 /** A box of so many pixels has no room. */
 export const NO_ROOM = 2;
-/** Pixels to the left or above from where nothing of a text is left on the page; to the right, and for what is moved from its own place. */
+/**
+ * Pixels to the left or above from where nothing of a text is left on the page; to the right, and for what is moved
+ * from its own place.
+ */
 export const OUTSIDE = 900;
 export const FAR_OUTSIDE = 5000;
 /** The size of letters that nobody declared, in pixels. */

@@ -6,8 +6,8 @@ import { type LinkFact, linkFact } from './link-hosts.ts';
 import { readPage } from './page.ts';
 
 /**
- * What a person sees of a message, and what is in it besides: evidence for whoever shows mail to people or to models, no
- * verdict. The same message has the same facts always. As the payload has them.
+ * What a person sees of a message, and what is in it besides: evidence for whoever shows mail to people or to models,
+ * no verdict. The same message has the same facts always. As the payload has them.
  */
 export interface Facts {
   /** What is displayed of the HTML; of the text if there is no HTML. */

@@ -18,7 +18,10 @@ export interface EndpointQueries {
    * `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
    */
   waitingSince(since: readonly number[], after: SincePlace, limit: number): WaitingSince;
-  /** Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their messages. */
+  /**
+   * Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their
+   * messages.
+   */
   held(from: number, to: number): { readonly account: string; readonly bytes: number }[];
   /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
   attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;

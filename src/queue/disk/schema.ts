@@ -109,8 +109,8 @@ ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
 const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
 /**
- * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn (`detailKey`):
- * so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
+ * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn
+ * (`detailKey`): so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
  */
 const DETAILS = `
 CREATE TABLE details (key INTEGER PRIMARY KEY, n INTEGER NOT NULL, detail TEXT NOT NULL) STRICT;
@@ -158,7 +158,9 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
-/** The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due. */
+/**
+ * The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due.
+ */
 export const BEHIND = 9e15;
 
 /** The history of a delivery is limited to its last attempts. */

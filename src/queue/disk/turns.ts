@@ -3,10 +3,10 @@ import { frozen } from '../../base/frozen.ts';
 import type { QueuedDelivery, Settlement } from '../delivery.ts';
 import { BEHIND, DELIVERY, number, type SqlRow, textOrNull, toDelivery, whole } from './schema.ts';
 
-// The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another, by
-// their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a consumer
-// that pulls finds them. What ends the first makes the next one due in the same transaction, so that a crash at any time
-// leaves the order as it was.
+// The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another,
+// by their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a
+// consumer that pulls finds them. What ends the first makes the next one due in the same transaction, so that a crash
+// at any time leaves the order as it was.
 
 /** The turns on the writer's connection, with the changes of the open transaction. */
 export interface Turns {
@@ -16,13 +16,15 @@ export interface Turns {
   advance(sequence: string | null, now: number): void;
   /**
    * An attempt of the delivery was settled. delivered: those before it that had failed leave the sequence, and go on
-   * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it was
-   * tried in place of the first, it waits behind that again. Returns whether it does.
+   * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it
+   * was tried in place of the first, it waits behind that again. Returns whether it does.
    */
   settled(sequence: string | null, key: number, settled: Pick<Settlement, 'state' | 'at' | 'failure'>): boolean;
   /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
   mend(now: number): void;
-  /** Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit. */
+  /**
+   * Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit.
+   */
   commit(): readonly QueuedDelivery[];
   rollback(): void;
 }

@@ -23,8 +23,8 @@ const MOST_KEYS = 500;
 /**
  * Composes the message for one recipient from the submission: merge tags, tracking, unsubscribe links, return path and
  * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, `FaultyTemplate` if
- * it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and `UnsendableField` if a field has too long a line; any
- * other error is a fault of ours.
+ * it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and `UnsendableField` if a field has too
+ * long a line; any other error is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
   return createCompose()(job);

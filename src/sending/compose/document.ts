@@ -132,7 +132,9 @@ function bodyCharset(root: Part | undefined): string {
   return '';
 }
 
-/** The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is. */
+/**
+ * The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is.
+ */
 function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Change[] {
   const changes: Change[] = [];
   const open = [root];

@@ -41,8 +41,8 @@ type RouteAnswer =
   | { readonly match?: undefined; readonly refused: RefusalName; readonly owner: string | undefined };
 
 /**
- * Indexes in shared memory that the main thread writes, so that sessions need no request: whether the disk has room, and
- * whether most places are taken.
+ * Indexes in shared memory that the main thread writes, so that sessions need no request: whether the disk has room,
+ * and whether most places are taken.
  */
 const ROOM = 0;
 const CROWDED = 1;

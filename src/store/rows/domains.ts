@@ -80,8 +80,8 @@ export async function noteSenderDomain(
 }
 
 /**
- * Marks a domain as verified in an account, adding it if needed; undefined if the name is invalid. For the operator, who
- * knows what was published: records that were wrong before count from the next test that finds them right.
+ * Marks a domain as verified in an account, adding it if needed; undefined if the name is invalid. For the operator,
+ * who knows what was published: records that were wrong before count from the next test that finds them right.
  */
 export async function proveSenderDomain(
   store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert' | 'change'> },

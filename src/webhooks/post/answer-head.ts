@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import { frozen } from '../../base/frozen.ts';
 
-// undici's parser is strict: a 100 that nobody asked for, two equal lengths or a folded field end the connection, although the status says
-// that the receiver took the mail. So the head of each answer is read here first, leniently, and handed on as RFC 9112 writes it.
+// undici's parser is strict: a 100 that nobody asked for, two equal lengths or a folded field end the connection,
+// although the status says that the receiver took the mail. So the head of each answer is read here first, leniently,
+// and handed on as RFC 9112 writes it.
 
 /** Octets of all heads of one answer that are kept; the rest of a header is left out (RFC 9110 section 5.4). */
 const HEAD_BYTES = 64 * 1024;
@@ -52,7 +53,10 @@ export function readHeads(socket: Socket): AnswerReading {
   });
 }
 
-/** The bytes for the parser: the head and what came behind it. `cut`: the header was too long, and what follows is not the body. */
+/**
+ * The bytes for the parser: the head and what came behind it. `cut`: the header was too long, and what follows is not
+ * the body.
+ */
 interface Passed {
   readonly bytes: Buffer;
   readonly cut: boolean;
@@ -144,8 +148,9 @@ const FIELD = /^([!#$%&'*+.^_`|~\w-]+)[ \t]*:[ \t]*(.*)$/;
 const CONTROLS = /[^\t -~\x80-\xff]/g;
 
 /**
- * A head as RFC 9112 writes it: fields on one line, those of framing once, and without lines that are none. The connection ends with an
- * answer that was not in this form. Instead of the fields of framing it has `framing`, if that is not empty.
+ * A head as RFC 9112 writes it: fields on one line, those of framing once, and without lines that are none. The
+ * connection ends with an answer that was not in this form. Instead of the fields of framing it has `framing`, if that
+ * is not empty.
  */
 function toHead(head: string, framing: string): string {
   const [first = '', ...lines] = head.replace(/\r?\n[ \t]+/g, ' ').split(LINE);
@@ -165,7 +170,10 @@ function toHead(head: string, framing: string): string {
   ].join('');
 }
 
-/** Equal lengths are one (RFC 9110 section 8.6); unequal ones stay, and are a fault. Transfer-Encoding comes first (RFC 9112 section 6.3). */
+/**
+ * Equal lengths are one (RFC 9110 section 8.6); unequal ones stay, and are a fault. Transfer-Encoding comes first (RFC
+ * 9112 section 6.3).
+ */
 function framingOf(encoding: string, lengths: readonly string[]): string {
   if (encoding !== '') return `transfer-encoding: ${encoding}\r\n`;
   const all = lengths.flatMap((value) => value.split(',').map((one) => one.trim()));

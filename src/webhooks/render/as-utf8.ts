@@ -53,8 +53,8 @@ export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Itera
 }
 
 /**
- * The message without forged fields, as UTF-8, in pieces that split no character. `root`: the parts of `bytes`; undefined if
- * it must not be parsed.
+ * The message without forged fields, as UTF-8, in pieces that split no character. `root`: the parts of `bytes`;
+ * undefined if it must not be parsed.
  */
 export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: OwnFields): Iterable<Uint8Array> {
   const kept = [...withoutForged(bytes, own)];

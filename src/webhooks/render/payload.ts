@@ -16,7 +16,9 @@ import type { Message } from '../../queue/delivery.ts';
 import { textWithoutForged } from './as-utf8.ts';
 import { filePieces, inside, json, jsonOf, jsonText, linkMembers, type Piece, rawBase64, rawText } from './pieces.ts';
 
-/** Without a spam scanner. Consumers compare the score with a threshold, and use both keys without checking for them. */
+/**
+ * Without a spam scanner. Consumers compare the score with a threshold, and use both keys without checking for them.
+ */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** The input of the event for one delivery. */
@@ -114,8 +116,9 @@ export function scanJson({ spam, virus, name, by, reason }: Scan): string {
 }
 
 /**
- * `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. This form has no results of ours in front of the message, so
- * consumers would take those under our name for ours. Return-Path and X-Original-To stay: `envelope` and `email` say it.
+ * `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. This form has no results of ours in front of the
+ * message, so consumers would take those under our name for ours. Return-Path and X-Original-To stay: `envelope` and
+ * `email` say it.
  */
 function* rawPieces(inbound: Inbound): Iterable<Piece> {
   const { trace } = inbound.message;

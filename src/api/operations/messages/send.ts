@@ -376,8 +376,8 @@ async function toFiles(
 const SLICE = 65_536;
 
 /**
- * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes of
- * space take seconds.
+ * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes
+ * of space take seconds.
  */
 function* readingBase64(text: string): Steps<string | undefined> {
   const parts: string[] = [];

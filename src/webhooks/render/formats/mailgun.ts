@@ -8,7 +8,10 @@ import { additionFields, type FormField, linkField, multipart, toFormFiles } fro
 
 /** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
 const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
-/** What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message from. */
+/**
+ * What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message
+ * from.
+ */
 const OWN =
   /^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain|event-.*|sender-auth|automated|thread|answers|facts|timestamp|token|signature)$/i;
 /** Header fields that are fields of the form already, in lower case: both say the same. */
@@ -48,7 +51,10 @@ export function mailgun(mail: Mail): Written {
   );
 }
 
-/** The header fields that are fields of the form. Of From and Subject there is one, with the value of `from` and `subject`. */
+/**
+ * The header fields that are fields of the form. Of From and Subject there is one, with the value of `from` and
+ * `subject`.
+ */
 function formHeaders(fields: readonly HeaderField[], mail: Mail): HeaderField[] {
   const values = new Map(addressing(mail).map(({ name, value }) => [name, value]));
   const seen = new Set<string>();

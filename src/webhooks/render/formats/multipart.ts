@@ -30,7 +30,10 @@ export function toFormFiles(files: readonly FilePart[], nameOf: (number: number)
   }));
 }
 
-/** The field for the files whose content is not in the post, as Mailgun lists those of stored messages; empty if there are none. */
+/**
+ * The field for the files whose content is not in the post, as Mailgun lists those of stored messages; empty if there
+ * are none.
+ */
 export function linkField(name: string, files: readonly FilePart[]): FormField[] {
   const away = files.filter(({ link }) => link !== undefined);
   const list = away.map(({ name: fileName, type, content, contentId, link }) => ({
@@ -43,7 +46,10 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
   return away.length === 0 ? [] : [{ name, value: JSON.stringify(list) }];
 }
 
-/** What we add to the forms of others: texts as they are, everything else as JSON. A message without a thread has no field. */
+/**
+ * What we add to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
+ * field.
+ */
 export const additionFields = (inbound: Inbound): FormField[] =>
   additionsOf(inbound)
     .filter(([name, value]) => name !== 'thread' || value !== null)
@@ -73,8 +79,8 @@ function* pieces(boundary: string, fields: readonly FormField[], files: readonly
 }
 
 /**
- * A file name that means the same to every parser. Rack, and with it Rails, decodes `%XX` in it, which must not make a path or
- * end a line; and it finds `; name=` in it, by which a file would take the place of a field.
+ * A file name that means the same to every parser. Rack, and with it Rails, decodes `%XX` in it, which must not make a
+ * path or end a line; and it finds `; name=` in it, by which a file would take the place of a field.
  */
 function toPlainName(name: string): string {
   const plain = toFileName(name);

@@ -64,8 +64,8 @@ function* pieces(mail: Mail): Iterable<Piece> {
 }
 
 /**
- * What the post has as keys of its own, as Postmark leaves it out: consumers would find two authors. And what a sender must
- * not say in our place.
+ * What the post has as keys of its own, as Postmark leaves it out: consumers would find two authors. And what a sender
+ * must not say in our place.
  */
 const LEFT_OUT = /^(?:from|to|cc|bcc|subject|date|reply-to|x-spam-.*|received-spf)$/i;
 
