@@ -1,10 +1,10 @@
-import type { ListenerView } from '../api/console/host/parts.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { LogMemory } from '../base/log-memory.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Figures } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
+import type { ListenerView } from '../console/host/parts.ts';
 import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';

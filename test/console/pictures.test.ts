@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 // changes; with `PICTURES=docs` those of docs/console.md.
 
 const program = chromium();
-const SCREENS = globSync('src/api/console/web/screens/*.ts').map((path) => basename(path));
+const SCREENS = globSync('src/console/web/screens/*.ts').map((path) => basename(path));
 const FOLDER = process.env['PICTURES'];
 /** With large text every screen is looked at in one state then, and not in all. */
 const SMALL = process.env['CONSOLE'] === 'small';

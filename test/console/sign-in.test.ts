@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { totp } from '../../src/api/console/second-factor.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
+import { totp } from '../../src/console/second-factor.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { chromium } from '../support/chromium.ts';
 import { addTestPerson, PASSWORD } from '../support/console.ts';

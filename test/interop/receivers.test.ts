@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { RECEIVERS, type ReceiverSample } from '../../src/api/console/web/receivers.ts';
+import { RECEIVERS, type ReceiverSample } from '../../src/console/web/receivers.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { freePort } from '../support/free-port.ts';
 import { sendMail } from '../support/mail.ts';

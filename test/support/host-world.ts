@@ -1,8 +1,8 @@
 import { join } from 'node:path';
-import { HOST_OPERATIONS } from '../../src/api/console/host/index.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
+import { HOST_OPERATIONS } from '../../src/console/host/index.ts';
 import { createAccount, createKey } from '../../src/store/rows/accounts.ts';
 import { openStore } from '../../src/store/store.ts';
 import { type Browser, createBrowser } from './console.ts';

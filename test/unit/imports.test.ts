@@ -128,7 +128,7 @@ describe('the house', () => {
   });
 
   it('keeps the page of the console to itself', () => {
-    const page = 'api/console/web/';
+    const page = 'console/web/';
     const wrong = files.flatMap((file) =>
       importsOf(file)
         .filter((name) => name.startsWith('.'))
@@ -142,7 +142,7 @@ describe('the house', () => {
   it('has no way to write HTML as text into the page of the console', () => {
     const wrong = files.filter(
       (file) =>
-        file.startsWith('api/console/web/') &&
+        file.startsWith('console/web/') &&
         /innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\b|new Function/.test(
           readFileSync(join('src', file), 'utf8'),
         ),

@@ -17,9 +17,9 @@ export interface PersonRow extends Row {
   readonly role: Role;
   /** The only account that is shown; null for an operator, who sees all. */
   readonly account: string | null;
-  /** A hash (api/console/passwords.ts); null: comes in by link only. */
+  /** A hash (console/passwords.ts); null: comes in by link only. */
   readonly password: string | null;
-  /** The secret of the second factor (api/console/second-factor.ts), in base32; null or absent: there is none. */
+  /** The secret of the second factor (console/second-factor.ts), in base32; null or absent: there is none. */
   readonly factor?: string | null;
   /** The last step of it whose code was used. */
   readonly factorStep?: number | null;

@@ -2,8 +2,8 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { expect } from 'chai';
 import { z } from 'zod';
 import { maxItems } from '../../../src/api/bounds.ts';
-import { HOST_OPERATIONS } from '../../../src/api/console/host/index.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
 import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
 
 const people = (count: number) =>

@@ -7,8 +7,8 @@ import type { AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { expect } from 'chai';
 import Koa from 'koa';
-import { createAssets } from '../../../src/api/console/assets.ts';
-import { RECEIVERS, type ReceiverSample } from '../../../src/api/console/web/receivers.ts';
+import { createAssets } from '../../../src/console/assets.ts';
+import { RECEIVERS, type ReceiverSample } from '../../../src/console/web/receivers.ts';
 import { send, startConsole } from '../../support/console.ts';
 import { tempDir } from '../../support/temp.ts';
 
@@ -234,13 +234,13 @@ describe('the page of the console', () => {
     await world.stop();
   });
 
-  it('serves every file of src/api/console/web, each module as it is written', async function () {
+  it('serves every file of src/console/web, each module as it is written', async function () {
     this.timeout(60_000);
-    const files = globSync('src/api/console/web/**/*.{ts,css,svg}').filter((file) => !file.endsWith('.d.ts'));
+    const files = globSync('src/console/web/**/*.{ts,css,svg}').filter((file) => !file.endsWith('.d.ts'));
     const [light, heavy] = [await tempDir(), await tempDir()];
     const world = await startConsole();
     for (const [n, file] of files.entries()) {
-      const { status, text } = await servedBy(world, file.slice('src/api/console/web/'.length));
+      const { status, text } = await servedBy(world, file.slice('src/console/web/'.length));
       expect(status, file).to.equal(200);
       if (!file.endsWith('.ts')) continue;
       const written = stripTypeScriptTypes(readFileSync(file, 'utf8'));

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect } from 'chai';
-import { curlOf, type SentPost } from '../../../src/api/console/web/curl.ts';
+import { curlOf, type SentPost } from '../../../src/console/web/curl.ts';
 
 /** The arguments that a shell passes to curl for the line. */
 function argumentsOf(post: SentPost): string[] {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createPasswords } from '../../../src/api/console/passwords.ts';
+import { createPasswords } from '../../../src/console/passwords.ts';
 import { ACCOUNT } from '../../support/api.ts';
 import { addTestPerson, PASSWORD, startConsole } from '../../support/console.ts';
 

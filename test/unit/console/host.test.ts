@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { HOST_OPERATIONS } from '../../../src/api/console/host/index.ts';
+import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
 import { noteBeside } from '../../../src/journal/beside.ts';
 import { addTestPerson } from '../../support/console.ts';
 import { type HostWorld, startHost } from '../../support/host-world.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { HOST_OPERATIONS } from '../../../src/api/console/host/index.ts';
-import { OPEN_PATHS, SESSION_PATHS } from '../../../src/api/console/roles.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
+import { OPEN_PATHS, SESSION_PATHS } from '../../../src/console/roles.ts';
 import { ROLES, type Role } from '../../../src/store/rows/people.ts';
 import { ACCOUNT, OTHER_ACCOUNT } from '../../support/api.ts';
 import { addTestPerson, type Browser, startConsole } from '../../support/console.ts';

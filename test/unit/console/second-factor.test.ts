@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { totp } from '../../../src/api/console/second-factor.ts';
+import { totp } from '../../../src/console/second-factor.ts';
 import { forgetWrongCodes } from '../../../src/store/rows/people.ts';
 import { addTestPerson, type Browser, PASSWORD, startConsole } from '../../support/console.ts';
 

@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { optional, optionalTime, text } from '../../../base/schema.ts';
-import { faultText, parseQueueQuery } from '../../../journal/query-language.ts';
-import type { Endpoint, EndpointName, Selection } from '../../../queue/delivery.ts';
-import { LONGEST_HOLD } from '../../../queue/schedule/breaker.ts';
-import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, sumOfStates } from '../../../queue/states.ts';
-import { MOST_AT_ONCE } from '../../account-bulk.ts';
-import type { JobProgress } from '../../jobs.ts';
-import { MAX_PAUSED } from '../../operations/endpoints.ts';
-import { MAX_QUERY } from '../../operations/history.ts';
+import { MOST_AT_ONCE } from '../../api/account-bulk.ts';
+import type { JobProgress } from '../../api/jobs.ts';
+import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
+import { MAX_QUERY } from '../../api/operations/history.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
+import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
+import type { Endpoint, EndpointName, Selection } from '../../queue/delivery.ts';
+import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
+import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, sumOfStates } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
 

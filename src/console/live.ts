@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
-import { createShares } from '../../base/shares.ts';
-import type { Feed, FeedEvent } from '../../journal/feed.ts';
-import type { Mail, Refusal } from '../../journal/types.ts';
-import { kindsOf } from '../../queue/delivery.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { createShares } from '../base/shares.ts';
+import type { Feed, FeedEvent } from '../journal/feed.ts';
+import type { Mail, Refusal } from '../journal/types.ts';
+import { kindsOf } from '../queue/delivery.ts';
 import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veil } from './veil.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { optional, text } from '../../../base/schema.ts';
+import { toTime } from '../../api/operations/fields.ts';
+import { optional, text } from '../../base/schema.ts';
 import {
   addPerson,
   type ConsoleSessionRow,
@@ -12,8 +13,7 @@ import {
   ROLES,
   removePerson,
   resetFactor,
-} from '../../../store/rows/people.ts';
-import { toTime } from '../../operations/fields.ts';
+} from '../../store/rows/people.ts';
 import { isOver } from '../sessions.ts';
 import { account } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';

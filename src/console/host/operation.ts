@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { frozen } from '../../../base/frozen.ts';
-import { invalid, type Refusal, refusal } from '../../errors.ts';
-import { createParamsReader, type Path } from '../../operation.ts';
-import type { Params } from '../../parameters.ts';
+import { invalid, type Refusal, refusal } from '../../api/errors.ts';
+import { createParamsReader, type Path } from '../../api/operation.ts';
+import type { Params } from '../../api/parameters.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { HostParts } from './parts.ts';
 
 /** What a handler receives: the parts of the host, who calls, and how to refuse. */

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, gzip } from 'node:zlib';
 import type { Context } from 'koa';
-import { frozen } from '../../base/frozen.ts';
+import { frozen } from '../base/frozen.ts';
 import { lighten } from './lighten.ts';
 
 // The page of the console and its files. There is no build step: a browser gets the modules of web/ one by one, without their

@@ -1,7 +1,7 @@
 import type { Context } from 'koa';
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import {
   type ConsoleSessionRow,
   openConsoleSession,
@@ -9,8 +9,8 @@ import {
   type Role,
   TOKEN,
   tokenHash,
-} from '../../store/rows/people.ts';
-import type { Store } from '../../store/store.ts';
+} from '../store/rows/people.ts';
+import type { Store } from '../store/store.ts';
 import type { Origin } from './guard.ts';
 
 export interface SessionSettings {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { EVENTS } from '../../../base/log.ts';
-import { optional, text } from '../../../base/schema.ts';
-import { limitOf, nextCursor, optionalCursor, toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { limitOf, nextCursor, optionalCursor, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { EVENTS } from '../../base/log.ts';
+import { optional, text } from '../../base/schema.ts';
 import { hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
 

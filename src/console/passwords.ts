@@ -1,6 +1,6 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
-import { frozen } from '../../base/frozen.ts';
-import { createPlaces } from '../../base/turns.ts';
+import { frozen } from '../base/frozen.ts';
+import { createPlaces } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
 /** Passwords of people, as scrypt hashes (RFC 7914). */

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
-import { optional, text } from '../../../base/schema.ts';
-import { toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { optional, text } from '../../base/schema.ts';
 import { hostOperation } from './operation.ts';
 
 // Whether the host has what a mail host needs: what `postern doctor` checks, and its listeners with their certificates.

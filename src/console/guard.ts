@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { isLoopback, isLoopbackName, normalizeAddress } from '../../base/networks.ts';
+import { isLoopback, isLoopbackName, normalizeAddress } from '../base/networks.ts';
 import { Denial } from './denial.ts';
 
 // Which requests come from the console's own page. A browser sends the cookie along with requests of other pages too, and a

@@ -1,10 +1,10 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
-import { frozen } from '../../base/frozen.ts';
-import type { Role } from '../../store/rows/people.ts';
-import { Refusal } from '../errors.ts';
-import type { Answer, Operation } from '../operation.ts';
-import { type Params, paramsOf } from '../parameters.ts';
-import { mapPages } from '../whole-lists.ts';
+import { Refusal } from '../api/errors.ts';
+import type { Answer, Operation } from '../api/operation.ts';
+import { type Params, paramsOf } from '../api/parameters.ts';
+import { mapPages } from '../api/whole-lists.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { Permissions } from './roles.ts';
 

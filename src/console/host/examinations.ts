@@ -1,7 +1,7 @@
-import type { Clock } from '../../../base/clock.ts';
-import { frozen } from '../../../base/frozen.ts';
-import type { Ids } from '../../../base/ids.ts';
-import type { Log } from '../../../base/log.ts';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { Log } from '../../base/log.ts';
 
 /** What one check of the host found, as `postern doctor` says it. */
 export interface Finding {

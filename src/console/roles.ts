@@ -1,6 +1,6 @@
-import { frozen } from '../../base/frozen.ts';
-import type { Role } from '../../store/rows/people.ts';
-import type { Access } from '../operation.ts';
+import type { Access } from '../api/operation.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { HostAccess } from './host/operation.ts';
 

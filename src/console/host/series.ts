@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { optional, optionalTime } from '../../../base/schema.ts';
-import { SERIES_NAMES } from '../../../journal/series.ts';
+import { optional, optionalTime } from '../../base/schema.ts';
+import { SERIES_NAMES } from '../../journal/series.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 
 // The figures of this host over time.

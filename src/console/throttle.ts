@@ -1,6 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
-import { createExpiringMemory } from '../../base/memory.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { createExpiringMemory } from '../base/memory.ts';
 import { Denial } from './denial.ts';
 
 /** Slows down guessing: of passwords by network and by name, of tokens by network. */

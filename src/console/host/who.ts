@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { optional, text } from '../../../base/schema.ts';
-import { limitOf, nextCursor, optionalCursor, toTime } from '../../operations/fields.ts';
+import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operations/fields.ts';
+import { optional, text } from '../../base/schema.ts';
 import { account } from './fields.ts';
 import { hostOperation } from './operation.ts';
 import { HOST } from './parts.ts';

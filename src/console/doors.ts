@@ -1,10 +1,12 @@
 import type { Context } from 'koa';
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
-import { networkOf } from '../../base/networks.ts';
-import type { Notes } from '../../journal/types.ts';
+import { answerPage } from '../api/pages/small-page.ts';
+import type { Params } from '../api/parameters.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { networkOf } from '../base/networks.ts';
+import type { Notes } from '../journal/types.ts';
 import {
   addPerson,
   findEnterLink,
@@ -14,10 +16,8 @@ import {
   resetFactor,
   spendEnterLink,
   TOKEN,
-} from '../../store/rows/people.ts';
-import type { Store } from '../../store/store.ts';
-import { answerPage } from '../pages/small-page.ts';
-import type { Params } from '../parameters.ts';
+} from '../store/rows/people.ts';
+import type { Store } from '../store/store.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
 import { HOST, noteAction } from './host/parts.ts';

@@ -1,8 +1,8 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
-import { frozen } from '../../base/frozen.ts';
-import { countCode, forgetWrongCodes, isLocked, type PersonRow } from '../../store/rows/people.ts';
-import type { Store } from '../../store/store.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { countCode, forgetWrongCodes, isLocked, type PersonRow } from '../store/rows/people.ts';
+import type { Store } from '../store/store.ts';
 
 // The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app is
 // lost. SHA-1, six digits and 30 seconds are what every app can do.

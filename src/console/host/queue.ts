@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { optional } from '../../../base/schema.ts';
-import { AGES, type WaitingAges } from '../../../queue/ages.ts';
-import type { DeliveryKind } from '../../../queue/delivery.ts';
-import type { LaneView, Making } from '../../../queue/insight.ts';
-import { limitOf, toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { limitOf, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { optional } from '../../base/schema.ts';
+import { AGES, type WaitingAges } from '../../queue/ages.ts';
+import type { DeliveryKind } from '../../queue/delivery.ts';
+import type { LaneView, Making } from '../../queue/insight.ts';
 import { account, breaker, kind } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 

@@ -1,16 +1,16 @@
-import type { Clock } from '../../../base/clock.ts';
-import type { Ids } from '../../../base/ids.ts';
-import type { Log } from '../../../base/log.ts';
-import type { LogMemory } from '../../../base/log-memory.ts';
-import type { Figures } from '../../../base/prometheus.ts';
-import type { TaskState } from '../../../base/service.ts';
-import { createTurns } from '../../../base/turns.ts';
-import type { Series } from '../../../journal/series.ts';
-import type { History, Notes } from '../../../journal/types.ts';
-import type { Spool } from '../../../queue/delivery.ts';
-import type { Dispatcher } from '../../../queue/dispatcher.ts';
-import type { Store } from '../../../store/store.ts';
-import type { Jobs } from '../../jobs.ts';
+import type { Jobs } from '../../api/jobs.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { Log } from '../../base/log.ts';
+import type { LogMemory } from '../../base/log-memory.ts';
+import type { Figures } from '../../base/prometheus.ts';
+import type { TaskState } from '../../base/service.ts';
+import { createTurns } from '../../base/turns.ts';
+import type { Series } from '../../journal/series.ts';
+import type { History, Notes } from '../../journal/types.ts';
+import type { Spool } from '../../queue/delivery.ts';
+import type { Dispatcher } from '../../queue/dispatcher.ts';
+import type { Store } from '../../store/store.ts';
 import { createExaminations, type Examinations, type Finding } from './examinations.ts';
 
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.

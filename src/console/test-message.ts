@@ -1,7 +1,7 @@
 import { connect, isIPv6 } from 'node:net';
 import { createInterface } from 'node:readline';
-import type { AccountRow } from '../../store/rows/accounts.ts';
-import { Refusal } from '../errors.ts';
+import { Refusal } from '../api/errors.ts';
+import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
 // The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a route of the

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { KINDS } from '../../../queue/delivery.ts';
-import type { LaneView } from '../../../queue/insight.ts';
-import { toTime, toTimeOrNull } from '../../operations/fields.ts';
+import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { KINDS } from '../../queue/delivery.ts';
+import type { LaneView } from '../../queue/insight.ts';
 import { account } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 

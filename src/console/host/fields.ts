@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DELIVERY_KINDS } from '../../../queue/delivery.ts';
+import { DELIVERY_KINDS } from '../../queue/delivery.ts';
 
 // Fields of records that several operations of the host share.
 
