@@ -7,6 +7,7 @@ import { createHealth, showBuild, showListeners, withCountedLog } from './compos
 import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
 import {
   apiSettings,
+  consoleSettings,
   type DaemonDeps,
   dnsSettings,
   enterUrl,
@@ -23,6 +24,7 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import type { LoadedSettings } from './config.ts';
+import { createConsole } from './console/console.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { examine } from './examination/examine.ts';
@@ -201,50 +203,61 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     tls.pem ? [[{}, Number(judgeCertificate(tls.pem.cert, settings.hostname, clock.now()).covers)]] : [],
   );
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
-  const api = createApi(apiSettings(settings, deps), {
+
+  // What clients and people call. The console comes first, because it answers at the API's server.
+  const shared = {
     ...storage,
-    ...inbound,
     ...delivery,
-    ...outbound,
     ...deps,
+    poke: scheduler.poke,
+    history: journal.history,
+    notes: deps.role === 'visitor' ? createNotesBeside(journalSettings(settings).file, log) : journal,
+    refusals: { reasons: REFUSAL_REASONS, adviceOf },
+    health,
+  };
+  const openConsole = consoleSettings(settings, deps);
+  const api = createApi(apiSettings(settings, deps), {
+    ...shared,
+    ...inbound,
+    ...outbound,
     ...events,
     submitting,
     scheduling,
     releasing,
-    poke: scheduler.poke,
     resolver: fresh,
     nameServers,
-    history: journal.history,
-    notes: deps.role === 'visitor' ? createNotesBeside(journalSettings(settings).file, log) : journal,
-    refusals: { reasons: REFUSAL_REASONS, adviceOf },
-    feed: journal.feed,
-    smtpAddresses: listener.addresses,
-    host: {
-      series,
-      tasks: scheduler.tasks,
-      settings: () => shown,
-      log: logMemory,
-      enterUrl: (token) => enterUrl(settings, token),
-      listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
-      examine: () =>
-        examine({
-          world: {
-            settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
-            resolver: fresh,
-            store,
-            noStore: '',
-            queue: spool,
-            noQueue: '',
-            places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
-            clock,
-            settingsFile: settingsFileOf(shown),
-            reach: undefined,
-            root: '/',
-          },
-        }),
-    },
-    health,
     instance: ids.key(),
+    beside:
+      openConsole &&
+      createConsole(openConsole, {
+        ...shared,
+        feed: journal.feed,
+        smtpAddresses: listener.addresses,
+        host: {
+          series,
+          tasks: scheduler.tasks,
+          settings: () => shown,
+          log: logMemory,
+          enterUrl: (token) => enterUrl(settings, token),
+          listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
+          examine: () =>
+            examine({
+              world: {
+                settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
+                resolver: fresh,
+                store,
+                noStore: '',
+                queue: spool,
+                noQueue: '',
+                places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
+                clock,
+                settingsFile: settingsFileOf(shown),
+                reach: undefined,
+                root: '/',
+              },
+            }),
+        },
+      }),
   });
 
   return frozen({
@@ -272,7 +285,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       return { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address(), firstKey };
     },
     async enterLink() {
-      if (!apiSettings(settings, deps).console) return undefined;
+      if (!openConsole) return undefined;
       const token = await unlessAway(() => createEnterLink(store, null, { clock, ids }));
       return token && enterUrl(settings, token);
     },

@@ -1,11 +1,10 @@
 import type { IncomingMessage } from 'node:http';
-import Router from '@koa/router';
+import Router, { type RouterMiddleware } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import type { RunCall, RunHostCall } from '../console/calls.ts';
 import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { KeyUses } from '../store/key-uses.ts';
@@ -25,8 +24,6 @@ import { answerPages } from './whole-lists.ts';
 
 interface AppDeps {
   readonly operations: readonly Operation[];
-  /** What only the console runs; counted with the others. */
-  readonly hostOperations: readonly Pick<Operation, 'path'>[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly keyUses: Pick<KeyUses, 'note'>;
   readonly limits: Pick<AccountLimits, 'call'>;
@@ -35,18 +32,34 @@ interface AppDeps {
   readonly partsOf: PartsOf;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
-  /** The console, which runs operations by session; undefined if it is off. */
-  readonly console: ((calls: SessionCalls) => Middleware) | undefined;
+  /** What has operations of its own: its answers come before the pages. */
+  readonly beside: Beside | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** What the console needs to run operations as a call with a key does. */
+/** Answers some paths before the API does, and runs operations without a key: a session says who calls. */
+interface Beside {
+  readonly middleware: (calls: SessionCalls) => RouterMiddleware;
+  /** Paths of operations of its own, which are counted with the others. */
+  readonly operations: readonly Pick<Operation, 'path'>[];
+}
+
+/** How operations run when a session says who calls. Each is counted and logged as a call with a key is. */
 export interface SessionCalls {
-  readonly run: RunCall;
-  readonly runHost: RunHostCall;
-  readonly params: (ctx: Context, address: string) => Promise<Params>;
+  /** Runs an operation for an account and answers; the journal names `person`. `begin` gets the parameters first. */
+  run(
+    ctx: Context,
+    operation: Operation,
+    account: AccountRow,
+    person: string,
+    begin: (params: Params) => void,
+  ): Promise<void>;
+  /** Does work that concerns no single account, as an operation with that path, and answers its result. */
+  runHost(ctx: Context, path: Path, work: (params: Params) => Promise<unknown>): Promise<void>;
+  /** Reads the body of a call. */
+  params(ctx: Context, address: string): Promise<Params>;
 }
 
 // Open to all origins, like Mandrill's API: the credential is the key, never a cookie.
@@ -60,7 +73,7 @@ const CORS = {
 
 export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
   const { operations, log } = deps;
-  const meters = createCallMeters([...operations, ...deps.hostOperations], deps.metrics);
+  const meters = createCallMeters([...operations, ...(deps.beside?.operations ?? [])], deps.metrics);
   const caller = createCaller(settings, meters, deps);
   const call = callByKey(settings, caller.answer, deps);
   const router = new Router();
@@ -80,7 +93,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
       json(ctx, toEnvelope(refused));
     }
   });
-  if (deps.console) app.use(deps.console(caller));
+  if (deps.beside) app.use(deps.beside.middleware(caller));
   app.use(deps.pages);
   app.use(async (ctx, next) => {
     ctx.set(CORS);
@@ -111,16 +124,18 @@ type Identify = (
   address: string,
 ) => Promise<{ readonly account: AccountRow | undefined; run(): Promise<Answer> }>;
 
+type AnswerCall = (ctx: Context, operation: Pick<Operation, 'path'> & WantedBody, identify: Identify) => Promise<void>;
+
 /** Handles calls: reads the body, finds the account, runs the operation, answers; counts and logs each. */
-function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps) {
+function createCaller(
+  settings: BodySettings,
+  meters: CallMeters,
+  deps: AppDeps,
+): SessionCalls & { answer: AnswerCall } {
   const { clock, log } = deps;
   const body = createBodyReader(settings, deps);
 
-  async function answer(
-    ctx: Context,
-    operation: Pick<Operation, 'path'> & WantedBody,
-    identify: Identify,
-  ): Promise<void> {
+  const answer: AnswerCall = async (ctx, operation, identify) => {
     const began = clock.monotonic();
     const address = deps.clientAddress(ctx.req);
     let account: AccountRow | undefined;
@@ -150,12 +165,12 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
         address,
       });
     }
-  }
+  };
 
   return {
     answer,
-    params: (ctx: Context, address: string) => body.read(ctx, { large: false }, address),
-    run: (ctx: Context, operation: Operation, account: AccountRow, person: string, begin: (params: Params) => void) =>
+    params: (ctx, address) => body.read(ctx, { large: false }, address),
+    run: (ctx, operation, account, person, begin) =>
       answer(ctx, operation, async (params) => ({
         account,
         run: () => {
@@ -163,7 +178,7 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
           return operation.run(params, deps.partsOf(account, undefined, person, whenGone(ctx)));
         },
       })),
-    runHost: (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) =>
+    runHost: (ctx, path, work) =>
       answer(ctx, { path, large: false }, async (params) => ({
         account: undefined,
         run: async () => ({ record: await work(params) }),
@@ -174,7 +189,7 @@ function createCaller(settings: BodySettings, meters: CallMeters, deps: AppDeps)
 /** Calls whose account is that of their key. */
 function callByKey(
   settings: KeyCheckSettings,
-  answer: ReturnType<typeof createCaller>['answer'],
+  answer: AnswerCall,
   deps: AppDeps,
 ): (ctx: Context, operation: Operation) => Promise<void> {
   const keys = createKeyCheck(settings, deps);

@@ -1,26 +1,24 @@
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { promisify } from 'node:util';
+import type { RouterMiddleware } from '@koa/router';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { Exposition, Figures } from '../base/prometheus.ts';
+import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
-import { type ConsoleDeps, type ConsoleSettings, createConsole } from '../console/console.ts';
-import { HOST_OPERATIONS } from '../console/host/index.ts';
-import { createHostParts, type HostDeps, type HostInsight } from '../console/host/parts.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { Pulling } from '../webhooks/pulling.ts';
 import type { Tapping } from '../webhooks/tapping.ts';
-import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
+import { type AccountParts, createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
 import { createApp, type SessionCalls } from './app.ts';
 import type { BodySettings } from './body.ts';
 import { createBodyParser } from './body-parser.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
-import { createJobs } from './jobs.ts';
-import { toMailRecord, toRefusalRecord } from './operations/history.ts';
+import { createJobs, type Jobs } from './jobs.ts';
+import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
@@ -29,8 +27,6 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   /** Where to listen, or a socket passed in by systemd. */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
-  /** Undefined: there is no console. */
-  readonly console: ConsoleSettings | undefined;
 }
 
 export interface ApiDeps
@@ -40,12 +36,27 @@ export interface ApiDeps
   readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
-  readonly feed: ConsoleDeps['feed'];
-  readonly smtpAddresses: ConsoleDeps['smtpAddresses'];
-  /** What operators see of other parts of the daemon. */
-  readonly host: HostInsight;
-  readonly dispatcher: OperationDeps['dispatcher'] & HostDeps['dispatcher'];
-  readonly metrics: Metrics & Exposition & Figures;
+  /** The console, or undefined. */
+  readonly beside: Beside | undefined;
+  readonly metrics: Metrics & Exposition;
+}
+
+/** Answers paths of its own at the same server, and runs operations without a key: the console. */
+export interface Beside {
+  /** Operations that only it runs, counted with the others. */
+  readonly operations: readonly Pick<Operation, 'path'>[];
+  open(lent: Lent): { readonly middleware: RouterMiddleware; stop(): void };
+}
+
+/** What the API lends to what is beside it. */
+export interface Lent extends SessionCalls {
+  /** Runs an operation for an account by its path, without a call; `person` is who does it. Throws `Refusal`. */
+  readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
+  /** The parts of an account. */
+  readonly partsOf: (account: AccountRow) => AccountParts;
+  readonly jobs: Jobs;
+  /** The address of the client, behind proxies too. */
+  readonly clientAddress: (req: IncomingMessage) => string;
 }
 
 /** The HTTP server: the API, its reference and the health checks. */
@@ -94,36 +105,29 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     return records;
   }
 
-  let stopConsole = () => {};
-  const openConsole = (own: ConsoleSettings) => (calls: SessionCalls) => {
-    const hostParts = createHostParts(own, { ...deps, jobs });
-    const opened = createConsole(own, {
-      ...deps,
-      ...calls,
-      operations: OPERATIONS,
-      hostOperations: HOST_OPERATIONS,
-      hostParts,
-      operate: run,
-      mailOf: (account) => partsOf(account),
-      records: toLiveRecords(deps.refusals),
-      clientAddress,
-    });
-    stopConsole = () => {
-      opened.stop();
-      hostParts.examinations.stop();
-    };
-    return opened.middleware;
-  };
+  let stopBeside = () => {};
+  const openBeside = ({ operations, open }: Beside) => ({
+    operations,
+    middleware(calls: SessionCalls) {
+      const opened = open({ ...calls, operate: run, partsOf: (account) => partsOf(account), jobs, clientAddress });
+      stopBeside = opened.stop;
+      return opened.middleware;
+    },
+  });
   const app = createApp(settings, {
     ...deps,
     operations: OPERATIONS,
-    hostOperations: settings.console ? HOST_OPERATIONS : [],
     limits,
     parser,
     clientAddress,
     partsOf,
-    console: settings.console && openConsole(settings.console),
-    pages: createPages(settings, { ...deps, operations: OPERATIONS, clientAddress }),
+    beside: deps.beside && openBeside(deps.beside),
+    pages: createPages(settings, {
+      ...deps,
+      operations: OPERATIONS,
+      clientAddress,
+      hasConsole: deps.beside !== undefined,
+    }),
   });
   const koa = app.callback();
   const door = createDoor(settings, { ...deps, clientAddress });
@@ -146,7 +150,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       deps.log.info('api.listening', { ...addressOf(server) });
     },
     async stop() {
-      stopConsole();
+      stopBeside();
       door.close();
       // First, so that jobs end while calls do; and again for one that such a call has started.
       void jobs.stop();
@@ -162,14 +166,6 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 
 async function toText(content: JsonText['content']): Promise<string> {
   return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
-}
-
-/** Rows of the journal as the operations answer them. What has just happened to a mail, the queue still knows. */
-function toLiveRecords({ adviceOf }: ApiDeps['refusals']): ConsoleDeps['records'] {
-  return {
-    mail: (row) => toMailRecord(row, row.state !== 'unknown'),
-    refusal: (row) => toRefusalRecord(row, adviceOf),
-  };
 }
 
 function createBoundedServer(maxConnections: number, handler: RequestListener): Server {

@@ -312,12 +312,11 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
     version: VERSION,
-    console: consoleSettings(settings, deps),
   };
 }
 
 /** The console; undefined if it is off. */
-function consoleSettings(settings: Settings, deps: DaemonDeps) {
+export function consoleSettings(settings: Settings, deps: DaemonDeps) {
   const { console: own, hostname, journal, delivery } = settings;
   if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
   return {

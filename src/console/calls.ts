@@ -1,43 +1,25 @@
 import type { Context } from 'koa';
+import type { SessionCalls } from '../api/app.ts';
 import { refusal } from '../api/errors.ts';
-import type { Operation, Path } from '../api/operation.ts';
-import type { Params } from '../api/parameters.ts';
+import type { Operation } from '../api/operation.ts';
+import { OPERATIONS } from '../api/operations/index.ts';
 import type { Clock } from '../base/clock.ts';
 import { createShares } from '../base/shares.ts';
 import type { Notes } from '../journal/types.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import { busy, Denial } from './denial.ts';
-import type { HostOperation } from './host/operation.ts';
+import { HOST_OPERATIONS } from './host/index.ts';
 import type { HostParts } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veils } from './veil.ts';
 
-/** Runs work on the host for an operator and answers; it is counted and logged as an operation with that path. */
-export type RunHostCall = (ctx: Context, path: Path, work: (params: Params) => Promise<unknown>) => Promise<void>;
-
-/**
- * Runs an operation for an account, as a call with a key does, and answers; the journal names `person`. `begin` gets the
- * parameters first.
- */
-export type RunCall = (
-  ctx: Context,
-  operation: Operation,
-  account: AccountRow,
-  person: string,
-  begin: (params: Params) => void,
-) => Promise<void>;
-
-interface CallDeps {
-  readonly operations: readonly Operation[];
-  readonly hostOperations: readonly HostOperation[];
+interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
   readonly hostParts: HostParts;
   readonly permissions: Permissions;
   /** Throws `Denial` if the visitor has to prove who they are again. */
   readonly mustBeFresh: (visitor: Visitor) => void;
-  readonly run: RunCall;
-  readonly runHost: RunHostCall;
   readonly store: Pick<Store, 'accounts'>;
   readonly notes: Notes;
   readonly veils: Veils;
@@ -52,8 +34,7 @@ const CALLS = { all: 40, each: 8 };
  * `Postern-Account`; those of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { operations, hostOperations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } =
-    deps;
+  const { hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } = deps;
   const shares = createShares(CALLS);
 
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
@@ -68,8 +49,8 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
   }
 
   return async (ctx, visitor, path) => {
-    const operation = operations.find((one) => one.path === path);
-    const ofHost = hostOperations.find((one) => one.path === path);
+    const operation = OPERATIONS.find((one) => one.path === path);
+    const ofHost = HOST_OPERATIONS.find((one) => one.path === path);
     const access = operation?.access ?? ofHost?.access;
     if (access === undefined) throw refusal('Unknown_Operation', `There is no operation ${path}`);
     permissions.must(visitor.role, access);

@@ -1,26 +1,22 @@
-import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
-import type { Context, Middleware } from 'koa';
-import type { Operation } from '../api/operation.ts';
-import type { Params } from '../api/parameters.ts';
-import type { Clock } from '../base/clock.ts';
+import Router, { type RouterContext, type RouterMiddleware } from '@koa/router';
+import type { Context } from 'koa';
+import type { RefusalTexts } from '../api/account.ts';
+import { toMailRecord, toRefusalRecord } from '../api/operations/history.ts';
+import { OPERATIONS } from '../api/operations/index.ts';
+import type { Beside, Lent } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { isLoopbackName } from '../base/networks.ts';
 import type { Feed } from '../journal/feed.ts';
-import type { Notes } from '../journal/types.ts';
-import type { AccountRow } from '../store/rows/accounts.ts';
-import type { Store } from '../store/store.ts';
 import { createAssets } from './assets.ts';
-import { accountFor, createCalls, type RunCall, type RunHostCall } from './calls.ts';
+import { accountFor, createCalls } from './calls.ts';
 import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
-import type { HostOperation } from './host/operation.ts';
-import type { HostParts } from './host/parts.ts';
-import { createLive, type LiveRecords } from './live.ts';
-import { createMailFrames, type MailParts } from './mail.ts';
+import { HOST_OPERATIONS } from './host/index.ts';
+import { createHostParts, type HostDeps, type HostParts } from './host/parts.ts';
+import { createLive } from './live.ts';
+import { createMailFrames, type MailFrames } from './mail.ts';
 import { createPermissions, OPEN_PATHS, type OpenPath, SESSION_PATHS, type SessionPath } from './roles.ts';
 import { recoveryCodesLeft } from './second-factor.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
@@ -39,38 +35,31 @@ export interface ConsoleSettings extends SessionSettings {
   readonly version: string;
 }
 
-export interface ConsoleDeps {
-  readonly operations: readonly Operation[];
-  readonly hostOperations: readonly HostOperation[];
+export interface ConsoleDeps extends Omit<HostDeps, 'jobs'> {
   /** Covers what not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };
-  /** What the operations of the host work with. */
-  readonly hostParts: HostParts;
-  readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly feed: Pick<Feed, 'watch'>;
-  readonly records: LiveRecords;
-  readonly notes: Notes;
+  readonly refusals: RefusalTexts;
   /** Where mail comes in. */
   readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
-  readonly clientAddress: (req: IncomingMessage) => string;
-  /** Reads the body of a call. */
-  readonly params: (ctx: Context, address: string) => Promise<Params>;
-  readonly run: RunCall;
-  readonly runHost: RunHostCall;
-  /** Runs an operation for an account, without a call. */
-  readonly operate: (path: string, account: AccountRow, params: object, person: string) => Promise<unknown>;
-  /** The parts of an account that show its mail. */
-  readonly mailOf: (account: AccountRow) => MailParts;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
-/** The console at /console: its page, the ways in, the operations by session, and what happens now. */
-export interface Console {
-  /** Answers everything under /console, and everything that is asked of `mailOrigin`. */
-  readonly middleware: Middleware;
-  stop(): void;
+/** The console at /console: its page, the ways in, the operations by session, and the live feed. */
+export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Beside {
+  return frozen({
+    operations: HOST_OPERATIONS,
+    open(lent) {
+      const hostParts = createHostParts(settings, { ...deps, ...lent });
+      const { router, mail, live } = createPaths(settings, { ...deps, ...lent, hostParts });
+      return frozen({
+        middleware: atItsHosts(settings, router, mail),
+        stop() {
+          live.stop();
+          hostParts.examinations.stop();
+        },
+      });
+    },
+  });
 }
 
 // On every answer. The page itself replaces the first by the policy that allows it its own files.
@@ -106,7 +95,8 @@ const POLICY = {
   'X-Robots-Tag': 'noindex, nofollow',
 };
 
-export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Console {
+/** What is answered below /console, path by path (roles.ts). */
+function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & Lent & { readonly hostParts: HostParts }) {
   const { store, clientAddress, params } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
@@ -115,7 +105,15 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
   const veils = createVeils({ ...deps, permissions });
   const call = createCalls({ ...deps, permissions, veils, mustBeFresh: doors.mustBeFresh });
   const mail = createMailFrames(settings, { ...deps, permissions, sessions });
-  const live = createLive({ ...deps, lasts: sessions.lasts });
+  const live = createLive({
+    ...deps,
+    lasts: sessions.lasts,
+    records: {
+      // What has just happened to a mail, the queue still knows.
+      mail: (row) => toMailRecord(row, row.state !== 'unknown'),
+      refusal: (row) => toRefusalRecord(row, deps.refusals.adviceOf),
+    },
+  });
 
   /** The visitor of the session that a request belongs to. Throws `Denial` if there is none. */
   async function visitorOf(ctx: Context, origin: Origin): Promise<Visitor> {
@@ -156,7 +154,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
       version: settings.version,
       smtp: deps.smtpAddresses().map(({ address, port }) => `${isIPv6(address) ? `[${address}]` : address}:${port}`),
       reads_content: permissions.may(role, 'content'),
-      calls: [...deps.operations, ...deps.hostOperations]
+      calls: [...OPERATIONS, ...HOST_OPERATIONS]
         .filter(({ access }) => permissions.may(role, access))
         .map(({ path }) => path.slice(1)),
     };
@@ -174,142 +172,155 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Con
 
   /** The ways in, and the page with its files. */
   const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
-    async 'GET assets/**'({ ctx, path }) {
-      if (await assets.file(ctx, path.slice('assets/'.length))) return;
+    async 'GET /assets/*file'({ ctx }) {
+      if (await assets.file(ctx, ctx.path.slice('/console/assets/'.length))) return;
       throw new Denial('Unknown_Path', 'There is no such file. Load the page again.');
     },
-    'GET enter/**': async ({ ctx }) => doors.showLink(ctx),
-    async 'POST enter/**'({ ctx, origin, path, address }) {
+    'GET /enter{/:token}': async ({ ctx }) => doors.showLink(ctx),
+    async 'POST /enter{/:token}'({ ctx, origin, given, address }) {
       mustBeOurPage(ctx.req, origin);
-      const token = path.split('/')[1] ?? '';
-      await doors.enterByLink(ctx, origin, token, await params(ctx, address), address);
+      await doors.enterByLink(ctx, origin, given('token'), await params(ctx, address), address);
     },
-    async 'POST session'({ ctx, origin, address }) {
+    async 'POST /session'({ ctx, origin, address }) {
       mustBeOurPage(ctx.req, origin);
       mustBeWrite(ctx.req);
       const visitor = await doors.enterByPassword(ctx, origin, await params(ctx, address), address);
       json(ctx, await me(visitor));
     },
-    'HEAD receiver/**': receive,
-    'POST receiver/**': receive,
-    'GET **': ({ ctx }) => assets.page(ctx),
+    'HEAD /receiver{/*rest}': receive,
+    'POST /receiver{/*rest}': receive,
+    'GET /{*screen}': ({ ctx }) => assets.page(ctx),
   };
 
   /** What the page asks, by those who may (roles.ts). */
   const inSession: Readonly<Record<SessionPath, (asked: AskedInSession) => Promise<unknown>>> = {
-    'GET me': async ({ ctx, visitor }) => json(ctx, await me(visitor)),
-    async 'DELETE session'({ ctx, origin, visitor }) {
+    'GET /me': async ({ ctx, visitor }) => json(ctx, await me(visitor)),
+    async 'DELETE /session'({ ctx, origin, visitor }) {
       await sessions.end(ctx, origin, visitor);
       ctx.status = 204;
     },
-    async 'POST password'({ ctx, visitor, address }) {
+    async 'POST /password'({ ctx, visitor, address }) {
       await doors.changePassword(visitor, await params(ctx, address), address);
       ctx.status = 204;
     },
-    async 'POST confirm'({ ctx, visitor, address }) {
+    async 'POST /confirm'({ ctx, visitor, address }) {
       await doors.confirm(visitor, await params(ctx, address), address);
       ctx.status = 204;
     },
-    async 'POST factor'({ ctx, visitor, address }) {
+    async 'POST /factor'({ ctx, visitor, address }) {
       await params(ctx, address);
       json(ctx, await doors.offerFactor(visitor));
     },
-    async 'POST factor/on'({ ctx, visitor, address }) {
+    async 'POST /factor/on'({ ctx, visitor, address }) {
       json(ctx, { recovery_codes: await doors.turnFactorOn(visitor, await params(ctx, address)) });
     },
-    async 'POST factor/off'({ ctx, visitor, address }) {
+    async 'POST /factor/off'({ ctx, visitor, address }) {
       await params(ctx, address);
       await doors.turnFactorOff(visitor);
       ctx.status = 204;
     },
-    async 'GET live'({ ctx, visitor }) {
+    async 'GET /live'({ ctx, visitor }) {
       const wanted = String(ctx.query.account ?? '');
       const all = visitor.account === null && wanted === '';
       const account = all ? null : (await accountFor(wanted, visitor, store)).id;
       live.open(ctx, visitor, account, await veils.for(visitor.role, account ?? ''));
     },
-    'POST test-message': async ({ ctx, visitor, origin }) => json(ctx, await test(ctx, visitor, origin)),
-    'POST mail': async ({ ctx, visitor, origin, address }) =>
+    'POST /test-message': async ({ ctx, visitor, origin }) => json(ctx, await test(ctx, visitor, origin)),
+    'POST /mail': async ({ ctx, visitor, origin, address }) =>
       json(ctx, await mail.open(ctx, visitor, origin, await params(ctx, address))),
-    'GET mail/*/html': showMail,
-    'GET mail/*/links': showMail,
-    'GET mail/*/raw': showMail,
-    'GET mail/*/part/*': showMail,
-    'POST call/*/*': ({ ctx, visitor, path }) => call(ctx, visitor, path.slice('call'.length)),
+    'GET /mail/:grant/html': ({ ctx, visitor, given }) => mail.html(ctx, visitor, given('grant')),
+    'GET /mail/:grant/links': ({ ctx, visitor, given }) => mail.links(ctx, visitor, given('grant')),
+    'GET /mail/:grant/raw': ({ ctx, visitor, given }) => mail.raw(ctx, visitor, given('grant')),
+    'GET /mail/:grant/part/:number': ({ ctx, visitor, given }) =>
+      mail.part(ctx, visitor, given('grant'), given('number')),
+    'POST /call/:group/:name': ({ ctx, visitor, given }) => call(ctx, visitor, `/${given('group')}/${given('name')}`),
   };
 
   async function receive({ ctx, origin }: Asked): Promise<void> {
-    if (origin.secure) throw new Denial('Unknown_Path', 'Nothing is done at this path.');
+    if (origin.secure) throw nothing();
     ctx.req.resume();
     ctx.body = 'Received by Postern itself.\n';
   }
 
-  function showMail({ ctx, visitor, path }: AskedInSession): Promise<void> {
-    return mail.answer(ctx, visitor, path.slice('mail/'.length));
+  function asked(ctx: RouterContext): Asked {
+    const { params: given } = ctx;
+    return {
+      ctx,
+      origin: originOf(ctx.req, settings.url),
+      given: (name) => given[name] ?? '',
+      address: clientAddress(ctx.req),
+    };
   }
 
-  /** Answers what the console's own page asks, if the visitor may ask it. */
-  async function answerInSession({ name, kind }: (typeof SESSION_ROUTES)[number], asked: Asked): Promise<void> {
-    const { ctx, origin } = asked;
-    mustBeOurPage(ctx.req, origin);
-    if (ctx.method !== 'GET') mustBeWrite(ctx.req);
-    const visitor = await visitorOf(ctx, origin);
-    if (kind !== 'operation') permissions.must(visitor.role, kind);
-    await inSession[name]({ ...asked, visitor });
+  const router = new Router({ prefix: '/console' });
+  for (const [name, kind] of SESSION_PATHS) {
+    const [method = '', path = ''] = name.split(' ');
+    router.register(path, [method], async (ctx, next) => {
+      // The router takes HEAD for GET: the page answers it, as it does all that nothing else is asked for.
+      if (ctx.method !== method) return next();
+      const request = asked(ctx);
+      mustBeOurPage(ctx.req, request.origin);
+      if (method !== 'GET') mustBeWrite(ctx.req);
+      const visitor = await visitorOf(ctx, request.origin);
+      if (kind !== 'operation') permissions.must(visitor.role, kind);
+      await inSession[name]({ ...request, visitor });
+    });
   }
+  for (const name of OPEN_PATHS) {
+    const [method = '', path = ''] = name.split(' ');
+    router.register(path, [method], async (ctx) => void (await open[name](asked(ctx))));
+  }
+  return { router, mail, live };
+}
 
-  async function answer(ctx: Context): Promise<void> {
-    const origin = originOf(ctx.req, settings.url);
+/** Answers everything at the console's own host names, and nothing but HTML of mail at that of `mailOrigin`. */
+function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames): RouterMiddleware {
+  const paths = router.routes();
+  const answer: RouterMiddleware = async (ctx) => {
+    originOf(ctx.req, settings.url);
     if (ctx.path === '/console') return void ctx.redirect('/console/');
-    const path = ctx.path.slice('/console/'.length);
-    const asked = { ctx, origin, path, address: clientAddress(ctx.req) };
-    const asking = findRoute(SESSION_ROUTES, ctx.method, path);
-    if (asking) return answerInSession(asking, asked);
-    const opening = findRoute(OPEN_ROUTES, ctx.method, path) ?? findRoute(OPEN_ROUTES, asGet(ctx.method), path);
-    if (!opening) throw new Denial('Unknown_Path', 'Nothing is done at this path.');
-    await open[opening.name](asked);
-  }
+    await paths(ctx, async () => {
+      throw nothing();
+    });
+  };
 
-  /** The host of mail has no cookie; it answers nothing but HTML of mail. */
+  /** The host of mail has no cookie. */
   async function answerMailHost(ctx: Context): Promise<void> {
-    if (ctx.method === 'GET' && HTML_OF_MAIL.test(ctx.path))
-      return mail.show(ctx, ctx.path.slice('/console/mail/'.length));
+    const [, grant] = HTML_OF_MAIL.exec(ctx.path) ?? [];
+    if (ctx.method === 'GET' && grant !== undefined) return mail.show(ctx, grant);
     throw new Denial(
       'Wrong_Host',
       'This host name only shows mail for the console (console.mail_origin in the settings).',
     );
   }
 
-  return frozen({
-    async middleware(ctx, next) {
-      const ofMailHost = settings.mailOrigin !== '' && isFor(ctx.req, settings.mailOrigin);
-      if (!ofMailHost && ctx.path !== '/console' && !ctx.path.startsWith('/console/')) return next();
-      ctx.set(POLICY);
-      ctx.set('Cache-Control', 'no-store');
-      try {
-        await (ofMailHost ? answerMailHost(ctx) : answer(ctx));
-      } catch (error) {
-        if (!(error instanceof Denial)) throw error;
-        if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
-        json(ctx, toDenialEnvelope(error));
-        ctx.status = error.status;
-      }
-    },
-    stop: live.stop,
-  });
+  return async (ctx, next) => {
+    const ofMailHost = settings.mailOrigin !== '' && isFor(ctx.req, settings.mailOrigin);
+    if (!ofMailHost && ctx.path !== '/console' && !ctx.path.startsWith('/console/')) return next();
+    ctx.set(POLICY);
+    ctx.set('Cache-Control', 'no-store');
+    try {
+      await (ofMailHost ? answerMailHost(ctx) : answer(ctx, next));
+    } catch (error) {
+      if (!(error instanceof Denial)) throw error;
+      if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
+      json(ctx, toDenialEnvelope(error));
+      ctx.status = error.status;
+    }
+  };
 }
 
 /** Accounts that an operator can choose from. */
 const MAX_SHOWN = 1000;
 
-const HTML_OF_MAIL = /^\/console\/mail\/[\w-]+\.[\w-]+\/html$/;
+const HTML_OF_MAIL = /^\/console\/mail\/([\w-]+\.[\w-]+)\/html$/;
 
-/** A request below /console/. */
+/** A request below /console. */
 interface Asked {
   readonly ctx: Context;
   readonly origin: Origin;
-  /** Without /console/. */
-  readonly path: string;
+  /** A part of the path, by its name in roles.ts. */
+  readonly given: (name: string) => string;
   /** That of the client. */
   readonly address: string;
 }
@@ -318,25 +329,9 @@ interface AskedInSession extends Asked {
   readonly visitor: Visitor;
 }
 
-const OPEN_ROUTES = OPEN_PATHS.map((name) => toRoute(name));
-const SESSION_ROUTES = SESSION_PATHS.map(([name, kind]) => ({ ...toRoute(name), kind }));
-
-/** A name of a path as it stands in the tables of roles.ts, and which requests it means. */
-function toRoute<N extends string>(name: N) {
-  const [method = '', path = ''] = name.split(' ');
-  const pattern = path.replace(/\/\*\*|\*/g, (stars) => (stars === '*' ? '[\\w.-]+' : '(?:/.*)?'));
-  return { name, method, path: path === '**' ? /^/ : new RegExp(`^${pattern}$`) };
+function nothing(): Denial {
+  return new Denial('Unknown_Path', 'Nothing is done at this path.');
 }
-
-function findRoute<R extends { readonly method: string; readonly path: RegExp }>(
-  routes: readonly R[],
-  method: string,
-  path: string,
-): R | undefined {
-  return routes.find((one) => one.method === method && one.path.test(path));
-}
-
-const asGet = (method: string) => (method === 'HEAD' ? 'GET' : method);
 
 function json(ctx: Context, value: unknown): void {
   ctx.type = 'application/json; charset=utf-8';

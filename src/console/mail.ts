@@ -27,7 +27,7 @@ interface MailDeps {
   readonly store: Pick<Store, 'accounts'>;
   readonly permissions: Permissions;
   readonly sessions: Pick<Sessions, 'byId'>;
-  readonly mailOf: (account: AccountRow) => MailParts;
+  readonly partsOf: (account: AccountRow) => MailParts;
   readonly notes: Notes;
   readonly clock: Clock;
 }
@@ -44,14 +44,17 @@ export interface MailFrames {
     origin: Origin,
     params: Params,
   ): Promise<{ readonly url: string; readonly frame: string }>;
-  /** Answers what is below `url`: `links` and, for mail that came in, `raw` or `part/<n>`; `html` if that has no other origin. */
-  answer(ctx: Context, visitor: Visitor, path: string): Promise<void>;
+  /** Answer what is below `url`; `grant` is its last part. `html` only if it has no other origin; `raw` and `part` only of mail that came in. */
+  html(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
+  links(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
+  raw(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
+  part(ctx: Context, visitor: Visitor, grant: string, number: string): Promise<void>;
   /** Answers the HTML at `mailOrigin`, where no cookie comes with the request. */
-  show(ctx: Context, path: string): Promise<void>;
+  show(ctx: Context, grant: string): Promise<void>;
 }
 
+const PART_NUMBER = /^\d{1,5}$/;
 const LASTS_MS = 300_000;
-const PATH = /^([\w-]+)\.([\w-]+)\/(html|links|raw|part)(?:\/(\d{1,5}))?$/;
 /** What an operator looked at, as the account sees it. */
 const LOOKED_AT = '/console/mail';
 
@@ -75,7 +78,7 @@ interface Grant {
 
 export function createMailFrames(
   { mailOrigin }: { readonly mailOrigin: string },
-  { store, permissions, sessions, mailOf, notes, clock }: MailDeps,
+  { store, permissions, sessions, partsOf, notes, clock }: MailDeps,
 ): MailFrames {
   // URLs end with the process.
   const secret = randomBytes(32);
@@ -87,7 +90,8 @@ export function createMailFrames(
     return `${claim}.${sign(claim)}`;
   }
 
-  function read(claim: string, signature: string): Grant {
+  function read(sealed: string): Grant {
+    const [claim = '', signature = ''] = sealed.split('.');
     const expected = sign(claim);
     const isOurs =
       signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
@@ -103,12 +107,21 @@ export function createMailFrames(
     if (ofOther || !permissions.may(role, 'content')) throw mayNotRead();
   }
 
+  /** What the session of the visitor was granted, and may still see. */
+  function granted(ctx: Context, visitor: Visitor, sealed: string): Grant {
+    const grant = read(sealed);
+    if (grant.session !== visitor.session.id) throw ended();
+    mustStillRead(visitor, grant);
+    ctx.set(HEADERS);
+    return grant;
+  }
+
   /** Of one account one mail at a time is shown, as by its operations. */
   async function withMail<T>({ account, way, id }: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
     if (way === 'out') throw new Denial('Unknown_Path', 'Mail out can only be looked at.');
-    const parts = mailOf(row);
+    const parts = partsOf(row);
     return parts.inTurn('content', async () => {
       const mail = await parts.queue.message(id);
       if (!mail) throw forgotten();
@@ -126,7 +139,7 @@ export function createMailFrames(
   async function sentPage({ account, id }: Grant) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
-    const parts = mailOf(row);
+    const parts = partsOf(row);
     return parts.inTurn('content', async () => {
       const document = await htmlOf(id, parts);
       if (!document) throw forgotten();
@@ -156,16 +169,39 @@ export function createMailFrames(
       const way = sent === undefined ? 'in' : 'out';
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
       const id = sent ?? params.get('id');
-      if (typeof id !== 'string' || !(await isKept(way, id, mailOf(account)))) throw forgotten();
+      if (typeof id !== 'string' || !(await isKept(way, id, partsOf(account)))) throw forgotten();
       if (visitor.role === 'operator') noteLook({ notes, clock }, visitor, account, `${LOOKED_AT} ${id}`);
       const until = clock.now() + LASTS_MS;
       const session = visitor.session.id;
       const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;
       return { url, frame: `${mailOrigin}${url}/html` };
     },
-    async show(ctx, path) {
-      const [, claim = '', signature = ''] = PATH.exec(path) ?? [];
-      const grant = read(claim, signature);
+    async html(ctx, visitor, sealed) {
+      const grant = granted(ctx, visitor, sealed);
+      if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown at ${mailOrigin} only.`);
+      await answerHtml(ctx, grant);
+    },
+    async links(ctx, visitor, sealed) {
+      const { links, leftOut, cut } = await page(granted(ctx, visitor, sealed));
+      ctx.type = 'application/json; charset=utf-8';
+      ctx.body = JSON.stringify({ links, left_out: leftOut, truncated: cut });
+    },
+    async raw(ctx, visitor, sealed) {
+      const grant = granted(ctx, visitor, sealed);
+      const body = await withMail(grant, async (mail) => mail.body);
+      download(ctx, `${grant.id}.eml`);
+      ctx.body = body.kind === 'blob' ? createReadStream(body.path) : Buffer.from(body.bytes);
+    },
+    async part(ctx, visitor, sealed, number) {
+      const grant = granted(ctx, visitor, sealed);
+      if (!PART_NUMBER.test(number)) throw noPart();
+      const file = await withMail(grant, (mail, { views }) => views.shown(mail, Number(number)));
+      if (file.kind !== 'file') throw noPart();
+      download(ctx, file.name === '' ? `part-${number}` : file.name);
+      ctx.body = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength);
+    },
+    async show(ctx, sealed) {
+      const grant = read(sealed);
       const visitor = await sessions.byId(grant.session);
       if (!visitor) throw ended();
       mustStillRead(visitor, grant);
@@ -173,30 +209,6 @@ export function createMailFrames(
       // Apart from all other origins, those of the same site too.
       ctx.set('Origin-Agent-Cluster', '?1');
       await answerHtml(ctx, grant);
-    },
-    async answer(ctx, visitor, path) {
-      const [, claim = '', signature = '', what = '', n = ''] = PATH.exec(path) ?? [];
-      const grant = read(claim, signature);
-      if (grant.session !== visitor.session.id) throw ended();
-      mustStillRead(visitor, grant);
-      ctx.set(HEADERS);
-      if (what === 'html') {
-        if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown at ${mailOrigin} only.`);
-        await answerHtml(ctx, grant);
-      } else if (what === 'links') {
-        const { links, leftOut, cut } = await page(grant);
-        ctx.type = 'application/json; charset=utf-8';
-        ctx.body = JSON.stringify({ links, left_out: leftOut, truncated: cut });
-      } else if (what === 'raw') {
-        const body = await withMail(grant, async (mail) => mail.body);
-        download(ctx, `${grant.id}.eml`);
-        ctx.body = body.kind === 'blob' ? createReadStream(body.path) : Buffer.from(body.bytes);
-      } else {
-        const file = await withMail(grant, (mail, { views }) => views.shown(mail, Number(n)));
-        if (file.kind !== 'file') throw new Denial('Unknown_Path', 'This mail has no such part.');
-        download(ctx, file.name === '' ? `part-${n}` : file.name);
-        ctx.body = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength);
-      }
     },
   });
 }
@@ -225,6 +237,10 @@ function download(ctx: Context, name: string): void {
   ctx.set('Content-Security-Policy', `sandbox; default-src 'none'; frame-ancestors 'none'`);
   ctx.set('Content-Disposition', `attachment; filename*=UTF-8''${encodeURIComponent(name.toWellFormed())}`);
   ctx.type = 'application/octet-stream';
+}
+
+function noPart(): Denial {
+  return new Denial('Unknown_Path', 'This mail has no such part.');
 }
 
 function ended(): Denial {

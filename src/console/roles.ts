@@ -20,37 +20,34 @@ const MAY: Readonly<Record<Role, readonly Kind[]>> = {
   operator: ['own', 'numbers', 'mail', 'settings', 'secrets', 'host', 'people'],
 };
 
-/**
- * Paths below /console/ that anybody may ask for: the page, its files, and the ways in. `*` is one part of a path, `**` the
- * rest of it. The last is every path that no other one is.
- */
+/** Paths below /console that anybody may ask for: the page, its files, and the ways in. The last is every other path. */
 export const OPEN_PATHS = [
-  'GET assets/**',
-  'GET enter/**',
-  'POST enter/**',
-  'POST session',
-  'HEAD receiver/**',
-  'POST receiver/**',
-  'GET **',
+  'GET /assets/*file',
+  'GET /enter{/:token}',
+  'POST /enter{/:token}',
+  'POST /session',
+  'HEAD /receiver{/*rest}',
+  'POST /receiver{/*rest}',
+  'GET /{*screen}',
 ] as const;
 
 /** Paths that only the console's own page asks, in a session, and what each opens; `operation`: what the named one does. */
 export const SESSION_PATHS = [
-  ['GET me', 'own'],
-  ['DELETE session', 'own'],
-  ['POST password', 'own'],
-  ['POST confirm', 'own'],
-  ['POST factor', 'own'],
-  ['POST factor/on', 'own'],
-  ['POST factor/off', 'own'],
-  ['GET live', 'mail'],
-  ['POST test-message', 'settings'],
-  ['POST mail', 'content'],
-  ['GET mail/*/html', 'content'],
-  ['GET mail/*/links', 'content'],
-  ['GET mail/*/raw', 'content'],
-  ['GET mail/*/part/*', 'content'],
-  ['POST call/*/*', 'operation'],
+  ['GET /me', 'own'],
+  ['DELETE /session', 'own'],
+  ['POST /password', 'own'],
+  ['POST /confirm', 'own'],
+  ['POST /factor', 'own'],
+  ['POST /factor/on', 'own'],
+  ['POST /factor/off', 'own'],
+  ['GET /live', 'mail'],
+  ['POST /test-message', 'settings'],
+  ['POST /mail', 'content'],
+  ['GET /mail/:grant/html', 'content'],
+  ['GET /mail/:grant/links', 'content'],
+  ['GET /mail/:grant/raw', 'content'],
+  ['GET /mail/:grant/part/:number', 'content'],
+  ['POST /call/:group/:name', 'operation'],
 ] as const satisfies readonly (readonly [string, Kind | 'operation'])[];
 
 export type OpenPath = (typeof OPEN_PATHS)[number];

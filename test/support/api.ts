@@ -6,6 +6,7 @@ import type { Log } from '../../src/base/log.ts';
 import { createLogMemory } from '../../src/base/log-memory.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
+import { type ConsoleSettings, createConsole } from '../../src/console/console.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
@@ -106,6 +107,8 @@ export async function startApi(
     names?: Partial<OwnNames>;
     settings?: Partial<ApiSettings>;
     deps?: Partial<ApiDeps>;
+    /** How the console is set, if there is one. */
+    console?: ConsoleSettings | undefined;
     zone?: ZoneRecords;
     store?: (real: Store) => Store;
     database?: (log: Log) => Promise<Database>;
@@ -184,6 +187,42 @@ export async function startApi(
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
   const signing = createSigningKeys({ store, clock, ids });
+  const metrics = createPrometheus({ clock }, { ofProcess: false });
+  const shared = {
+    store,
+    tokenSecret: { read: async () => TOKEN_SECRET },
+    spool,
+    history: journal.history,
+    notes: journal,
+    refusals: { reasons: REFUSAL_REASONS, adviceOf },
+    dispatcher,
+    poke: (task: string) => {
+      poked.push(task);
+    },
+    health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
+    metrics,
+    ids,
+    clock,
+    log,
+    ...options.deps,
+  };
+  const beside =
+    options.console &&
+    createConsole(options.console, {
+      ...shared,
+      metrics,
+      feed: journal.feed,
+      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
+      host: {
+        series: { read: () => Promise.reject(new Error('there are no series here')) },
+        tasks: () => [],
+        settings: () => [],
+        log: createLogMemory(clock),
+        enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
+        listeners: () => [],
+        examine: async function* () {},
+      },
+    });
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
@@ -205,15 +244,13 @@ export async function startApi(
       ips,
       tracking: { opens: false, clicks: 'none' },
       version: '0.0.0',
-      console: undefined,
       ...options.settings,
     },
     {
-      store,
+      ...shared,
+      beside,
       keyUses,
-      tokenSecret: { read: async () => TOKEN_SECRET },
       meter,
-      spool,
       ...messages,
       routing,
       ownership,
@@ -242,10 +279,6 @@ export async function startApi(
         },
       },
       numbers: createNumbers({ store, clock }),
-      poke: (task) => {
-        poked.push(task);
-      },
-      ids,
       resolver,
       nameServers: exampleNameServers,
       senderDomains: senders.senderDomains,
@@ -256,33 +289,14 @@ export async function startApi(
         payload: [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
       }),
       samplePart: createSamplePart({ clock, hostname: 'mx.postern.test' }),
-      history: journal.history,
-      notes: journal,
-      refusals: { reasons: REFUSAL_REASONS, adviceOf },
-      dispatcher,
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
         return outside.answer(post);
       }),
-      feed: journal.feed,
-      smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
-      host: {
-        series: { read: () => Promise.reject(new Error('there are no series here')) },
-        tasks: () => [],
-        settings: () => [],
-        log: createLogMemory(clock),
-        enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
-        listeners: () => [],
-        examine: async function* () {},
-      },
-      health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
       linkedFiles: { open: async () => ({ kind: 'unknown' }) },
       instance: 'test',
-      metrics: createPrometheus({ clock }, { ofProcess: false }),
-      clock,
-      log,
       ...options.deps,
     },
   );

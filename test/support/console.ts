@@ -113,21 +113,18 @@ export async function startConsole(
   options: Parameters<typeof startApi>[0] = {},
 ) {
   const world = await startApi({
-    ...options,
-    settings: {
-      console: {
-        url: '',
-        mailOrigin: '',
-        sessionMs: 12 * 3_600_000,
-        idleMs: 3_600_000,
-        operatorReadsMail: false,
-        keeps: { history: 30, refusals: 7, givenUp: 30 },
-        hostname: 'mx.postern.test',
-        version: '0.0.0',
-        ...settings,
-      },
-      ...options.settings,
+    console: {
+      url: '',
+      mailOrigin: '',
+      sessionMs: 12 * 3_600_000,
+      idleMs: 3_600_000,
+      operatorReadsMail: false,
+      keeps: { history: 30, refusals: 7, givenUp: 30 },
+      hostname: 'mx.postern.test',
+      version: '0.0.0',
+      ...settings,
     },
+    ...options,
   });
   const ids = createIds(systemClock);
   return {

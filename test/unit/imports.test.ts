@@ -18,6 +18,7 @@ const LAYERS: Readonly<Record<string, number>> = {
   scan: 5,
   smtp: 7,
   api: 7,
+  console: 7.2,
   tasks: 7,
   'settings.ts': 7.5,
   'config.ts': 8,
@@ -32,8 +33,8 @@ const LAYERS: Readonly<Record<string, number>> = {
 const FENCES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^base\/prometheus\.ts$/,
   mailparser: /^cli\/listen\/forward\.ts$/,
-  koa: /^api\//,
-  '@koa/router': /^api\//,
+  koa: /^(api|console)\//,
+  '@koa/router': /^(api|console)\//,
   'smtp-server': /^smtp\/connection\.ts$/,
   'iconv-lite': /^mail\/charset\.ts$/,
   mongodb: /^store\/driver\/mongo\.ts$/,
@@ -48,9 +49,9 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   htmlparser2: /^mail\/(html-edit|merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
   yazl: /^tasks\/exports\/folder\.ts$/,
   handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
-  preact: /^api\/console\/web\/(main|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
-  uplot: /^api\/console\/web\/parts\/plot\.ts$/,
-  '@preact/signals': /^api\/console\/web\//,
+  preact: /^console\/web\/(main|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
+  uplot: /^console\/web\/parts\/plot\.ts$/,
+  '@preact/signals': /^console\/web\//,
   'csv-stringify': /^tasks\/exports\/contents\.ts$/,
 };
 

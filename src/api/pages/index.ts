@@ -31,8 +31,6 @@ export interface PageSettings extends ExportFileSettings {
   readonly trustedProxies: readonly string[];
   /** Postern's version. */
   readonly version: string;
-  /** Undefined: there is no console. */
-  readonly console: object | undefined;
 }
 
 export interface PageDeps {
@@ -44,6 +42,8 @@ export interface PageDeps {
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
+  /** Whether the start page links to the console. */
+  readonly hasConsole: boolean;
   readonly metrics: Exposition;
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly log: Log;
@@ -61,7 +61,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   // Building these two would take a third of the API's startup time, and most processes never serve them.
   const shown = once(() => reference(deps.operations, settings.publicUrl));
   const openapi = once(() => JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2));
-  const start = home(settings.version, settings.console !== undefined);
+  const start = home(settings.version, deps.hasConsole);
   router.get('/', (ctx) => page(ctx, start));
   router.get('/docs', (ctx) => page(ctx, shown()));
   router.get('/docs/openapi.json', (ctx) => {

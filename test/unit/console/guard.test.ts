@@ -204,7 +204,7 @@ describe('the guard of the console', () => {
   });
 
   it('is not there at all where the console is off', async () => {
-    const off = await startConsole({}, { settings: { console: undefined } });
+    const off = await startConsole({}, { console: undefined });
     const { status, body } = await send(off.port, 'GET', '/console/', { Host: `127.0.0.1:${off.port}` });
     expect([status, body.name]).to.deep.equal([404, 'Unknown_Operation']);
     await off.stop();
