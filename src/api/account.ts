@@ -21,7 +21,7 @@ import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, InboundRouteRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
-import type { AccountStore, Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
@@ -40,71 +40,6 @@ import {
   type WebhookDeps,
 } from './account-queue.ts';
 import type { Jobs } from './jobs.ts';
-
-/** Everything an operation can reach, bound to one account; handlers cannot name another. */
-export interface AccountParts {
-  readonly account: AccountRow;
-  /** `id` of the API key of the call; null without one (command line). */
-  readonly apiKey: string | null;
-  /** Its rows, with its limits enforced. */
-  readonly store: AccountStore;
-  /** Its API keys. */
-  readonly keys: ReturnType<typeof bindKeys>;
-  /** Its inbound domains, claims included, and their routes. */
-  readonly inbound: ReturnType<typeof bindInbound>;
-  /** Its inbound mail on this host's queue. */
-  readonly queue: ReturnType<typeof bindQueue>;
-  /** Its inbound mail that it fetches. */
-  readonly pulling: ReturnType<typeof bindPulling>;
-  /** Its inbound mail and refusals, as this host remembers them. */
-  readonly history: ReturnType<typeof bindHistory>;
-  /** Notes what its people do. */
-  readonly actions: ReturnType<typeof bindActions>;
-  readonly replays: ReturnType<typeof bindBulk>;
-  readonly drops: ReturnType<typeof bindBulk>;
-  readonly retries: ReturnType<typeof bindBulk>;
-  /** Its job with this id, if this process knows it. */
-  job(id: string): ReturnType<Jobs['find']>;
-  /** The state of the URLs of its routes and webhooks on this host. */
-  readonly endpoints: ReturnType<typeof bindEndpoints>;
-  /** The keys that sign POSTs to its URLs. */
-  readonly signingKeys: ReturnType<typeof bindSigningKeys>;
-  /** Trial posts of its inbound mail, and of samples. */
-  readonly trials: ReturnType<typeof bindTrials>;
-  /** Its rejection list and its allow list. */
-  readonly lists: ReturnType<typeof bindLists>;
-  /** Its statistics, as far as calls change them. */
-  readonly numbers: ReturnType<typeof bindNumbers>;
-  /** Its sender domains, by their A-labels. */
-  readonly senderDomains: ReturnType<typeof bindSenderDomains>;
-  /** Its tracking domains, by their A-labels. */
-  readonly trackingDomains: ReturnType<typeof bindTrackingDomains>;
-  /** Its webhooks, apart from their rows. */
-  readonly webhooks: ReturnType<typeof bindWebhooks>;
-  /** Mail that it sends. */
-  readonly messages: ReturnType<typeof bindMessages>;
-  /**
-   * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would rewrite.
-   */
-  inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
-
-  // The same for all accounts:
-  readonly settings: OperationSettings;
-  readonly resolver: Resolver;
-  readonly nameServers: NameServers;
-  /** Shows messages of its queue. */
-  readonly views: MessageViews;
-  readonly refusals: RefusalTexts;
-  /** Domains that no account can have. */
-  readonly names: ReservedNames;
-  now(): Date;
-  /** Returns a token of 128 random bits. */
-  newToken(): string;
-  /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
-  urlFault(url: string, format?: FormatName): Promise<string | undefined>;
-  /** Wakes a task of this host, because there is work for it. */
-  poke(task: string): void;
-}
 
 export interface OperationSettings {
   readonly hostname: string;
@@ -169,55 +104,126 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
   readonly log: Log;
 }
 
-/**
- * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line.
- * `gone` is aborted when the client hangs up.
- */
-export type PartsOf = (account: AccountRow, apiKey?: string, person?: string, gone?: AbortSignal) => AccountParts;
+/** Everything an operation can reach, bound to one account; handlers cannot name another. */
+export type AccountParts = ReturnType<PartsOf>;
+export type PartsOf = ReturnType<typeof createAccountParts>;
 
-/** Binds the parts to an account. */
-export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
+/**
+ * Creates the parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
+ * line. A part is bound when an operation reads it. `gone` is aborted when the client hangs up.
+ */
+export function createAccountParts(settings: OperationSettings, deps: OperationDeps) {
   const { store, limits, resolver, nameServers, views, refusals, names, urlFault, poke, clock, ids } = deps;
   const inTurn = createTurns('run');
   const waits = createWaits();
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
-  const bind = (account: AccountRow) => {
-    const history = bindHistory(historyDeps, account.id);
-    const bulk = (change: Change) => bindBulk({ ...deps, history }, account.id, change);
-    return { history, replays: bulk('replay'), drops: bulk('drop'), retries: bulk('retry') };
+  const never = new AbortController().signal;
+  return (account: AccountRow, apiKey?: string, person?: string, gone: AbortSignal = never) => {
+    const history = () => bindHistory(historyDeps, account.id);
+    const bulk = (change: Change) => bindBulk({ ...deps, history: history() }, account.id, change);
+    return {
+      account,
+      /** `id` of the API key of the call; null without one (console, command line). */
+      apiKey: apiKey ?? null,
+      /** Its rows, with its limits enforced. */
+      get store() {
+        return limits.limited(store.of(account.id));
+      },
+      /** Its API keys. */
+      get keys() {
+        return bindKeys(deps, account.id);
+      },
+      /** Its inbound domains, claims included, and their routes. */
+      get inbound() {
+        return bindInbound(deps, account);
+      },
+      /** Its inbound mail on this host's queue. */
+      get queue() {
+        return bindQueue(deps, account.id);
+      },
+      /** Its inbound mail that it fetches. */
+      get pulling() {
+        return bindPulling({ ...deps, waits }, account.id, gone);
+      },
+      /** Its inbound mail and refusals, as this host remembers them. */
+      get history() {
+        return history();
+      },
+      /** Notes what its people do. */
+      get actions() {
+        return bindActions(deps, store.of(account.id), { apiKey, person });
+      },
+      get replays() {
+        return bulk('replay');
+      },
+      get drops() {
+        return bulk('drop');
+      },
+      get retries() {
+        return bulk('retry');
+      },
+      /** Its job with this id, if this process knows it. */
+      job: (id: string) => deps.jobs.find(account.id, id),
+      /** The state of the URLs of its routes and webhooks on this host. */
+      get endpoints() {
+        return bindEndpoints(deps, account.id);
+      },
+      /** The keys that sign POSTs to its URLs. */
+      get signingKeys() {
+        return bindSigningKeys(deps, account.id);
+      },
+      /** Trial posts of its inbound mail, and of samples. */
+      get trials() {
+        return bindTrials(deps, account.id);
+      },
+      /** Its rejection list and its allow list. */
+      get lists() {
+        return bindLists(deps, account.id);
+      },
+      /** Its statistics, as far as calls change them. */
+      get numbers() {
+        return bindNumbers(deps, account.id);
+      },
+      /** Its sender domains, by their A-labels. */
+      get senderDomains() {
+        return bindSenderDomains(deps, account.id);
+      },
+      /** Its tracking domains, by their A-labels. */
+      get trackingDomains() {
+        return bindTrackingDomains(deps, account.id);
+      },
+      /** Its webhooks, apart from their rows. */
+      get webhooks() {
+        return bindWebhooks(deps, account);
+      },
+      /** Mail that it sends. */
+      get messages() {
+        return bindMessages(deps, account.id);
+      },
+      /**
+       * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would
+       * rewrite.
+       */
+      inTurn: <T>(name: string, run: () => Promise<T>): Promise<T> => inTurn(`${account.id} ${name}`, run),
+
+      // The same for all accounts:
+      settings,
+      resolver,
+      nameServers,
+      /** Shows messages of its queue. */
+      views,
+      refusals,
+      /** Domains that no account can have. */
+      names,
+      now: () => new Date(clock.now()),
+      /** Returns a token of 128 random bits. */
+      newToken: () => ids.key(),
+      /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
+      urlFault,
+      /** Wakes a task of this host, because there is work for it. */
+      poke,
+    };
   };
-  return (account, apiKey, person, gone = new AbortController().signal) => ({
-    account,
-    apiKey: apiKey ?? null,
-    store: limits.limited(store.of(account.id)),
-    keys: bindKeys(deps, account.id),
-    inbound: bindInbound(deps, account),
-    queue: bindQueue(deps, account.id),
-    pulling: bindPulling({ ...deps, waits }, account.id, gone),
-    ...bind(account),
-    actions: bindActions(deps, store.of(account.id), { apiKey, person }),
-    job: (id) => deps.jobs.find(account.id, id),
-    endpoints: bindEndpoints(deps, account.id),
-    signingKeys: bindSigningKeys(deps, account.id),
-    trials: bindTrials(deps, account.id),
-    lists: bindLists(deps, account.id),
-    numbers: bindNumbers(deps, account.id),
-    senderDomains: bindSenderDomains(deps, account.id),
-    trackingDomains: bindTrackingDomains(deps, account.id),
-    webhooks: bindWebhooks(deps, account),
-    messages: bindMessages(deps, account.id),
-    inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
-    settings,
-    resolver,
-    nameServers,
-    views,
-    refusals,
-    names,
-    now: () => new Date(clock.now()),
-    newToken: () => ids.key(),
-    urlFault,
-    poke,
-  });
 }
 
 type Bound<P extends keyof OperationDeps> = Pick<OperationDeps, P>;

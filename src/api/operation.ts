@@ -156,13 +156,17 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     returns,
     errors,
     example,
-    run: async (given, parts) =>
-      answer(await read(given), {
-        ...parts,
-        refuse: refusal,
-        invalid: (field, text) => invalid({ [field]: text }),
-      }),
+    run: async (given, parts) => answer(await read(given), toCall(parts)),
   });
+}
+
+/** The parts, with ways to refuse. They are not copied: each is bound when it is read (account.ts). */
+function toCall(parts: AccountParts): Call<ErrorName> {
+  const refusing: Pick<Call<ErrorName>, 'refuse' | 'invalid'> = {
+    refuse: refusal,
+    invalid: (field, text) => invalid({ [field]: text }),
+  };
+  return Object.assign(Object.create(parts), refusing);
 }
 
 type ReaderOptions = { readonly [K in 'defaults' | 'anyText']?: Described<z.ZodRawShape, z.ZodType, ErrorName>[K] };

@@ -274,7 +274,9 @@ describe('the roles of the console', () => {
 
   it('leave nothing that is asked in another way: other methods get the page, which is empty, or nothing', async () => {
     const known = new Set<string>([...OPEN_PATHS, ...SESSION_PATHS.map(([name]) => name)]);
-    const paths = new Set([...known].map((name) => name.split(' ')[1] ?? '').filter((path) => !path.includes('{') && !path.includes('*')));
+    const paths = new Set(
+      [...known].map((name) => name.split(' ')[1] ?? '').filter((path) => !path.includes('{') && !path.includes('*')),
+    );
     for (const path of paths)
       for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
         if (known.has(`${method} ${path}`)) continue;
