@@ -39,6 +39,7 @@ import {
   type QueuedMail,
   type WebhookDeps,
 } from './account-queue.ts';
+import { invalid, refusal } from './errors.ts';
 import type { Jobs } from './jobs.ts';
 
 export interface OperationSettings {
@@ -105,125 +106,149 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
 }
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
-export type AccountParts = ReturnType<PartsOf>;
+export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse'>;
+/**
+ * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line.
+ * `gone` is aborted when the client hangs up.
+ */
 export type PartsOf = ReturnType<typeof createAccountParts>;
 
-/**
- * Creates the parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
- * line. A part is bound when an operation reads it. `gone` is aborted when the client hangs up.
- */
+/** Binds the parts to an account, each when an operation reads it. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps) {
-  const { store, limits, resolver, nameServers, views, refusals, names, urlFault, poke, clock, ids } = deps;
-  const inTurn = createTurns('run');
+  const { store, limits, clock, ids } = deps;
+  const turns = createTurns('run');
   const waits = createWaits();
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const never = new AbortController().signal;
-  return (account: AccountRow, apiKey?: string, person?: string, gone: AbortSignal = never) => {
-    const history = () => bindHistory(historyDeps, account.id);
-    const bulk = (change: Change) => bindBulk({ ...deps, history: history() }, account.id, change);
-    return {
-      account,
-      /** `id` of the API key of the call; null without one (console, command line). */
-      apiKey: apiKey ?? null,
-      /** Its rows, with its limits enforced. */
-      get store() {
-        return limits.limited(store.of(account.id));
-      },
-      /** Its API keys. */
-      get keys() {
-        return bindKeys(deps, account.id);
-      },
-      /** Its inbound domains, claims included, and their routes. */
-      get inbound() {
-        return bindInbound(deps, account);
-      },
-      /** Its inbound mail on this host's queue. */
-      get queue() {
-        return bindQueue(deps, account.id);
-      },
-      /** Its inbound mail that it fetches. */
-      get pulling() {
-        return bindPulling({ ...deps, waits }, account.id, gone);
-      },
-      /** Its inbound mail and refusals, as this host remembers them. */
-      get history() {
-        return history();
-      },
-      /** Notes what its people do. */
-      get actions() {
-        return bindActions(deps, store.of(account.id), { apiKey, person });
-      },
-      get replays() {
-        return bulk('replay');
-      },
-      get drops() {
-        return bulk('drop');
-      },
-      get retries() {
-        return bulk('retry');
-      },
-      /** Its job with this id, if this process knows it. */
-      job: (id: string) => deps.jobs.find(account.id, id),
-      /** The state of the URLs of its routes and webhooks on this host. */
-      get endpoints() {
-        return bindEndpoints(deps, account.id);
-      },
-      /** The keys that sign POSTs to its URLs. */
-      get signingKeys() {
-        return bindSigningKeys(deps, account.id);
-      },
-      /** Trial posts of its inbound mail, and of samples. */
-      get trials() {
-        return bindTrials(deps, account.id);
-      },
-      /** Its rejection list and its allow list. */
-      get lists() {
-        return bindLists(deps, account.id);
-      },
-      /** Its statistics, as far as calls change them. */
-      get numbers() {
-        return bindNumbers(deps, account.id);
-      },
-      /** Its sender domains, by their A-labels. */
-      get senderDomains() {
-        return bindSenderDomains(deps, account.id);
-      },
-      /** Its tracking domains, by their A-labels. */
-      get trackingDomains() {
-        return bindTrackingDomains(deps, account.id);
-      },
-      /** Its webhooks, apart from their rows. */
-      get webhooks() {
-        return bindWebhooks(deps, account);
-      },
-      /** Mail that it sends. */
-      get messages() {
-        return bindMessages(deps, account.id);
-      },
-      /**
-       * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would
-       * rewrite.
-       */
-      inTurn: <T>(name: string, run: () => Promise<T>): Promise<T> => inTurn(`${account.id} ${name}`, run),
+  const now = () => new Date(clock.now());
+  const newToken = () => ids.key();
+  const invalidField = (field: string, text: string) => invalid({ [field]: text });
+  const bindChange = (account: string, change: Change) =>
+    bindBulk({ ...deps, history: bindHistory(historyDeps, account) }, account, change);
 
-      // The same for all accounts:
-      settings,
-      resolver,
-      nameServers,
-      /** Shows messages of its queue. */
-      views,
-      refusals,
-      /** Domains that no account can have. */
-      names,
-      now: () => new Date(clock.now()),
-      /** Returns a token of 128 random bits. */
-      newToken: () => ids.key(),
-      /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
-      urlFault,
-      /** Wakes a task of this host, because there is work for it. */
-      poke,
-    };
-  };
+  // A class: getters of an object cost as much as what they put off.
+  class Parts {
+    readonly account: AccountRow;
+    /** `id` of the API key of the call; null without one (console, command line). */
+    readonly apiKey: string | null;
+    readonly #person: string | undefined;
+    readonly #gone: AbortSignal;
+
+    // The same for all accounts:
+    readonly settings = settings;
+    readonly resolver = deps.resolver;
+    readonly nameServers = deps.nameServers;
+    /** Shows messages of its queue. */
+    readonly views = deps.views;
+    readonly refusals = deps.refusals;
+    /** Domains that no account can have. */
+    readonly names = deps.names;
+    readonly now = now;
+    /** Returns a token of 128 random bits. */
+    readonly newToken = newToken;
+    /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
+    readonly urlFault = deps.urlFault;
+    /** Wakes a task of this host, because there is work for it. */
+    readonly poke = deps.poke;
+    /** Creates an error. Throw it. */
+    readonly refuse = refusal;
+    /** Creates a ValidationError for one field. Throw it. */
+    readonly invalid = invalidField;
+
+    constructor(account: AccountRow, apiKey: string | undefined, person: string | undefined, gone: AbortSignal) {
+      this.account = account;
+      this.apiKey = apiKey ?? null;
+      this.#person = person;
+      this.#gone = gone;
+    }
+
+    /** Its rows, with its limits enforced. */
+    get store() {
+      return limits.limited(store.of(this.account.id));
+    }
+    /** Its API keys. */
+    get keys() {
+      return bindKeys(deps, this.account.id);
+    }
+    /** Its inbound domains, claims included, and their routes. */
+    get inbound() {
+      return bindInbound(deps, this.account);
+    }
+    /** Its inbound mail on this host's queue. */
+    get queue() {
+      return bindQueue(deps, this.account.id);
+    }
+    /** Its inbound mail that it fetches. */
+    get pulling() {
+      return bindPulling({ ...deps, waits }, this.account.id, this.#gone);
+    }
+    /** Its inbound mail and refusals, as this host remembers them. */
+    get history() {
+      return bindHistory(historyDeps, this.account.id);
+    }
+    /** Notes what its people do. */
+    get actions() {
+      return bindActions(deps, store.of(this.account.id), { apiKey: this.apiKey ?? undefined, person: this.#person });
+    }
+    get replays() {
+      return bindChange(this.account.id, 'replay');
+    }
+    get drops() {
+      return bindChange(this.account.id, 'drop');
+    }
+    get retries() {
+      return bindChange(this.account.id, 'retry');
+    }
+    /** Its job with an id, if this process knows it. */
+    get job() {
+      return (id: string) => deps.jobs.find(this.account.id, id);
+    }
+    /** The state of the URLs of its routes and webhooks on this host. */
+    get endpoints() {
+      return bindEndpoints(deps, this.account.id);
+    }
+    /** The keys that sign POSTs to its URLs. */
+    get signingKeys() {
+      return bindSigningKeys(deps, this.account.id);
+    }
+    /** Trial posts of its inbound mail, and of samples. */
+    get trials() {
+      return bindTrials(deps, this.account.id);
+    }
+    /** Its rejection list and its allow list. */
+    get lists() {
+      return bindLists(deps, this.account.id);
+    }
+    /** Its statistics, as far as calls change them. */
+    get numbers() {
+      return bindNumbers(deps, this.account.id);
+    }
+    /** Its sender domains, by their A-labels. */
+    get senderDomains() {
+      return bindSenderDomains(deps, this.account.id);
+    }
+    /** Its tracking domains, by their A-labels. */
+    get trackingDomains() {
+      return bindTrackingDomains(deps, this.account.id);
+    }
+    /** Its webhooks, apart from their rows. */
+    get webhooks() {
+      return bindWebhooks(deps, this.account);
+    }
+    /** Mail that it sends. */
+    get messages() {
+      return bindMessages(deps, this.account.id);
+    }
+    /**
+     * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would rewrite.
+     */
+    get inTurn() {
+      return <T>(name: string, run: () => Promise<T>): Promise<T> => turns(`${this.account.id} ${name}`, run);
+    }
+  }
+
+  return (account: AccountRow, apiKey?: string, person?: string, gone: AbortSignal = never) =>
+    new Parts(account, apiKey, person, gone);
 }
 
 type Bound<P extends keyof OperationDeps> = Pick<OperationDeps, P>;

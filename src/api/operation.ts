@@ -3,16 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { inSlices } from '../base/turns.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { AccountParts } from './account.ts';
-import {
-  type About,
-  type CommonError,
-  type ErrorName,
-  type Faults,
-  invalid,
-  missing,
-  type Refusal,
-  refusal,
-} from './errors.ts';
+import { type About, type CommonError, type ErrorName, type Faults, invalid, missing, type Refusal } from './errors.ts';
 import type { Params } from './parameters.ts';
 import { createReading, type Issue } from './reading.ts';
 import type { Pages } from './whole-lists.ts';
@@ -21,8 +12,6 @@ import type { Pages } from './whole-lists.ts';
 export interface Call<E extends ErrorName> extends AccountParts {
   /** Creates an error that the operation declares, or a common one; the compiler rejects others. Throw it. */
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
-  /** Creates a ValidationError for one field. Throw it. */
-  invalid(field: string, text: string): Refusal;
 }
 
 /** An example call: the reference shows it, and a test runs it. */
@@ -102,7 +91,7 @@ export interface Operation {
    * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
    * they are read.
    */
-  run(params: Params, parts: AccountParts): Promise<Answer>;
+  run(params: Params, call: Call<ErrorName>): Promise<Answer>;
 }
 
 /** Declares an operation. Validation, types, routing, OpenAPI and the reference are derived from it. */
@@ -156,17 +145,8 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     returns,
     errors,
     example,
-    run: async (given, parts) => answer(await read(given), toCall(parts)),
+    run: async (given, call) => answer(await read(given), call),
   });
-}
-
-/** The parts, with ways to refuse. They are not copied: each is bound when it is read (account.ts). */
-function toCall(parts: AccountParts): Call<ErrorName> {
-  const refusing: Pick<Call<ErrorName>, 'refuse' | 'invalid'> = {
-    refuse: refusal,
-    invalid: (field, text) => invalid({ [field]: text }),
-  };
-  return Object.assign(Object.create(parts), refusing);
 }
 
 type ReaderOptions = { readonly [K in 'defaults' | 'anyText']?: Described<z.ZodRawShape, z.ZodType, ErrorName>[K] };

@@ -1,12 +1,12 @@
 import { expect } from 'chai';
 import { z } from 'zod';
-import type { AccountParts } from '../../../src/api/account.ts';
-import { operation } from '../../../src/api/operation.ts';
+import { type ErrorName, refusal } from '../../../src/api/errors.ts';
+import { type Call, operation } from '../../../src/api/operation.ts';
 import { paramsOf } from '../../../src/api/parameters.ts';
 import { optional, text, timestamp } from '../../../src/base/schema.ts';
 
-// No handler here reaches for anything of an account.
-const parts = {} as AccountParts;
+// No handler here reaches for more of an account.
+const call = { refuse: refusal } as Call<ErrorName>;
 const params = (value: object) => paramsOf(JSON.parse(JSON.stringify(value)));
 
 const example = operation({
@@ -31,7 +31,7 @@ const example = operation({
 });
 const run = (value: object) =>
   example
-    .run(params(value), parts)
+    .run(params(value), call)
     .then((answer) => ('record' in answer ? answer.record : answer))
     .catch((error: unknown) => error);
 
