@@ -34,6 +34,9 @@ interface Route extends Choice {
   readonly priority: number;
 }
 
+/** How long a recipient waits for a look at the store before the table in memory decides. Milliseconds. */
+const MOST_WAITED_MS = 2000;
+
 interface RoutingSettings {
   /** How often the table is compared with the store, in milliseconds: other hosts may have changed it. */
   readonly refreshMs: number;
@@ -55,6 +58,10 @@ export function createRouting(
   let stopped = false;
   let cancel = () => {};
   let last: Promise<void> = Promise.resolve();
+  /** The last look at the store failed. */
+  let isAway = false;
+  /** A look that has not begun: it sees all that was changed until now. */
+  let next: Promise<void> | undefined;
 
   /** Runs one load at a time: an older one that ends later must not undo a newer one. */
   function inTurn(read: () => Promise<void>): Promise<void> {
@@ -84,11 +91,20 @@ export function createRouting(
     hasWildcards ||= isWildcard(id);
   }
 
-  async function watch(): Promise<void> {
-    await inTurn(load).catch((error: unknown) => {
+  async function look(): Promise<void> {
+    next = undefined;
+    try {
+      await load();
+      isAway = false;
+    } catch (error) {
+      isAway = true;
       // The store logs its own outage, once; anything else is a fault.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'routing', error });
-    });
+    }
+  }
+
+  async function watch(): Promise<void> {
+    await inTurn(look);
     if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
   }
 
@@ -141,6 +157,16 @@ export function createRouting(
         }
       }
       return [...found];
+    },
+    async refresh() {
+      if (isAway || stopped) return;
+      // Those who ask while a look is on its way share the one after it.
+      next ??= inTurn(look);
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const end = clock.after(MOST_WAITED_MS, resolve);
+      void next.then(resolve);
+      await promise;
+      end();
     },
     async changed(domain) {
       try {

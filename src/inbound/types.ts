@@ -57,6 +57,11 @@ export interface Routing {
   routesTo(account: string, url: string, limit: number): readonly string[];
   /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
+  /**
+   * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves at
+   * the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
+   */
+  refresh(): Promise<void>;
   /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */
   changed(domain: string): Promise<void>;
   /** Whether the table was ever read. */

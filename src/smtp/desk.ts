@@ -1,7 +1,8 @@
 import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
-import type { Acceptance, Match } from '../inbound/types.ts';
+import type { Acceptance, Lookup, Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
+import { parseReplyAddress } from '../mail/reply-address.ts';
 import type { Admission, Counting } from './admission.ts';
 import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';
@@ -14,8 +15,7 @@ export interface Desk {
   readonly admission: Admission;
   /** Whether the disk has room for mail. */
   hasRoom(): boolean;
-  /** Routes an address, or refuses it. */
-  /** `sender` is the reverse-path. */
+  /** Routes an address, or refuses it; `sender` is the reverse-path. */
   route(address: Address, sender: string): RoutedHere | Promise<RoutedHere>;
   readonly acceptance: Acceptance;
 }
@@ -37,10 +37,9 @@ const WHY = {
   unknown: REFUSALS.fault,
 } as const;
 
-/** The `Desk` of the main thread, which answers synchronously. */
+/** The `Desk` of the main thread. */
 export interface LocalDesk extends Desk {
   readonly admission: Counting;
-  route(address: Address, sender: string): RoutedHere;
 }
 
 interface DeskParts extends Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'postmaster' | 'acceptance' | 'spool'> {
@@ -51,24 +50,47 @@ export function createDesk(
   settings: Pick<ListenerSettings, 'keepsPostmaster' | 'maxBacklogPerAccount'>,
   { admission, routing, returnAddresses, postmaster, acceptance, spool }: DeskParts,
 ): LocalDesk {
+  /** The table in memory decides, or the mailboxes that we issued. */
+  const lookUp = ({ mailbox, domain }: Address, sender: string): Lookup =>
+    postmaster.lookup(
+      mailbox,
+      domain,
+      returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain, sender),
+    );
+
   const maxWaiting = (account: string) =>
     account === POSTMASTER && settings.keepsPostmaster ? MAX_KEPT - 1 : settings.maxBacklogPerAccount;
+
+  const refuse = (refused: Reply, domain: string): RoutedHere => ({ refused, owner: routing.ownerOf(domain) });
+
+  function answer(found: Lookup, domain: string): RoutedHere {
+    if (found.kind !== 'matched') return refuse(WHY[found.kind], domain);
+    if (!spool.hasRoom()) return refuse(REFUSALS.full, domain);
+    const { account } = found.match;
+    return spool.backlog(account, 'in') > maxWaiting(account) || !spool.isWithinShare(account)
+      ? refuse(REFUSALS.backlog, domain)
+      : { value: found.match };
+  }
 
   return frozen({
     admission,
     hasRoom: () => spool.hasRoom(),
     acceptance,
-    route({ mailbox, domain }, sender): RoutedHere {
-      const refuse = (refused: Reply): RoutedHere => ({ refused, owner: routing.ownerOf(domain) });
-      if (domain.startsWith('[') || RELAY_TRICK.test(mailbox)) return refuse(REFUSALS.noRelay);
-      const routed = returnAddresses?.lookup(mailbox, domain) ?? routing.lookup(mailbox, domain, sender);
-      const found = postmaster.lookup(mailbox, domain, routed);
-      if (found.kind !== 'matched') return refuse(WHY[found.kind]);
-      if (!spool.hasRoom()) return refuse(REFUSALS.full);
-      const { account } = found.match;
-      return spool.backlog(account, 'in') > maxWaiting(account) || !spool.isWithinShare(account)
-        ? refuse(REFUSALS.backlog)
-        : { value: found.match };
+    route(address, sender) {
+      const { mailbox, domain } = address;
+      if (domain.startsWith('[') || RELAY_TRICK.test(mailbox)) return refuse(REFUSALS.noRelay, domain);
+      const found = lookUp(address, sender);
+      if (!mayBeNew(found, mailbox)) return answer(found, domain);
+      // Another host, or the command line, may have added it a moment ago: a 550 would be final.
+      return routing.refresh().then(() => answer(lookUp(address, sender), domain));
     },
   });
+}
+
+/** Whether a change that this host has not seen yet may lead to another answer: to a refusal, or to an unknown reply address. */
+function mayBeNew(found: Lookup, mailbox: string): boolean {
+  if (found.kind !== 'matched') return found.kind !== 'unknown';
+  return (
+    found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
+  );
 }

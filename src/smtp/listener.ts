@@ -84,7 +84,7 @@ export interface ListenerSettings {
 
 /** The parts that SMTP depends on. */
 export interface ListenerDeps {
-  readonly routing: Pick<Routing, 'lookup' | 'ownerOf'>;
+  readonly routing: Pick<Routing, 'lookup' | 'ownerOf' | 'refresh'>;
   /** Return addresses; if undefined, the return domain is a domain like any other. */
   readonly returnAddresses: ReturnAddresses | undefined;
   readonly postmaster: Postmaster;

@@ -98,6 +98,7 @@ export function createBelow() {
       acceptance,
       routing: {
         lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain),
+        refresh: async () => {},
         ownerOf: (domain: string) => (domain === 'ours.test' ? 'account' : undefined),
       },
       spool: { hasRoom: () => below.room, isWithinShare: () => true, backlog: () => below.backlog },

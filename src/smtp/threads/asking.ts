@@ -24,7 +24,7 @@ interface Questions {
   nameClient(n: number, client: string): RefusalName | null;
   doing(n: number, what: Doing): void;
   leave(n: number): void;
-  route(address: Address, sender: string): RouteAnswer;
+  route(address: Address, sender: string): Promise<RouteAnswer>;
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
   opened(): void;
   closed(): void;
@@ -106,9 +106,9 @@ export function createAnswers(
         places.get(n)?.leave();
         places.delete(n);
       },
-      route(address, sender) {
+      async route(address, sender) {
         look();
-        const found = desk.route(address, sender);
+        const found = await desk.route(address, sender);
         return found.refused ? { refused: named(found.refused), owner: found.owner } : { match: found.value };
       },
       accept: (messageId, arrival, routed, body) => desk.acceptance.accept(messageId, arrival, routed, body),

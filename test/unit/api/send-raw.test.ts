@@ -207,6 +207,7 @@ describe('/inbound/send-raw', () => {
       choices: () => [],
       routesTo: () => [],
       changed: async () => {},
+      refresh: async () => {},
       ownerOf: () => undefined,
       ready: () => false,
     };

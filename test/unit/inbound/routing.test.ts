@@ -51,6 +51,87 @@ describe('the table of routes', () => {
     return found.kind === 'matched' ? found.match.pattern : found.kind;
   };
 
+  describe('that is asked to look at the store', () => {
+    /** One that would look by itself in an hour. */
+    const second = async (over?: Store) => {
+      const routing = createRouting({ refreshMs: 3_600_000 }, { store: over ?? store, clock, log: createTestLog() });
+      await routing.start();
+      return routing;
+    };
+
+    it('has what another process added until then, and what it deleted no more', async () => {
+      await domain('in.test');
+      const routing = await second();
+      expect(hit(routing, 'new')).to.equal('no-route');
+      const id = await route('in.test', 'new');
+      await routing.refresh();
+      expect(hit(routing, 'new')).to.equal('new');
+      await store.inboundRoutes.remove({ id });
+      await changed();
+      await routing.refresh();
+      expect(hit(routing, 'new')).to.equal('no-route');
+      await routing.stop();
+    });
+
+    it('shares a look that has not begun, and never one that began before the question', async () => {
+      let looks = 0;
+      const counting: Store = {
+        ...store,
+        revisions: { ...store.revisions, one: (filter) => ((looks += 1), store.revisions.one(filter)) },
+      };
+      const routing = await second(counting);
+      looks = 0;
+      const first = routing.refresh();
+      await until('the look to begin', () => looks === 1);
+      await domain('late.test');
+      await route('late.test', 'box');
+      await Promise.all([first, ...Array.from({ length: 500 }, () => routing.refresh())]);
+      expect(hit(routing, 'box', 'late.test')).to.equal('box');
+      expect(looks).to.be.at.most(3);
+      await routing.stop();
+    });
+
+    it('keeps what it has while the store is away, and does not wait for it again', async () => {
+      await domain('in.test');
+      await route('in.test', 'box');
+      let asked = 0;
+      let away = false;
+      const failing: Store = {
+        ...store,
+        revisions: {
+          ...store.revisions,
+          async one(filter) {
+            asked++;
+            if (away) throw new StoreAway('revisions');
+            return store.revisions.one(filter);
+          },
+        },
+      };
+      const routing = await second(failing);
+      away = true;
+      asked = 0;
+      await routing.refresh();
+      for (let n = 0; n < 10; n++) await routing.refresh();
+      expect([hit(routing, 'box'), asked]).to.deep.equal(['box', 1]);
+      await routing.stop();
+    });
+
+    it('waits two seconds at most for a store that hangs', async () => {
+      const never = new Promise<never>(() => {});
+      let hangs = false;
+      const hanging: Store = {
+        ...store,
+        revisions: { ...store.revisions, one: (filter) => (hangs ? never : store.revisions.one(filter)) },
+      };
+      const routing = await second(hanging);
+      hangs = true;
+      const waiting = routing.refresh();
+      await clock.advance(2000);
+      await waiting;
+      await routing.stop();
+    });
+  });
+
   it('checks reply addresses without the store: forged ones have no route, expired ones had one', async () => {
     await domain('in.test');
     await route('in.test', 'reply');
