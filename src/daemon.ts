@@ -25,7 +25,6 @@ import { openStorage } from './composition/storage.ts';
 import type { LoadedSettings } from './config.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
-import { examine } from './examination/examine.ts';
 import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
@@ -226,8 +225,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       log: logMemory,
       enterUrl: (token) => enterUrl(settings, token),
       listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
-      examine: () =>
-        examine({
+      // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
+      async *examine() {
+        const { examine } = await import('./examination/examine.ts');
+        yield* examine({
           world: {
             settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
             resolver: fresh,
@@ -241,7 +242,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
             reach: undefined,
             root: '/',
           },
-        }),
+        });
+      },
     },
     health,
     instance: ids.key(),
