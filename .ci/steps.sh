@@ -2,8 +2,8 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Seconds a step may take: one that hangs must not hold the machine.
-limit=900
+# Seconds a step may take, with three others beside it: one that hangs must not hold the machine.
+limit=1200
 limited() { timeout --kill-after=10 "$limit" "$@"; }
 
 # Sets `used` to the seconds of processor that the commands of this shell have taken so far.
@@ -46,9 +46,10 @@ step() {
   ended "$name" "$status" $((SECONDS - start)) $((used - before)) "$out"
 }
 
-# beside NAME COMMAND...: runs with two others, and shows what it printed as a whole when it ends.
+# beside NAME COMMAND...: runs with three others, and shows what it printed as a whole when it ends. Most of these wait for half of their
+# time, so that four of them keep two cores busy, and three do not.
 beside() {
-  while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -ge 4 ]; do wait -n; done
   buffered "$@" &
 }
 buffered() {

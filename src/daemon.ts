@@ -27,7 +27,6 @@ import type { LoadedSettings } from './config.ts';
 import { createConsole } from './console/console.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
-import { examine } from './examination/examine.ts';
 import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
@@ -240,8 +239,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
           log: logMemory,
           enterUrl: (token) => enterUrl(settings, token),
           listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
-          examine: () =>
-            examine({
+          // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
+          async *examine() {
+            const { examine } = await import('./examination/examine.ts');
+            yield* examine({
               world: {
                 settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
                 resolver: fresh,
@@ -255,7 +256,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
                 reach: undefined,
                 root: '/',
               },
-            }),
+            });
+          },
         },
       }),
   });

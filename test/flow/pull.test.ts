@@ -115,11 +115,12 @@ describe('mail of a route with the URL pull:', function () {
     await route();
     await send('one');
     const [one] = await pull();
+    const asked = Date.now();
     await running.api('/inbound/nack', { lease: one.lease, status: 503, reason: 'Service Unavailable' });
+    const told = Date.now();
     const [delivery] = await running.api('/inbound/deliveries');
     expect(delivery).to.include({ state: 'waiting', last_status: 503, last_error: null });
-    const wait = Date.parse(`${delivery.next_attempt_at}Z`) - Date.now();
-    expect(wait).to.be.within(2000, 7000);
+    expect(Date.parse(`${delivery.next_attempt_at}Z`)).to.be.within(asked + 2000, told + 7000);
     expect(await pull()).to.deep.equal([]);
     const [again] = await pull({ wait: 10 });
     expect(again.id).to.equal(one.id);
@@ -129,10 +130,10 @@ describe('mail of a route with the URL pull:', function () {
     await start();
     await route();
     await send('one');
-    const [first] = await pull({ lease: 5 });
     const began = performance.now();
+    const [first] = await pull({ lease: 5 });
     const [second] = await pull({ wait: 20 });
-    expect(performance.now() - began).to.be.within(3000, 9000);
+    expect(performance.now() - began).to.be.at.least(5000);
     expect(second.id).to.equal(first.id);
     const [{ attempts }] = await running.api('/inbound/deliveries');
     expect(attempts.map(({ error }: any) => error)).to.deep.equal(['lease ran out', 'not acknowledged']);
@@ -157,16 +158,14 @@ describe('mail of a route with the URL pull:', function () {
     await start();
     await route(URL, 'box');
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: 'pull:other' });
-    const other = pull({ url: 'pull:other', wait: 50 });
     const began = performance.now();
+    const other = pull({ url: 'pull:other', wait: 50 });
     const waiting = pull({ wait: 50 });
     await send('one');
     expect((await waiting).map(subjectOf)).to.deep.equal(['one']);
-    expect(performance.now() - began).to.be.below(5000);
-    const stopping = performance.now();
     await running.stop();
     expect(await other).to.deep.equal([]);
-    expect(performance.now() - stopping).to.be.below(5000);
+    expect(performance.now() - began, 'neither waited to the end').to.be.below(50_000);
     await start();
   });
 

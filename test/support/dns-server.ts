@@ -22,6 +22,8 @@ export type Behaviour =
   | 'truncate'
   | 'truncate-always'
   | { readonly lateMs: number }
+  /** Answers once this is so. */
+  | { readonly after: Promise<unknown> }
   | 'other-question'
   | 'wrong-id'
   | 'wrong-id-first'
@@ -58,9 +60,11 @@ export async function startNameServer(lookup: Lookup, { host = '127.0.0.1', port
     const look: Lookup = (name, of) => (name === question.name && of === type ? first : lookup(name, of));
     const how = special.get(question.name.toLowerCase()) ?? behaviour;
     if (typeof how !== 'object') return misbehave(request, how, over, send, look);
+    const answer = () => misbehave(request, 'normal', over, send, look);
+    if ('after' in how) return void how.after.then(answer);
     const timer = setTimeout(() => {
       timers.delete(timer);
-      misbehave(request, 'normal', over, send, look);
+      answer();
     }, how.lateMs);
     timers.add(timer);
   }

@@ -6,13 +6,14 @@
 export function growth(run: (size: number) => void, size: number): number {
   let found = Infinity;
   for (let tries = 0; tries < 3 && found > PLAINLY_LINEAR; tries++)
-    found = Math.min(found, least(() => run(16 * size)) / least(() => run(size)));
+    found = Math.min(found, processorMs(() => run(16 * size)) / processorMs(() => run(size)));
   return found;
 }
 
 const PLAINLY_LINEAR = 32;
 
-function least(run: () => void): number {
+/** Milliseconds of this thread's processor that it takes: the least of three, and at least one. */
+export function processorMs(run: () => void): number {
   const times = Array.from({ length: 3 }, () => {
     const before = process.threadCpuUsage();
     run();

@@ -10,6 +10,7 @@ import { createRenderer } from '../../src/webhooks/render/renderer.ts';
 import type { Renderer } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
+import { PATIENCE } from './until.ts';
 
 /** What the threads of a pool do, and the pool's end. */
 export interface OpenRenderer extends Renderer, Composer {
@@ -39,7 +40,7 @@ export function openThreads({ dns, hostname, mxHosts, trustedSealers, ...change 
         trustedSealers: trustedSealers ?? [],
       },
       threads: 1,
-      timeoutMs: 5000,
+      timeoutMs: 5000 * PATIENCE,
       memoryMb: 256,
       ...change,
     },

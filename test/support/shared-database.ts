@@ -20,6 +20,8 @@ import { PATIENCE } from './until.ts';
 interface Shared {
   readonly database: Database;
   readonly opened: Map<CollectionSpec<Row>, Collection<Row>>;
+  /** Tables whose rows are no longer those that it was filled with. */
+  readonly written: Set<string>;
   handTo(log: Log): void;
   /** Makes its rows those of another file, or none. */
   fill(from: string | undefined): void;
@@ -63,13 +65,19 @@ async function open(): Promise<Shared> {
   );
   const beside = new DatabaseSync(file, { timeout: 5000 * PATIENCE });
   beside.exec('PRAGMA synchronous = OFF');
+  let filledFrom: string | undefined;
   const shared: Shared = {
     database,
     opened: new Map(),
+    written: new Set(),
     handTo(next) {
       log = next;
     },
-    fill: (from) => fill(beside, from),
+    fill(from) {
+      fill(beside, from, from === filledFrom ? shared.written : undefined);
+      filledFrom = from;
+      shared.written.clear();
+    },
     async stop() {
       log = nobody;
       beside.close();
@@ -82,15 +90,19 @@ async function open(): Promise<Shared> {
 
 const TABLES = `SELECT "name" FROM main.sqlite_schema WHERE "type" = 'table' AND "name" NOT LIKE 'sqlite_%'`;
 
-function fill(database: DatabaseSync, from: string | undefined): void {
-  const tables = database.prepare(TABLES).all();
+/** Of the tables of `only`, or of all. */
+function fill(database: DatabaseSync, from: string | undefined, only: ReadonlySet<string> | undefined): void {
+  if (only?.size === 0) return;
+  const wanted = ({ name }: Record<string, unknown>) => only === undefined || only.has(String(name));
+  const tables = database.prepare(TABLES).all().filter(wanted);
   if (from !== undefined) database.prepare('ATTACH ? AS "other"').run(from);
   database.exec('BEGIN IMMEDIATE');
   for (const { name } of tables) database.exec(`DELETE FROM main."${name}"`);
   if (from !== undefined)
     for (const { name, sql } of database
       .prepare(TABLES.replace('main.', 'other.').replace('"name"', '"name", "sql"'))
-      .all()) {
+      .all()
+      .filter(wanted)) {
       if (!tables.some((table) => table['name'] === name)) database.exec(String(sql));
       database.exec(`INSERT INTO main."${name}" ("id", "row") SELECT "id", "row" FROM other."${name}"`);
     }
@@ -120,7 +132,22 @@ function lend(shared: Shared): Database {
     const known = shared.opened.get(spec as unknown as CollectionSpec<Row>);
     const collection = (known as unknown as Collection<R>) ?? (await shared.database.collection(spec));
     shared.opened.set(spec as unknown as CollectionSpec<Row>, collection as unknown as Collection<Row>);
-    return whileOpen(watch.over(collection));
+    const noting =
+      <Args extends unknown[], Done>(write: (...args: Args) => Promise<Done>) =>
+      (...args: Args) => {
+        shared.written.add(spec.name);
+        return write(...args);
+      };
+    const { insert, change, add, remove } = collection;
+    return whileOpen(
+      watch.over({
+        ...collection,
+        insert: noting(insert),
+        change: noting(change),
+        add: noting(add),
+        remove: noting(remove),
+      }),
+    );
   };
   return {
     ...whileOpen(watch.over({ collection: open, ping: shared.database.ping })),

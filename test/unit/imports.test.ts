@@ -102,11 +102,13 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('loads what is large only where it is used: the daemon, the driver of MongoDB, the composer of mail', () => {
+  it('loads what is large only where it is used: the daemon, the doctor, the driver of MongoDB, what checks signatures, the composer of mail', () => {
     for (const [program, large] of [
       ['main.ts', 'daemon.ts'],
       ['main.ts', 'examination/examine.ts'],
       ['daemon.ts', 'store/driver/mongo.ts'],
+      ['daemon.ts', 'examination/examine.ts'],
+      ['daemon.ts', 'inbound/verdicts/authenticate.ts'],
       ['composition/render-thread.ts', 'sending/compose/compose.ts'],
     ] as const) {
       expect(files, large).to.include(large);

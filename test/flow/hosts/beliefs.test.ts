@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createCaller, KEY } from '../../support/daemon.ts';
 import { mongoDriver } from '../../support/database.ts';
@@ -57,17 +56,12 @@ if (mongoDriver)
       await until(`${subject} to leave`, () => hosts.arrived().includes(subject));
     };
     let rounds = 0;
-    /** Between two rounds, so that the machine does other things too. */
-    const notYet = async (): Promise<false> => {
-      await sleep(50);
-      return false;
-    };
     /** Has B send messages, each once the one before has left, until `probe` is content; answers the last subject. */
     const leaveUntil = (seconds: number, what: string, more: More, probe: (subject: string) => boolean) =>
       within(seconds, what, async () => {
         const subject = `until ${what}, ${++rounds}`;
         await leave(subject, more);
-        return probe(subject) ? subject : notYet();
+        return probe(subject) && subject;
       });
     const sunk = (subject: string) => hosts.server.mails.find(({ raw }) => raw.includes(`\r\nSubject: ${subject}\r\n`));
     const comeIn = (subject: string, to: string) =>
@@ -208,9 +202,8 @@ if (mongoDriver)
     const heldOf = (subaccount: string, reason: string) =>
       within(5, `B to hold mail of ${subaccount} back`, async () => {
         const subject = `${subaccount}, ${++rounds}`;
-        return (await submit(hosts.b, subject, { message: { subaccount } })).queued_reason === reason
-          ? subject
-          : notYet();
+        const { queued_reason: why } = await submit(hosts.b, subject, { message: { subaccount } });
+        return why === reason && subject;
       });
 
     it('a subaccount that is paused, resumed or deleted: 5 seconds; what waits asks once a minute', async () => {

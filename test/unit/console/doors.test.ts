@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { namesOf } from '../../../src/base/tables.ts';
 import { createPasswords } from '../../../src/console/passwords.ts';
 import { ACCOUNT } from '../../support/api.ts';
 import { addTestPerson, PASSWORD, startConsole } from '../../support/console.ts';
@@ -102,13 +103,17 @@ describe('the doors of the console', () => {
 
     it('take as long for a name that does not exist', async () => {
       await addTestPerson(world.store, 'ann', 'owner', undefined, await createPasswords().hash(PASSWORD));
-      const took = async (name: string) => {
-        const began = performance.now();
-        await world.browser().enter(name, 'wrong password');
-        return performance.now() - began;
-      };
-      const [known, unknown] = [await took('ann'), await took('bob')];
-      expect(Math.min(known, unknown) / Math.max(known, unknown)).to.be.above(0.4);
+      const took = { ann: Infinity, bob: Infinity };
+      // The least of some, in turns: whatever else the machine does is done to both.
+      for (let round = 0; round < 4; round++) {
+        for (const name of namesOf(took)) {
+          const began = performance.now();
+          await world.browser().enter(name, 'wrong password');
+          took[name] = Math.min(took[name], performance.now() - began);
+        }
+        await world.clock.advance(16 * MINUTE_MS); // until which tries are slowed down
+      }
+      expect(Math.min(took.ann, took.bob) / Math.max(took.ann, took.bob)).to.be.above(0.4);
     });
 
     it('cannot be guessed: each try waits longer, and after 20 all are refused', async () => {

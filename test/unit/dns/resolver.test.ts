@@ -285,12 +285,14 @@ describe('the resolver', () => {
     });
 
     it('still hears a slow server while the next try is on its way', async () => {
-      zone.behave({ lateMs: 30 });
+      const late = Promise.withResolvers<void>();
+      zone.behave({ after: late.promise });
       const answer = resolverFor([zone.server]).resolve('host.example', 'A');
       await until('the first try', () => zone.questions.length === 1);
       zone.behave('drop');
       await clock.advance(1000);
       await until('the second try', () => zone.questions.length === 2);
+      late.resolve();
       expect(await answer).to.have.property('kind', 'records');
     });
 
