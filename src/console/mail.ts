@@ -190,7 +190,7 @@ export function createMailFrames(
       } else if (what === 'raw') {
         const body = await withMail(grant, async (mail) => mail.body);
         download(ctx, `${grant.id}.eml`);
-        ctx.body = body.kind === 'blob' ? createReadStream(body.path) : Buffer.from(body.bytes);
+        ctx.body = body.kind === 'file' ? createReadStream(body.path) : Buffer.from(body.bytes);
       } else {
         const file = await withMail(grant, (mail, { views }) => views.shown(mail, Number(n)));
         if (file.kind !== 'file') throw new Denial('Unknown_Path', 'This mail has no such part.');

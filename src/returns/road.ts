@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises';
+import { type Bytes, readAll } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import type { Body, Message, Spool } from '../queue/delivery.ts';
+import type { Message, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import {
@@ -43,7 +43,7 @@ interface ReturnRoadDeps {
 
 interface Found {
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
 }
 
 /** A report may arrive just before the row of its message, or much earlier if the store was unavailable. */
@@ -136,7 +136,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     engine: Engine,
   ): Promise<Carried> {
     if (!(await gate.enter())) return { kind: 'turned back' };
-    const raw = body.kind === 'inline' ? body.bytes : await readFile(body.path);
+    const raw = await readAll(body);
     const attempt = await deps.sendOwn({ bytes: Buffer.concat([Buffer.from(message.trace), raw]), recipient });
     if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const { delivery, attempts } = waiting;

@@ -1,3 +1,4 @@
+import type { Bytes } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
@@ -6,7 +7,7 @@ import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
-import type { Body, Message, Settlement, Spool } from '../queue/delivery.ts';
+import type { Message, Settlement, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
@@ -56,7 +57,7 @@ export interface OutboundRoadDeps extends MailParts {
 
 interface Loaded {
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
   readonly outgoing: Outgoing;
 }
 

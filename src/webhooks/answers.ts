@@ -4,7 +4,7 @@ import { frozen } from '../base/frozen.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { authorOf } from '../mail/author.ts';
 import { automatedFor, evidenceIn } from '../mail/automated.ts';
-import { readStart } from '../mail/header-section.ts';
+import { readHeaderStart } from '../mail/header-section.ts';
 import { firstValue, type HeaderField, parseStructured } from '../mail/headers.ts';
 import { subjectOf } from '../mail/message.ts';
 import { nameOfAddress, namesOfId, threadOfSent } from '../mail/sent-names.ts';
@@ -73,7 +73,7 @@ export function createAnswers({ store, recorder }: AnswersDeps): Answers {
 
   async function answerTo(account: string, { message, body, delivery: { recipient } }: Part, records: boolean) {
     const { mailFrom, replyData } = message.envelope;
-    const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes });
+    const start = await readHeaderStart(body);
     const fields = fieldsAboutAnswers(start);
     const ids = answeredIds(fields);
     const address = replyData?.[recipient] === undefined ? undefined : recipient;

@@ -1,10 +1,10 @@
+import { heldBy } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { settleUnattempted } from '../queue/settle.ts';
 import type { Preparation, RenderedMail } from './preparation.ts';
-import type { PostBody } from './types.ts';
 
 /** A delivery with its POST. */
 export interface Ready {
@@ -157,7 +157,7 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
           later = Math.min(later, made.at);
           continue;
         }
-        const more = sum + sizeOf(made.rendered.body);
+        const more = sum + heldBy(made.rendered.body);
         if (ready.length === 0 || (ready.length < most && more <= bytes)) {
           ready.push(made);
           sum = more;
@@ -172,9 +172,4 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
       for (const { delivery } of ready) pieces.delete(delivery.id);
     },
   });
-}
-
-/** Bytes of a POST in memory; none of those in a file. */
-export function sizeOf(body: PostBody): number {
-  return body.kind === 'bytes' ? body.bytes.length : 0;
 }

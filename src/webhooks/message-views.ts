@@ -1,8 +1,8 @@
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { freeBytes } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { free } from '../base/room.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Answers } from './answers.ts';
@@ -63,7 +63,7 @@ export function createMessageViews({
       try {
         return await content(part);
       } finally {
-        if (part.body.kind === 'inline') free(part.body.bytes);
+        freeBytes(part.body);
       }
     },
     async shown(whole, wanted) {
@@ -77,7 +77,7 @@ export function createMessageViews({
         log.warn('message.parse_failed', { message: whole.message.id, reason: toParseError(error) });
         return { kind: 'nothing' };
       } finally {
-        if (whole.body.kind === 'inline') free(whole.body.bytes);
+        freeBytes(whole.body);
       }
     },
     async event(part) {
@@ -86,7 +86,7 @@ export function createMessageViews({
       const known = { ...part, delivery: { id, recipient }, answers: await answers.shown(account, part) };
       const body = await renderer.renderJson(known, style);
       try {
-        if (body.kind === 'bytes') return { size: body.bytes.length, content: body.bytes };
+        if (body.kind === 'memory') return { size: body.bytes.length, content: body.bytes };
         const file = await open(body.path);
         return { size: body.size, content: file.createReadStream() };
       } finally {

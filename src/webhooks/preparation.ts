@@ -1,3 +1,4 @@
+import { sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -138,7 +139,7 @@ export function createPreparation(deps: PreparationDeps): Preparation {
     if (attachments !== 'auto' || waiting.attempts === 0 || delivery.kind !== 'inbound') return attachments;
     if (factsOf(format).whole) return attachments;
     const statuses = (await spool.attempts(delivery.id)).map(({ status }) => status);
-    const bytes = body.kind === 'blob' ? body.size : body.bytes.length;
+    const bytes = sizeOf(body);
     if (!wasTooLarge(statuses, bytes)) return attachments;
     log.info('delivery.too_large', { delivery: delivery.id, message: delivery.messageId, bytes });
     return 'link';

@@ -1,3 +1,4 @@
+import { heldBy } from '../base/bytes.ts';
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
@@ -12,7 +13,7 @@ import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } fro
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
 import { type Said, settleLease } from '../queue/settle.ts';
-import { createMaking, type Ready, sizeOf } from './making.ts';
+import { createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import type { Destinations } from './road.ts';
 import { createBell } from './waiters.ts';
@@ -170,7 +171,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     };
     const bytes = Math.min(
       UNREAD.each,
-      found.reduce((sum, { rendered }) => sum + sizeOf(rendered.body), 0),
+      found.reduce((sum, { rendered }) => sum + heldBy(rendered.body), 0),
     );
     const nobody = stopped || wish.gone.aborted;
     if (nobody || unread.take(endpoint.account, bytes) !== 'taken') {

@@ -79,7 +79,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail<Waiting> | Carried> {
     const { delivery, parked } = waiting;
     const found = await preparation.find(waiting);
-    if ('message' in found) return shared && found.body.kind === 'blob' ? ALONE : found;
+    if ('message' in found) return shared && found.body.kind === 'file' ? ALONE : found;
     if (found.none === 'later') return { kind: 'put off', at: found.at };
     await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
     return { kind: 'gone' };

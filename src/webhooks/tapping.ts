@@ -1,8 +1,9 @@
+import { heldBy } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import type { Scanning } from '../scan/scanning.ts';
-import { type Ready, sizeOf } from './making.ts';
+import type { Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -122,7 +123,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
       cursor = one.n + 1;
       if (!shown) continue;
       mails.push(shown);
-      bytes += sizeOf(shown.rendered.body);
+      bytes += heldBy(shown.rendered.body);
     }
     return { mails, cursor };
   }

@@ -1,17 +1,13 @@
+import type { Bytes } from '../base/bytes.ts';
 import type { PostStyle } from '../inbound/formats.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
-import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
+import type { Message, QueuedDelivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
-
-/** The bytes of a POST, in memory or in a file. `discard` removes the file and frees its share of the limit. */
-export type PostBody =
-  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  | { readonly kind: 'file'; readonly path: string; readonly size: number };
 
 /** A message rendered as a signed POST. */
 export interface Rendered {
-  readonly body: PostBody;
+  readonly body: Bytes;
   /** Content-Type and signatures; not Host or Content-Length. */
   readonly headers: Readonly<Record<string, string>>;
   /** Computed now if the message had none. Meaningless for a batch of events. */
@@ -56,7 +52,7 @@ export interface Answered {
 /** A message for one of its recipients. */
 export interface RenderPart {
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
   readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient'>;
   /** What it answers; null: nothing that is known. Undefined: nobody has looked. */
   readonly answers?: Answered | null | undefined;
@@ -87,8 +83,8 @@ export interface Renderer {
   render(job: RenderJob): Promise<Rendered>;
   /** Undefined if one breaks the parser: which one is unknown, so render each alone. Takes ownership of bodies. */
   renderShared(job: SharedRenderJob): Promise<RenderedShared | undefined>;
-  /** Undefined if there was nothing to do. */
-  discard(body: PostBody): Promise<void> | undefined;
+  /** Removes its file, or frees its share of the limit. Undefined if there was nothing to wait for. */
+  discard(body: Bytes): Promise<void> | undefined;
 }
 
 /** A renderer that can also show the event of a message. */
@@ -97,13 +93,13 @@ export interface EventRenderer extends Renderer {
    * As `render`, but the event itself as JSON, unsigned. Verdicts that the message does not have yet are computed, and
    * kept nowhere.
    */
-  renderJson(part: RenderPart, style: PostStyle): Promise<PostBody>;
+  renderJson(part: RenderPart, style: PostStyle): Promise<Bytes>;
 }
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {
   /** Takes ownership of a body in memory, and frees it once the system has it. */
-  post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
+  post(url: string, headers: Readonly<Record<string, string>>, body: Bytes): Promise<AttemptResult>;
   /** As `post`, without a body (webhookexists asks HEAD first). */
   head(url: string): Promise<AttemptResult>;
   stop(): Promise<void>;

@@ -542,7 +542,7 @@ export async function putAnswer({ spool }: Pick<ApiWorld, 'spool'>, id: string):
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
-    body: { kind: 'inline', bytes: Buffer.from(answer) },
+    body: { kind: 'memory', bytes: Buffer.from(answer) },
   });
 }
 
@@ -558,7 +558,7 @@ export async function putDeadDelivery(
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
-    body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
+    body: { kind: 'memory', bytes: Buffer.from(DEAD_MESSAGE) },
   });
   const failed = {
     ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),

@@ -20,7 +20,7 @@ parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [
     const bodies =
       'parts' in input ? input.parts.map(({ body }) => body) : ['part' in input ? input.part.body : input.body];
     const text = bodies
-      .map((body) => (body.kind === 'inline' ? Buffer.from(body.bytes).toString('latin1') : ''))
+      .map((body) => (body.kind === 'memory' ? Buffer.from(body.bytes).toString('latin1') : ''))
       .join('');
     const isRaw = 'parseError' in input && input.parseError !== null;
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];

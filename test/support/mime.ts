@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises';
+import type { Bytes } from '../../src/base/bytes.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import type { SenderAuth } from '../../src/mail/trust.ts';
 import type { Message } from '../../src/queue/delivery.ts';
-import type { PostBody, RenderJob } from '../../src/webhooks/types.ts';
+import type { RenderJob } from '../../src/webhooks/types.ts';
 
 /** The lines of a message, with CRLF behind each. */
 export function crlf(...lines: string[]): Buffer {
@@ -50,7 +51,7 @@ export const KEY = 'kJ8vQ2xLr0cYw5nTt7uZ1aBdEfGhIjKm';
 export function renderJob(raw: Uint8Array, change: Partial<RenderJob> = {}): RenderJob {
   return {
     message: spooled(),
-    body: { kind: 'inline', bytes: raw },
+    body: { kind: 'memory', bytes: raw },
     keys: [KEY],
     at: Date.now(),
     delivery: { id: 'm1-abc', recipient: 'in@example.net', url: 'https://example.com/hook?x=1' },
@@ -101,7 +102,7 @@ export interface InboundEvent {
   };
 }
 
-export async function bytesOf(body: PostBody): Promise<Buffer> {
+export async function bytesOf(body: Bytes): Promise<Buffer> {
   return body.kind === 'file' ? readFile(body.path) : Buffer.from(body.bytes);
 }
 
@@ -114,12 +115,12 @@ export function formValue(form: Uint8Array): string {
 }
 
 /** The events of a form. */
-export async function eventsOf(body: PostBody): Promise<InboundEvent[]> {
+export async function eventsOf(body: Bytes): Promise<InboundEvent[]> {
   return JSON.parse(formValue(await bytesOf(body)));
 }
 
 /** The one event of a form. */
-export async function eventOf(body: PostBody): Promise<InboundEvent> {
+export async function eventOf(body: Bytes): Promise<InboundEvent> {
   const events = await eventsOf(body);
   const event = events[0];
   if (event === undefined || events.length !== 1) throw new Error(`${events.length} events instead of one`);

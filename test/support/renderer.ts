@@ -1,8 +1,8 @@
+import type { Bytes } from '../../src/base/bytes.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createWorkerPool, type PoolSettings } from '../../src/base/worker-pool.ts';
 import type { RenderThreadData } from '../../src/composition/render-thread.ts';
-import type { Body } from '../../src/queue/delivery.ts';
 import { createComposer } from '../../src/sending/compose/composer.ts';
 import type { Composer } from '../../src/sending/types.ts';
 import type { LinkedFiles } from '../../src/webhooks/linked-files.ts';
@@ -19,8 +19,8 @@ export interface OpenRenderer extends Renderer, Composer {
 type Change = Partial<Omit<PoolSettings<never>, 'data'>> &
   Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: LinkedFiles['place'] };
 
-function copied(body: Body): Body {
-  return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+function copied(body: Bytes): Bytes {
+  return body.kind === 'file' ? body : { kind: 'memory', bytes: new Uint8Array(body.bytes) };
 }
 
 /** For tests of posts without links. */

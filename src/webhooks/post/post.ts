@@ -1,12 +1,13 @@
 import { type FileHandle, open } from 'node:fs/promises';
+import { type Bytes, freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { free } from '../../base/room.ts';
+
 import type { FormatName } from '../../inbound/formats.ts';
 import { type AttemptResult, errorOf } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
-import type { PostBody, Poster } from '../types.ts';
+import type { Poster } from '../types.ts';
 import type { Guard, Verdict } from './guard.ts';
 import { createNotes, type Notes, toDetailText, withPort } from './notes.ts';
 import {
@@ -45,7 +46,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     method: 'POST' | 'HEAD',
     url: string,
     headers: Readonly<Record<string, string>>,
-    body: PostBody | null,
+    body: Bytes | null,
   ): Promise<AttemptResult> {
     const started = clock.monotonic();
     const deadline = startDeadline(clock, settings.timeoutMs);
@@ -62,7 +63,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     method: 'POST' | 'HEAD',
     url: string,
     headers: Readonly<Record<string, string>>,
-    body: PostBody | null,
+    body: Bytes | null,
     deadline: Deadline,
     notes: Notes,
   ): Promise<Ending> {
@@ -87,7 +88,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
       secure: parsed.protocol === 'https:',
     };
     notes.request = request;
-    notes.size = body?.kind === 'bytes' ? body.bytes.byteLength : (body?.size ?? 0);
+    notes.size = body ? sizeOf(body) : 0;
     return send(request, parsed.origin, verdict.addresses, deadline, notes);
   }
 
@@ -116,7 +117,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
    * in the middle of a write.
    */
   function ended(wire: Wire, { body }: Request, ending: Ending): Ending {
-    if (body?.kind === 'bytes' && wire.sent()) free(body.bytes);
+    if (body && wire.sent()) freeBytes(body);
     return ending;
   }
 
@@ -309,7 +310,7 @@ async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Pro
       'content-type': 'application/x-www-form-urlencoded',
       'x-mandrill-signature': mandrillSignature(TEST_KEY, url, { mandrill_events: NO_EVENTS }),
     },
-    { kind: 'bytes', bytes: new TextEncoder().encode(BODY) },
+    { kind: 'memory', bytes: new TextEncoder().encode(BODY) },
   );
 }
 

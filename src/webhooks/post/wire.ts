@@ -2,9 +2,9 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import type { Bytes } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { AttemptError } from '../../queue/settle.ts';
-import type { PostBody } from '../types.ts';
 import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
 import { type Notes, withPort } from './notes.ts';
 import type { FileBody } from './post.ts';
@@ -17,7 +17,7 @@ export interface Request {
   readonly host: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: PostBody | null;
+  readonly body: Bytes | null;
   readonly secure: boolean;
 }
 

@@ -212,7 +212,7 @@ export function createRenderTask({
         : several
           ? renderShared(job, guarded)
           : renderMessage(job, part, guarded));
-      return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+      return { value: rendered, transfer: rendered.body.kind === 'memory' ? [toBuffer(rendered.body.bytes)] : [] };
     } finally {
       for (const { delivery } of job.parts) progress.end(delivery.id);
     }
@@ -295,7 +295,7 @@ const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
 function placeOf({ parts, formPlace }: RenderInput) {
-  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
+  const [body] = parts.flatMap((part) => (part.body.kind === 'file' ? [part.body] : []));
   if (!body || formPlace === null) return undefined;
   const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
   // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
@@ -342,7 +342,7 @@ async function encode(
   if (!place) {
     if (asJson) return { id, body: await encoder.toJson(pieces, IN_MEMORY), headers: {} };
     const { bytes, headers } = encoder.toBytes(pieces, signing);
-    return { id, body: { kind: 'bytes', bytes }, headers };
+    return { id, body: { kind: 'memory', bytes }, headers };
   }
   if (asJson) return { id, body: await encoder.toJson(pieces, place), headers: {} };
   return { id, ...(await encoder.toBody(pieces, signing, place)) };

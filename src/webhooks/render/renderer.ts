@@ -1,20 +1,18 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Bytes, freeBytes, sizeOf, toTransfer } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import { factsOf, MANDRILL, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { Body } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { type LinkedFiles, type LinkPlace, NOBODY } from '../linked-files.ts';
 import type {
   EventRenderer,
-  PostBody,
   Rendered,
   RenderedShared,
   Renderer,
@@ -73,13 +71,13 @@ export function createRenderer(
   swept.catch(() => undefined); // every render rejects with it
   let forms = 0;
   const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const counted = new Map<PostBody, number>();
+  const counted = new Map<Bytes, number>();
   const room = createFormRoom(mostFormBytes);
   /** What gives back the room of a form, by its path. */
   const taken = new Map<string, () => void>();
 
-  function hold(body: PostBody): void {
-    if (body.kind !== 'bytes') return;
+  function hold(body: Bytes): void {
+    if (body.kind !== 'memory') return;
     counted.set(body, body.bytes.length);
     Atomics.add(held, 0, body.bytes.length);
   }
@@ -91,7 +89,7 @@ export function createRenderer(
       taken.delete(path);
     }
   }
-  function release(body: PostBody): void {
+  function release(body: Bytes): void {
     Atomics.sub(held, 0, counted.get(body) ?? 0);
     counted.delete(body);
   }
@@ -99,7 +97,7 @@ export function createRenderer(
   /** Renders with room for the links that the attachments of these bodies may become. */
   async function withRoom(
     { style, account = NOBODY }: Pick<RenderJob, 'style' | 'account'>,
-    bodies: readonly Body[],
+    bodies: readonly Bytes[],
     render: (place: LinkPlace | undefined) => Promise<RenderedShared>,
   ): Promise<RenderedShared> {
     if (!style || !hasLinks(style)) return render(undefined);
@@ -119,7 +117,7 @@ export function createRenderer(
 
   async function renderOnThread(job: RenderJob, path: string, asJson: boolean): Promise<Rendered> {
     const rendered = toRendered(await withRoom(job, [job.body], (place) => tryOnThread(job, place, path, asJson)));
-    if (job.body.kind === 'blob') hold(rendered.body);
+    if (job.body.kind === 'file') hold(rendered.body);
     return rendered;
   }
 
@@ -143,7 +141,7 @@ export function createRenderer(
     await swept;
     const formPath = join(tmpDir, `post-${++forms}.form`);
     const give =
-      job.body.kind === 'blob' ? await room.take(job.account ?? NOBODY, FORM_TIMES * job.body.size) : () => {};
+      job.body.kind === 'file' ? await room.take(job.account ?? NOBODY, FORM_TIMES * job.body.size) : () => {};
     try {
       const rendered = await renderOnThread(job, formPath, asJson);
       if (rendered.body.kind === 'file') taken.set(formPath, give);
@@ -156,7 +154,7 @@ export function createRenderer(
       const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
       throw new Error(`rendering failed: ${reason}`, { cause: error });
     } finally {
-      if (job.body.kind === 'inline') free(job.body.bytes);
+      freeBytes(job.body);
     }
   }
 
@@ -176,7 +174,7 @@ export function createRenderer(
         if (error instanceof StoreAway) throw error;
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
       } finally {
-        for (const { body } of job.parts) if (body.kind === 'inline') free(body.bytes);
+        for (const { body } of job.parts) freeBytes(body);
       }
     },
     discard(body) {
@@ -201,8 +199,6 @@ function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered 
   return { body, headers, ...part };
 }
 
-const sizeOf = (body: Body): number => (body.kind === 'blob' ? body.size : body.bytes.length);
-
 /** Whether a post in this style may have links. */
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;
 
@@ -214,7 +210,7 @@ function pack(
 ): Packed<RenderInput> {
   const { body, delivery, keys, at } = job;
   const { part, transfer } = packPart(job);
-  const formPlace = body.kind === 'blob' ? place : null;
+  const formPlace = body.kind === 'file' ? place : null;
   const isBatch = delivery.batch !== undefined;
   const style = job.style ?? MANDRILL;
   return {
@@ -240,10 +236,8 @@ export function packPart({ message, body, delivery: { id, recipient }, answers }
   readonly part: RenderPart;
   readonly transfer: readonly ArrayBuffer[];
 } {
-  const rest = { message, delivery: { id, recipient }, answers };
-  if (body.kind === 'blob') return { part: { body, ...rest }, transfer: [] };
-  const bytes = new Uint8Array(body.bytes);
-  return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
+  const { copy, transfer } = toTransfer(body);
+  return { part: { message, body: copy, delivery: { id, recipient }, answers }, transfer };
 }
 
 /** Creates the folder, and removes files left by an earlier process. */
@@ -288,7 +282,7 @@ export function createSamplePart({
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
     return {
       message: { id: 'sample', receivedAt, envelope, trace, verdicts: SAMPLE_VERDICTS },
-      body: { kind: 'inline', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
+      body: { kind: 'memory', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
       delivery: { id: 'sample', recipient },
       answers: null,
     };

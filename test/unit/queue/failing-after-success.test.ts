@@ -242,7 +242,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
       );
       crash(poisons.map(({ id }) => id));
       const envelope = { mailFrom: 'a@example.org', client: { address: '192.0.2.1', helo: 'there', tls: null } };
-      const body = { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') } as const;
+      const body = { kind: 'memory', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') } as const;
       await bench.spool.accept({ id: messageId, receivedAt: bench.clock.now(), envelope, trace: '', body }, poisons);
       await bench.clock.advance(SECOND);
       expect(bench.log.of('endpoint.down')).to.have.length(1);

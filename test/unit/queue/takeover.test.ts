@@ -160,7 +160,7 @@ describe('a queue whose kinds stood in URLs', () => {
               `post ${nameOf({ messageId: delivery.id.slice(0, -13) })} ${delivery.batch?.events ?? ''}`.trim(),
             );
             return {
-              body: { kind: 'bytes', bytes: new Uint8Array(1) },
+              body: { kind: 'memory', bytes: new Uint8Array(1) },
               headers: {},
               verdicts: VERDICTS,
               parseError: null,

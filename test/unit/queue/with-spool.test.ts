@@ -71,7 +71,7 @@ describe('deliveries from the spool to receivers', () => {
         id: messageId,
         receivedAt: clock.now(),
         trace: '',
-        body: { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
+        body: { kind: 'memory', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
         envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
       },
       [
@@ -187,7 +187,7 @@ describe('deliveries from the spool to receivers', () => {
 const renderer: Renderer = {
   async render({ delivery }) {
     return {
-      body: { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
+      body: { kind: 'memory', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
       headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': delivery.id },
       parseError: null,
       summary: null,

@@ -24,7 +24,7 @@ const SENT = '0123456789abcdef0123456789abcdef';
 const HOUR_MS = 3_600_000;
 const fixture = (name: string) =>
   Buffer.from(readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8').replaceAll('\n', '\r\n'));
-const inline = (bytes: Buffer): Body => ({ kind: 'inline', bytes });
+const inline = (bytes: Buffer): Body => ({ kind: 'memory', bytes });
 
 describe('returned mail on its way to an event', () => {
   let store: Store;
@@ -179,7 +179,7 @@ describe('returned mail on its way to an event', () => {
     ]);
     const path = join(await tempDir(), 'blob');
     await writeFile(path, bytes);
-    await carry(bounce('f'.repeat(32)), { kind: 'blob', path, size: bytes.length, sha256: '' });
+    await carry(bounce('f'.repeat(32)), { kind: 'file', path, size: bytes.length, sha256: '' });
     expect((await events('f'.repeat(32))).map(({ kind }) => kind)).to.deep.equal(['hard_bounce']);
   });
 

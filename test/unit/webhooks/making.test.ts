@@ -42,7 +42,7 @@ function world() {
       return { waiting, delivery: waiting.delivery } as Mail<typeof waiting>;
     },
     render: async ([{ delivery: of }]) => ({
-      body: { kind: 'bytes', bytes: new Uint8Array(of.size ?? 0) },
+      body: { kind: 'memory', bytes: new Uint8Array(of.size ?? 0) },
       headers: {},
       target: PLAIN_TARGET,
       batch: undefined,

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -39,8 +38,7 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
       if (raw.length <= LARGEST_INLINE) return views.content(renderJob(new Uint8Array(raw)));
       const path = join(dir, 'message');
       await writeFile(path, raw);
-      const sha256 = createHash('sha256').update(raw).digest('hex');
-      return views.content(renderJob(raw, { body: { kind: 'blob', path, size: raw.length, sha256 } }));
+      return views.content(renderJob(raw, { body: { kind: 'file', path, size: raw.length } }));
     },
   };
 }

@@ -1,22 +1,23 @@
 import { createHmac } from 'node:crypto';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
+import type { Bytes } from '../../../src/base/bytes.ts';
 import { sharedPostId } from '../../../src/base/ids.ts';
 import { toSigningSecret } from '../../../src/webhooks/signing.ts';
-import type { PostBody, RenderedShared, RenderPart } from '../../../src/webhooks/types.ts';
+import type { RenderedShared, RenderPart } from '../../../src/webhooks/types.ts';
 import { bytesOf, crlf, eventOf, eventsOf, formValue, KEY, multipart, renderJob, spooled } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 import { startZone } from '../../support/zone.ts';
 
-const NOTHING: PostBody = { kind: 'bytes', bytes: new Uint8Array(0) };
+const NOTHING: Bytes = { kind: 'memory', bytes: new Uint8Array(0) };
 const URL_OF_ROUTE = 'https://example.com/hook?x=1';
 
 /** A message of its own for each. */
 const partsOf = (raws: readonly Buffer[]): RenderPart[] =>
   raws.map((bytes, i) => ({
     message: spooled({ id: `m${i}`, receivedAt: Date.UTC(2026, 0, 5, 12, i) }),
-    body: { kind: 'inline', bytes },
+    body: { kind: 'memory', bytes },
     delivery: { id: `m${i}-abc`, recipient: `box-${i}@example.net` },
   }));
 

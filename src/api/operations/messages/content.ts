@@ -99,7 +99,7 @@ export async function htmlOf(
   const { message, delivery } = kept;
   return html === null
     ? undefined
-    : { message, delivery, body: { kind: 'inline', bytes: toShownDocument(html, images) } };
+    : { message, delivery, body: { kind: 'memory', bytes: toShownDocument(html, images) } };
 }
 
 async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Promise<Parts> {
