@@ -79,14 +79,14 @@ const CHUNK = 3 * 16_384;
  * The records as JSON text with the body of each in `body`, in base64. It is written while it is read, so that no large
  * post is in memory in several forms.
  */
-function toText<M extends Pick<Ready, 'rendered'>>(
+function toText<M extends Pick<Ready, 'post'>>(
   { before, after }: { readonly before: string; readonly after: string },
   { mails, discard }: { readonly mails: readonly M[]; discard(): void },
   toRecord: ToRecord<M>,
 ): JsonText {
   const pieces: (string | Bytes)[] = [before];
   for (const [i, mail] of mails.entries()) {
-    const { body } = mail.rendered;
+    const { body } = mail.post;
     pieces.push(`${i > 0 ? ',' : ''}${JSON.stringify(toRecord(mail)).slice(0, -1)},"body":"`, body, '"}');
   }
   pieces.push(after);

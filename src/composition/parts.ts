@@ -54,7 +54,7 @@ import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createPreparation } from '../webhooks/preparation.ts';
 import { createPulling } from '../webhooks/pulling.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
-import { createRenderer, createSample, createSamplePart } from '../webhooks/render/renderer.ts';
+import { createRenderer, createSample, createSampleMail } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import { createTapping } from '../webhooks/tapping.ts';
@@ -298,7 +298,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
   };
   const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
-  const samplePart = createSamplePart({ clock, hostname });
+  const sampleMail = createSampleMail({ clock, hostname });
   const preparation = createPreparation(webhookParts);
   return {
     pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
@@ -307,8 +307,8 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     linkedFiles,
     urlFault: createUrlCheck({ poster, guard, log }),
-    sample: createSample({ renderer, samplePart }),
-    samplePart,
+    sample: createSample({ renderer, sampleMail }),
+    sampleMail,
     trialPoster,
     trials: createTrials({ renderer, poster: trialPoster, destinations, answers, clock, ids }),
     views: createMessageViews({

@@ -12,9 +12,9 @@ import { type AttemptResult, errorOf, type Settled, settle, settleUnattempted } 
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
-import { createPreparation, type Mail, type PreparationDeps, type RenderedMail } from './preparation.ts';
+import { createPreparation, type PreparationDeps } from './preparation.ts';
 import { createSharedPosts } from './shared-posts.ts';
-import type { Poster } from './types.ts';
+import type { Findings, Mail, Post, Poster } from './types.ts';
 
 // The road for deliveries of the kinds `inbound` and `events`: posts a message or a batch of events, signed.
 
@@ -46,12 +46,15 @@ const TURNED_BACK = { kind: 'turned back' } as const;
 
 const ALONE = { kind: 'turned back', alone: true } as const;
 
+/** A delivery with its message. */
+type WaitingMail = readonly [waiting: Waiting, mail: Mail];
+
 /** The outcome of each delivery. */
 type Outcomes = ReadonlyMap<Waiting, Carried>;
 
 /** The same outcome for all. */
-const each = (mail: readonly Mail<Waiting>[], carried: Carried): Outcomes =>
-  new Map(mail.map(({ waiting }) => [waiting, carried]));
+const each = (mail: readonly WaitingMail[], carried: Carried): Outcomes =>
+  new Map(mail.map(([waiting]) => [waiting, carried]));
 
 /** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
@@ -70,13 +73,19 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       return all.map(() => carried);
     }
     const found = await Promise.all(all.map((waiting) => find(waiting, all.length > 1, engine)));
-    const mail = found.filter((one) => 'message' in one);
+    const mail = found.flatMap((one, i): WaitingMail[] => {
+      const waiting = all[i];
+      return waiting && 'message' in one ? [[waiting, one]] : [];
+    });
     const carried = await carry(mail, gate, engine);
-    return found.map((one) => ('message' in one ? (carried.get(one.waiting) ?? ALONE) : one));
+    return all.map((waiting, i) => {
+      const one = found[i];
+      return one && !('message' in one) ? one : (carried.get(waiting) ?? ALONE);
+    });
   }
 
   /** Finds the message of a delivery, or returns the outcome if there is none. */
-  async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail<Waiting> | Carried> {
+  async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail | Carried> {
     const { delivery, parked } = waiting;
     const found = await preparation.find(waiting);
     if ('message' in found) return shared && found.body.kind === 'file' ? ALONE : found;
@@ -86,16 +95,18 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   }
 
   /** Posts the messages and returns the outcomes of those that were in the POST. */
-  async function carry(mail: readonly Mail<Waiting>[], gate: Gate, engine: Engine): Promise<Outcomes> {
+  async function carry(mail: readonly WaitingMail[], gate: Gate, engine: Engine): Promise<Outcomes> {
     const [first, ...others] = mail;
     if (!first) return new Map();
-    const rendered = await preparation.render([first, ...others]);
-    if (!rendered) return new Map();
-    if (rendered === 'store away') return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
+    const [{ delivery }] = first;
+    const target = destinations.target(delivery);
+    const post = await preparation.render([first, ...others], target);
+    if (!post) return new Map();
+    if (post === 'store away') return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
     try {
-      return await post(first, rendered, gate, engine);
+      return await send(mail, post, target, gate, engine);
     } finally {
-      await preparation.discard(first.delivery, rendered);
+      await preparation.discard(delivery, post);
     }
   }
 
@@ -107,29 +118,37 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
-  async function post(
-    { delivery }: Mail<Waiting>,
-    { headers, body, target, batch, parts }: RenderedMail<Waiting>,
+  async function send(
+    mail: readonly WaitingMail[],
+    { id, headers, body, found }: Post,
+    target: PostTarget,
     gate: Gate,
     engine: Engine,
   ): Promise<Outcomes> {
-    if (!(await gate.enter())) return each(parts, TURNED_BACK);
-    const { url, routeId } = delivery;
-    const result = await poster.post(url, { ...headers, ...basicAuth(target.password) }, body);
-    const judged = parts.map((part) => ({ part, settled: judge(part, { batch, target }, result, gate) }));
-    const [first] = judged;
-    const delivered = first?.settled.outcome === 'delivered';
-    if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
+    const posted = mail.flatMap((one, i) => (found[i] ? [{ one, found: found[i] }] : []));
+    const all = posted.map(({ one }) => one);
+    const [first] = all;
+    if (!first || !(await gate.enter())) return each(all, TURNED_BACK);
+    const batch = all.length > 1 ? id : undefined;
+    const [{ delivery }] = first;
+    const result = await poster.post(delivery.url, { ...headers, ...basicAuth(target.password) }, body);
+    const judged = posted.map((part) => ({ ...part, settled: judge(part.one, batch, target, result, gate) }));
+    const [{ settled } = { settled: undefined }] = judged;
+    const delivered = settled?.outcome === 'delivered';
+    if (!settled || (engine.abandoned() && !delivered)) return each(all, TURNED_BACK);
     const summary = result.kind === 'unanswered' ? { ...result, error: errorOf(result) } : result;
-    gate.leave(summary, first.settled, parts.length);
-    if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
-    await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));
-    return new Map(judged.map(({ part, settled }) => [part.waiting, { kind: 'settled', settled, result: summary }]));
+    gate.leave(summary, settled, all.length);
+    if (batch !== undefined) sharedPosts.ended(delivery.routeId, result, delivered);
+    await Promise.all(judged.map(({ one, found, settled }) => note(one, found, settled, engine)));
+    return new Map(
+      judged.map(({ one: [waiting], settled }) => [waiting, { kind: 'settled', settled, result: summary }]),
+    );
   }
 
   function judge(
-    { waiting }: Mail<Waiting>,
-    { batch, target }: Pick<RenderedMail<Waiting>, 'batch' | 'target'>,
+    [waiting]: WaitingMail,
+    batch: string | undefined,
+    target: PostTarget,
     result: AttemptResult,
     gate: Gate,
   ): Settled {
@@ -150,13 +169,13 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
 
   /** Records the outcome of a delivery, with new verdicts, and sends the DSN if the sender requested one. */
   async function note(
-    part: RenderedMail<Waiting>['parts'][number],
+    [{ delivery }, { message }]: WaitingMail,
+    found: Findings,
     { settlement, outcome }: Settled,
     engine: Engine,
   ): Promise<void> {
-    const { delivery, message, verdicts } = part;
-    await engine.settle(delivery, settlement, preparation.fresh(part));
-    await preparation.tell(message, message.verdicts ?? verdicts, delivery, outcome);
+    await engine.settle(delivery, settlement, preparation.fresh(delivery, message, found));
+    await preparation.tell(message, message.verdicts ?? found.verdicts, delivery, outcome);
   }
 
   return frozen({

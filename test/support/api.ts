@@ -31,7 +31,7 @@ import { metadataFieldId } from '../../src/store/rows/messages.ts';
 import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
-import { createSamplePart } from '../../src/webhooks/render/renderer.ts';
+import { createSampleMail } from '../../src/webhooks/render/renderer.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { afterFile } from './cleanup.ts';
 import { clockAt, createTestClock } from './clock.ts';
@@ -255,7 +255,7 @@ export async function startApi(
         type: style.format === 'mandrill' ? 'application/x-www-form-urlencoded' : style.format,
         payload: [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
       }),
-      samplePart: createSamplePart({ clock, hostname: 'mx.postern.test' }),
+      sampleMail: createSampleMail({ clock, hostname: 'mx.postern.test' }),
       history: journal.history,
       notes: journal,
       refusals: { reasons: REFUSAL_REASONS, adviceOf },

@@ -8,7 +8,7 @@ import type { Roads } from '../../src/queue/road.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import type { Destinations, WebhookRoadSettings } from '../../src/webhooks/road.ts';
 import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
-import type { Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
+import type { Poster, Post as RenderedPost, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { afterTest } from './cleanup.ts';
 import { createTestClock, createWatch, type TestClock, type Watch } from './clock.ts';
 import { answered } from './delivery.ts';
@@ -104,24 +104,31 @@ export async function createBench(
   let isSlow = (_id: string): boolean => false;
 
   const renderer: Renderer = {
-    async render(job): Promise<Rendered> {
+    async render(job): Promise<RenderedPost> {
       if (rendererFails) throw new Error('no thread');
       jobs.push(job);
-      if (isSlow(job.delivery.id))
+      const id = job.mails[0]?.delivery.id ?? '';
+      if (isSlow(id))
         await new Promise<void>((resolve) => {
           clock.after(20_000, resolve);
         });
       return {
+        id,
+        linked: 0,
         body: { kind: 'memory', bytes: new Uint8Array(1) },
-        headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
-        parseError: null,
-        summary: null,
-        verdicts: {
-          spf: { result: 'pass', detail: '' },
-          dkim: { signed: false, valid: false },
-          dmarc: { result: 'none', policy: null, aligned: false },
-          arc: { result: 'none' },
-        },
+        headers: { 'webhook-id': id, 'x-keys': job.keys.join(' ') },
+        found: [
+          {
+            parseError: null,
+            summary: null,
+            verdicts: {
+              spf: { result: 'pass', detail: '' },
+              dkim: { signed: false, valid: false },
+              dmarc: { result: 'none', policy: null, aligned: false },
+              arc: { result: 'none' },
+            },
+          },
+        ],
       };
     },
     renderShared: async () => undefined,

@@ -155,16 +155,15 @@ describe('a queue whose kinds stood in URLs', () => {
       {
         ...shared,
         renderer: {
-          async render({ delivery }) {
-            seen.push(
-              `post ${nameOf({ messageId: delivery.id.slice(0, -13) })} ${delivery.batch?.events ?? ''}`.trim(),
-            );
+          async render({ mails: [mail] }) {
+            const { id = '', batch } = mail?.delivery ?? {};
+            seen.push(`post ${nameOf({ messageId: id.slice(0, -13) })} ${batch?.events ?? ''}`.trim());
             return {
+              id,
               body: { kind: 'memory', bytes: new Uint8Array(1) },
               headers: {},
-              verdicts: VERDICTS,
-              parseError: null,
-              summary: null,
+              found: [{ verdicts: VERDICTS, parseError: null, summary: null }],
+              linked: 0,
             };
           },
           renderShared: async () => undefined,

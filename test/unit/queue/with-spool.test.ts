@@ -185,18 +185,25 @@ describe('deliveries from the spool to receivers', () => {
 });
 
 const renderer: Renderer = {
-  async render({ delivery }) {
+  async render({ mails: [mail] }) {
+    const id = mail?.delivery.id ?? '';
     return {
+      id,
+      linked: 0,
       body: { kind: 'memory', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
-      headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': delivery.id },
-      parseError: null,
-      summary: null,
-      verdicts: {
-        spf: { result: 'none', detail: '' },
-        dkim: { signed: false, valid: false },
-        dmarc: { result: 'none', policy: null, aligned: false },
-        arc: { result: 'none' },
-      },
+      headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': id },
+      found: [
+        {
+          parseError: null,
+          summary: null,
+          verdicts: {
+            spf: { result: 'none', detail: '' },
+            dkim: { signed: false, valid: false },
+            dmarc: { result: 'none', policy: null, aligned: false },
+            arc: { result: 'none' },
+          },
+        },
+      ],
     };
   },
   renderShared: async () => undefined,
