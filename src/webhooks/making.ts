@@ -4,8 +4,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { settleUnattempted } from '../queue/settle.ts';
+import type { Destinations } from './destinations.ts';
 import type { Preparation } from './preparation.ts';
-import type { Destinations } from './road.ts';
 import type { Post } from './types.ts';
 
 /** A delivery with its POST. */
@@ -14,7 +14,7 @@ export interface Ready {
   readonly post: Post;
 }
 
-interface MakingDeps {
+interface PullPreparationDeps {
   readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
   readonly preparation: Preparation;
   readonly destinations: Pick<Destinations, 'target'>;
@@ -25,7 +25,7 @@ interface MakingDeps {
 }
 
 /** Makes the POSTs of deliveries that a consumer asks for. */
-export interface Making {
+export interface PullPreparation {
   /** How many more deliveries to pass than are wanted: some may not be ready. */
   readonly spare: number;
   /** The deliveries of an endpoint that are promised to somebody who asked before. */
@@ -61,7 +61,14 @@ interface Piece {
   readonly done: Promise<void>;
 }
 
-export function createMaking({ spool, preparation, destinations, stopping, clock, log }: MakingDeps): Making {
+export function createMaking({
+  spool,
+  preparation,
+  destinations,
+  stopping,
+  clock,
+  log,
+}: PullPreparationDeps): PullPreparation {
   const pieces = new Map<string, Piece>();
 
   async function make(delivery: QueuedDelivery): Promise<NonNullable<Piece['made']>> {

@@ -6,10 +6,10 @@ import type { Log } from '../base/log.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Answers } from './answers.ts';
+import type { Destinations } from './destinations.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
 import { packMail, toParseError } from './render/renderer.ts';
 import type { Shown, ShownInput } from './render/shown.ts';
-import type { Destinations } from './road.ts';
 import type { Mail, Renderer } from './types.ts';
 
 /** JSON text. A stream must be read to its end or destroyed. */

@@ -10,12 +10,12 @@ import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { SenderReports } from '../queue/road.ts';
-import type { Waiting } from '../queue/schedule/lane.ts';
+import type { Waiting } from '../queue/schedule/waiting.ts';
 import type { Settled } from '../queue/settle.ts';
 import type { Scanning } from '../scan/scanning.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Answers } from './answers.ts';
-import type { Destinations, PostTarget } from './road.ts';
+import type { Destinations, PostTarget } from './destinations.ts';
 import type { Findings, Mail, Post, Renderer } from './types.ts';
 
 // What is done with a delivery before it is a signed POST, and after its attempt: the same for those that are posted

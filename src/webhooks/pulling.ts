@@ -13,9 +13,9 @@ import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } fro
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
 import { type Said, settleLease } from '../queue/settle.ts';
+import type { Destinations } from './destinations.ts';
 import { createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
-import type { Destinations } from './road.ts';
 import { createBell } from './waiters.ts';
 
 // Mail that its consumer fetches: what /inbound/pull hands out, as the POST that the road would make.

@@ -4,7 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
 import { type AttemptResult, errorOf } from '../queue/settle.ts';
 import type { Answers } from './answers.ts';
-import { basicAuth, type Destinations, PLAIN_TARGET } from './road.ts';
+import { basicAuth, type Destinations, PLAIN_TARGET } from './destinations.ts';
 import type { Mail, Poster, Renderer } from './types.ts';
 
 /** Tells receivers that nothing came: somebody tries what they do with this event. */

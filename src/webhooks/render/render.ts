@@ -24,13 +24,13 @@ import { WRITERS } from './formats/index.ts';
 import { toParsedMail, type Written } from './formats/mail.ts';
 import { eventPieces, type InboundEvent, toEventPieces } from './payload.ts';
 import { decodedPieces, inside, type Piece, type Plain, sizeOfContent } from './pieces.ts';
-import type { Progress } from './progress.ts';
+import type { RenderProgress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
-  readonly progress: Progress;
+  readonly progress: RenderProgress;
   readonly log: Log;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { DeliveryKind } from '../../../src/queue/delivery.ts';
-import type { Road } from '../../../src/queue/road.ts';
+import { type Road, sameFor } from '../../../src/queue/road.ts';
 import { createBacklog } from '../../../src/queue/schedule/backlog.ts';
 import { type EndpointState, learn, newEndpoint } from '../../../src/queue/schedule/breaker.ts';
 import {
@@ -99,18 +99,18 @@ function mailRoad(now: () => number, end: () => MailAttempt): Road {
     concurrencyPerEndpoint: 8,
     concurrencyAtStart: 2,
     limit: 5 * 24 * 60 * MINUTE,
-    async attempt({ delivery, attempts }, gate, engine) {
-      if (!(await gate.enter())) return { kind: 'turned back' };
-      const attempt = end();
-      const budget = { age: 0, limit: 1, mayEnd: false };
-      const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: now(), jitter: 0, budget });
-      gate.leave(summaryOf(attempt), settled);
-      await engine.settle(delivery, settled.settlement);
-      return { kind: 'settled', settled, result: summaryOf(attempt) };
+    async prepare(all) {
+      const [{ delivery, attempts }] = all;
+      const send = async () => {
+        const attempt = end();
+        const budget = { age: 0, limit: 1, mayEnd: false };
+        const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: now(), jitter: 0, budget });
+        return sameFor(all, { kind: 'settled', settled, result: summaryOf(attempt) });
+      };
+      return { outcomes: new Map(), shipment: { deliveries: all, send } };
     },
-    async expire({ delivery }, engine) {
-      await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', false, now()));
-      return { kind: 'gone' };
+    async expire({ delivery }) {
+      return { kind: 'gone', settlement: settleUnattempted(delivery.id, 'dead', false, now()) };
     },
   };
 }

@@ -11,7 +11,7 @@ import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';

@@ -7,7 +7,7 @@ import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../../src/queue/dispatcher.ts';
 import { openSpool } from '../../../src/queue/spool.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import type { Poster, Renderer } from '../../../src/webhooks/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openPoster } from '../../support/delivery.ts';

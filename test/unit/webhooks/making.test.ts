@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import type { QueuedDelivery } from '../../../src/queue/delivery.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createMaking, type Ready } from '../../../src/webhooks/making.ts';
 import type { Preparation } from '../../../src/webhooks/preparation.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { aMail } from '../../support/mime.ts';

@@ -1,9 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createMessageViews } from '../../../src/webhooks/message-views.ts';
 import { createRenderer } from '../../../src/webhooks/render/renderer.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { NO_ANSWERS } from '../../support/answers.ts';
 import { aMail, crlf } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { openPoster } from '../../support/delivery.ts';
 import { eventsOf } from '../../support/events.ts';
 import { createTestLog } from '../../support/log.ts';
