@@ -49,7 +49,7 @@ const ask = (bytes: Buffer) => {
   const message = { id: 'm', receivedAt: Date.now(), envelope, trace: '', verdicts: null };
   return answers.of(
     account,
-    { message, body: { kind: 'inline', bytes }, delivery: { id: 'd', recipient: 'in@in.example' } },
+    { message, body: { kind: 'memory', bytes }, delivery: { id: 'd', recipient: 'in@in.example' } },
     false,
   );
 };

@@ -75,7 +75,7 @@ for (const [name, mail] of Object.entries(MAILS)) {
     more.push(withIt - without);
     const began = used();
     for (let n = 0; n < messages; n++)
-      await brake.loopsOf({ envelope, body: { kind: 'inline', bytes: mail } }, [
+      await brake.loopsOf({ envelope, body: { kind: 'memory', bytes: mail } }, [
         { recipient: `box${n % 100}@in.test`, match },
       ]);
     braked.push(micros(began, messages));

@@ -65,7 +65,7 @@ const settings = {
 function job(n: number, outgoing: Outgoing, body: Buffer, signed: boolean): ComposeJob {
   return {
     outgoing,
-    body: { kind: 'inline', bytes: body },
+    body: { kind: 'memory', bytes: body },
     recipient: 'ann@example.net',
     id: sentId(String(n)),
     accountNumber: 7,

@@ -2,7 +2,7 @@ import { authorOf } from '../src/mail/author.ts';
 import { factsOfMessage } from '../src/mail/facts/facts.ts';
 import { parseMessage, scanMessage } from '../src/mail/message.ts';
 import { createFormEncoder } from '../src/webhooks/render/form.ts';
-import { eventPieces, type Inbound } from '../src/webhooks/render/payload.ts';
+import { eventPieces, type InboundEvent } from '../src/webhooks/render/payload.ts';
 import { readOptions, usually } from './options.ts';
 
 /**
@@ -68,7 +68,7 @@ async function render(bytes: Buffer, withFacts: boolean): Promise<number> {
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   const parsed = parseMessage(bytes, scanned.root);
   const author = authorOf(parsed.fields, 'shop@example.com');
-  const inbound: Inbound = {
+  const inbound: InboundEvent = {
     ...{
       id: 'm1-abc',
       recipient: 'ann@example.net',

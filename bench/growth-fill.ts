@@ -123,7 +123,7 @@ async function wait(spool: Spool, account: string, i: number): Promise<void> {
       receivedAt: at,
       envelope,
       trace: 'Received: from mx.sender.example\r\n',
-      body: { kind: 'inline', bytes: BODY.slice() }, // the queue takes the memory
+      body: { kind: 'memory', bytes: BODY.slice() }, // the queue takes the memory
     },
     [delivery],
   );

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
+import { type Bytes, sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import { createShares } from '../base/shares.ts';
 import type { Said } from '../queue/settle.ts';
@@ -7,7 +8,6 @@ import type { Ready } from '../webhooks/making.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { Pulling, PullWish } from '../webhooks/pulling.ts';
 import type { Tapping } from '../webhooks/tapping.ts';
-import type { PostBody } from '../webhooks/types.ts';
 import { tooMany } from './errors.ts';
 
 // Mail that an account fetches instead of having it posted: limits on calls that wait, and answers that hold posts.
@@ -79,14 +79,14 @@ const CHUNK = 3 * 16_384;
  * The records as JSON text with the body of each in `body`, in base64. It is written while it is read, so that no large
  * post is in memory in several forms.
  */
-function toText<M extends Pick<Ready, 'rendered'>>(
+function toText<M extends Pick<Ready, 'post'>>(
   { before, after }: { readonly before: string; readonly after: string },
   { mails, discard }: { readonly mails: readonly M[]; discard(): void },
   toRecord: ToRecord<M>,
 ): JsonText {
-  const pieces: (string | PostBody)[] = [before];
+  const pieces: (string | Bytes)[] = [before];
   for (const [i, mail] of mails.entries()) {
-    const { body } = mail.rendered;
+    const { body } = mail.post;
     pieces.push(`${i > 0 ? ',' : ''}${JSON.stringify(toRecord(mail)).slice(0, -1)},"body":"`, body, '"}');
   }
   pieces.push(after);
@@ -97,12 +97,12 @@ function toText<M extends Pick<Ready, 'rendered'>>(
   return { size, content };
 }
 
-function lengthOf(piece: string | PostBody): number {
+function lengthOf(piece: string | Bytes): number {
   if (typeof piece === 'string') return Buffer.byteLength(piece);
-  return Math.ceil((piece.kind === 'file' ? piece.size : piece.bytes.length) / 3) * 4;
+  return Math.ceil(sizeOf(piece) / 3) * 4;
 }
 
-async function* write(pieces: readonly (string | PostBody)[]): AsyncGenerator<Buffer> {
+async function* write(pieces: readonly (string | Bytes)[]): AsyncGenerator<Buffer> {
   for (const piece of pieces) {
     if (typeof piece === 'string') yield Buffer.from(piece);
     else if (piece.kind === 'file') yield* inBase64(createReadStream(piece.path, { highWaterMark: CHUNK }));

@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
+import { type Bytes, sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
   type AttemptRecord,
-  type Body,
   type DeliveryKind,
   type Endpoint,
   kindsOf,
@@ -38,7 +38,7 @@ interface QueueDeps {
 export interface QueuedMail {
   readonly delivery: QueuedDelivery;
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
 }
 
 const CHUNK_BYTES = 65_536;
@@ -183,7 +183,7 @@ export function bindMessages(deps: MessageDeps, account: string) {
       if (delivery?.account !== account) return undefined;
       const found = await spool.message(delivery.messageId);
       if (!found || sizeOf(found.body) > maxBytes) return undefined;
-      const bytes = found.body.kind === 'blob' ? await readBlob(found.body.path) : Buffer.from(found.body.bytes);
+      const bytes = found.body.kind === 'file' ? await readBlob(found.body.path) : Buffer.from(found.body.bytes);
       return bytes && { delivery, message: found.message, bytes };
     },
     /** A delivery with its attempts, as long as this host's queue has it. */
@@ -209,12 +209,6 @@ export function bindMessages(deps: MessageDeps, account: string) {
       await releasing.release(account, subaccount);
     },
   };
-}
-
-function sizeOf(
-  body: { readonly kind: 'inline'; readonly bytes: Uint8Array } | { readonly kind: 'blob'; readonly size: number },
-): number {
-  return body.kind === 'blob' ? body.size : body.bytes.byteLength;
 }
 
 /** Undefined if the file was deleted meanwhile. */

@@ -23,7 +23,7 @@ import type { InboundDomainRow, InboundRouteRow, TrackingDomainRow } from '../st
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
-import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
+import type { Sample, SampleMail } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import { bindBulk, type Change } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
@@ -92,7 +92,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
     readonly style: PostStyle;
   }) => Promise<Sample>;
   /** Makes a sample message to an address. */
-  readonly samplePart: SamplePart;
+  readonly sampleMail: SampleMail;
   readonly views: MessageViews;
   readonly trials: Trials;
   readonly lists: Lists;
@@ -321,8 +321,8 @@ function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string)
   };
 }
 
-function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'samplePart'>, account: string) {
-  const { trials, signingKeys, limits, samplePart } = deps;
+function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'sampleMail'>, account: string) {
+  const { trials, signingKeys, limits, sampleMail } = deps;
   return {
     /**
      * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
@@ -347,14 +347,14 @@ function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'samplePar
     async postSample(
       address: string,
       { id: routeId, url }: Pick<InboundRouteRow, 'id' | 'url'>,
-      match: Parameters<SamplePart>[1],
+      match: Parameters<SampleMail>[1],
     ): Promise<AttemptRecord | undefined> {
       const end = limits.trial(account);
       try {
         const keys = await signingKeys.keysFor(account, url);
         if (!keys) return undefined;
-        const part = samplePart(address, match);
-        return await trials.post({ ...part, delivery: { ...part.delivery, routeId } }, url, keys);
+        const mail = sampleMail(address, match);
+        return await trials.post({ ...mail, delivery: { ...mail.delivery, routeId } }, url, keys);
       } finally {
         end();
       }

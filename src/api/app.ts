@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import Router, { type RouterMiddleware } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
+import { toBuffer } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -244,8 +245,7 @@ function answerText(ctx: Context, { size, content }: JsonText): void {
   ctx.type = 'application/json; charset=utf-8';
   ctx.set('Cache-Control', 'no-store');
   ctx.res.setTimeout(STALL_MS);
-  ctx.body =
-    content instanceof Uint8Array ? Buffer.from(content.buffer, content.byteOffset, content.byteLength) : content;
+  ctx.body = content instanceof Uint8Array ? toBuffer(content) : content;
   ctx.length = size;
 }
 

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { journalSettings } from '../composition/slices.ts';
@@ -229,7 +229,7 @@ function missing(io: Io, id: string): number {
 async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise<number> {
   const found = await spool.message(delivery.messageId);
   if (!found) return missing(io, delivery.messageId);
-  const bytes = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);
+  const bytes = await readAll(found.body);
   io.out(Buffer.concat([Buffer.from(traceBefore(found.message.trace, bytes)), bytes]));
   return EXIT.ok;
 }

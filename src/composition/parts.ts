@@ -46,6 +46,7 @@ import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { createAnswers } from '../webhooks/answers.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
+import { createDestinations } from '../webhooks/destinations.ts';
 import { createLinkedFiles } from '../webhooks/linked-files.ts';
 import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
@@ -54,8 +55,8 @@ import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createPreparation } from '../webhooks/preparation.ts';
 import { createPulling } from '../webhooks/pulling.ts';
 import { createSteps } from '../webhooks/render/progress.ts';
-import { createRenderer, createSample, createSamplePart } from '../webhooks/render/renderer.ts';
-import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
+import { createRenderer, createSample, createSampleMail } from '../webhooks/render/renderer.ts';
+import { createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import { createTapping } from '../webhooks/tapping.ts';
 import { createTrials } from '../webhooks/trials.ts';
@@ -298,7 +299,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
   };
   const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
-  const samplePart = createSamplePart({ clock, hostname });
+  const sampleMail = createSampleMail({ clock, hostname });
   const preparation = createPreparation(webhookParts);
   return {
     pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
@@ -307,8 +308,8 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     dispatcher,
     linkedFiles,
     urlFault: createUrlCheck({ poster, guard, log }),
-    sample: createSample({ renderer, samplePart }),
-    samplePart,
+    sample: createSample({ renderer, sampleMail }),
+    sampleMail,
     trialPoster,
     trials: createTrials({ renderer, poster: trialPoster, destinations, answers, clock, ids }),
     views: createMessageViews({

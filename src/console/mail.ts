@@ -190,7 +190,7 @@ export function createMailFrames(
       const grant = granted(ctx, visitor, sealed);
       const body = await withMail(grant, async (mail) => mail.body);
       download(ctx, `${grant.id}.eml`);
-      ctx.body = body.kind === 'blob' ? createReadStream(body.path) : Buffer.from(body.bytes);
+      ctx.body = body.kind === 'file' ? createReadStream(body.path) : Buffer.from(body.bytes);
     },
     async part(ctx, visitor, sealed, number) {
       const grant = granted(ctx, visitor, sealed);

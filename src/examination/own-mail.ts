@@ -62,7 +62,10 @@ async function spfResult({ settings, resolver, clock }: World, domain: string, a
   const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
   const { authenticate } = createAuthenticator({ resolver, settings: { hostname, ...limits }, clock });
   const client = { address, helo: domain, tls: null };
-  const { spf } = await authenticate({ bytes: Buffer.from('\r\n') }, { mailFrom: `postmaster@${domain}`, client });
+  const { spf } = await authenticate(
+    { kind: 'memory', bytes: Buffer.from('\r\n') },
+    { mailFrom: `postmaster@${domain}`, client },
+  );
   return spf.result;
 }
 

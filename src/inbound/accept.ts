@@ -1,3 +1,4 @@
+import { sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
@@ -53,7 +54,7 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
     async accept(messageId, arrival, given, body): Promise<AcceptResult> {
       const receivedAt = clock.now();
       // Read first: the bytes are transferred with the message and have length 0 afterwards.
-      const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+      const size = sizeOf(body);
       const recipients = [...new Set(given.map(({ recipient }) => recipient))];
       const only = recipients.length === 1 ? recipients[0] : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });

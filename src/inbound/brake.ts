@@ -1,3 +1,4 @@
+import { readStart } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -6,7 +7,6 @@ import type { Metrics } from '../base/metrics.ts';
 import { authorOf } from '../mail/author.ts';
 import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
 import { createFieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
-import { readStart } from '../mail/header-section.ts';
 import { firstValue, type HeaderField } from '../mail/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
@@ -92,7 +92,7 @@ export function createBrake(
     async loopsOf({ envelope, body }, routed) {
       const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
       if (inbound.length === 0) return NONE;
-      const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes }, START_BYTES);
+      const start = await readStart(body, START_BYTES);
       const fields = parseFound(find(start));
       const sender = saysItAnswers(fields) ? senderOf(fields, envelope.mailFrom) : '';
       if (sender === '') return NONE;

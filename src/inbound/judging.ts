@@ -1,3 +1,4 @@
+import { type Bytes, sizeOf, toTransfer } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { PooledTask } from '../base/worker-pool.ts';
@@ -5,7 +6,7 @@ import type { Task } from '../base/worker-tasks.ts';
 import { authorOf } from '../mail/author.ts';
 import { automatedOf, knownSender } from '../mail/automated.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
-import { isOverlong, type RawSource, readFields, readStart } from '../mail/header-section.ts';
+import { isOverlong, readFields, readHeaderStart } from '../mail/header-section.ts';
 import { subjectOf } from '../mail/message.ts';
 import { senderAuthOf } from '../mail/trust.ts';
 import type { ContentFacts, MailFacts } from './conditions.ts';
@@ -18,8 +19,7 @@ import type { Authenticator } from './verdicts/authenticate.ts';
 /** The input of the task on the thread. */
 export interface JudgeInput {
   readonly envelope: Envelope;
-  readonly source: RawSource;
-  readonly size: number;
+  readonly body: Bytes;
   /** Whether SPF, DKIM, DMARC and ARC are asked for, which takes DNS questions. */
   readonly wantsVerdicts: boolean;
 }
@@ -50,16 +50,11 @@ export function createJudging({
 }): Judging {
   return frozen({
     async judge({ id, envelope, body }, wantsVerdicts) {
-      const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       try {
         // At the front: a client waits for it.
         return await run(() => {
-          if (body.kind === 'blob') {
-            return { value: { envelope, source: { path: body.path }, size, wantsVerdicts }, transfer: [] };
-          }
-          // A copy: the bytes are still needed.
-          const bytes = new Uint8Array(body.bytes);
-          return { value: { envelope, source: { bytes }, size, wantsVerdicts }, transfer: [bytes.buffer] };
+          const { copy, transfer } = toTransfer(body);
+          return { value: { envelope, body: copy, wantsVerdicts }, transfer };
         }, true);
       } catch (error) {
         const reason = 'the conditions of its routes could not be checked';
@@ -76,8 +71,8 @@ export function createJudgeTask({
 }: {
   readonly authenticator: Authenticator;
 }): Task<JudgeInput, Judged> {
-  return async ({ envelope, source, size, wantsVerdicts }, guarded) => {
-    const start = await readStart(source);
+  return async ({ envelope, body, wantsVerdicts }, guarded) => {
+    const start = await readHeaderStart(body);
     const { mailFrom } = envelope;
     const fields = await guarded(async () => readFields(start));
     const author = authorOf(fields, mailFrom);
@@ -86,12 +81,12 @@ export function createJudgeTask({
       from,
       subject: subjectOf(fields),
       fields,
-      size,
+      size: sizeOf(body),
       automated: automatedOf({ fields, author: author.mailbox, mailFrom: knownSender(envelope) }).is,
       ...(isOverlong(start) && { cut: true as const }),
     };
     if (!wantsVerdicts) return { value: { content, verdicts: null, auth: null }, transfer: [] };
-    const verdicts = await authenticator.authenticate(source, envelope);
+    const verdicts = await authenticator.authenticate(body, envelope);
     return { value: { content, verdicts, auth: senderAuthOf(verdicts, author) }, transfer: [] };
   };
 }

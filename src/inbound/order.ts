@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto';
+import { type Bytes, readStart } from '../base/bytes.ts';
 import { namesOf } from '../base/tables.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { authorOf } from '../mail/author.ts';
 import { createFieldSearch, type FieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
-import { readStart } from '../mail/header-section.ts';
 import type { HeaderField } from '../mail/headers.ts';
 import { threadIdOf } from '../mail/thread.ts';
-import type { Body } from '../queue/delivery.ts';
 
 // The order in which a route posts its messages (decision 0060).
 
@@ -47,8 +46,8 @@ export type Sequencing = (order: Order | undefined, routeId: string) => string |
  * Reads the header of a message for the routes that ask for an order, with the bounds of its summary: no header takes
  * long on the thread that accepts mail.
  */
-export async function sequencingOf(body: Body, mailFrom: string): Promise<Sequencing> {
-  const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes }, START_BYTES);
+export async function sequencingOf(body: Bytes, mailFrom: string): Promise<Sequencing> {
+  const start = await readStart(body, START_BYTES);
   const keys = new Map<Order, string | null>();
   function keyOf(order: Order): string | null {
     const { find, keyOf }: OrderFacts = ORDERS[order];

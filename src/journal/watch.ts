@@ -1,3 +1,4 @@
+import { sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -140,13 +141,13 @@ export function watch(
       async accept(message, deliveries) {
         const { receivedAt, envelope, body } = message;
         // The bytes are given away with the message.
-        const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+        const size = sizeOf(body);
         const isRead = notes.keepsSummaries && !envelope.outgoing;
-        const fields = isRead && body.kind === 'inline' ? summaryFields(body.bytes) : undefined;
+        const fields = isRead && body.kind === 'memory' ? summaryFields(body.bytes) : undefined;
         const outcome = await spool.accept(message, deliveries);
         if (outcome !== 'accepted') return outcome;
         for (const delivery of deliveries) notes.accepted({ delivery, receivedAt, size, envelope, fields });
-        if (isRead && body.kind === 'blob') describe(message.id, deliveries).catch(failed);
+        if (isRead && body.kind === 'file') describe(message.id, deliveries).catch(failed);
         return outcome;
       },
       async settle(settlement, fresh) {

@@ -1,3 +1,4 @@
+import type { Bytes, BytesInFile, BytesInMemory } from '../base/bytes.ts';
 import type { RoomSettings } from '../base/room.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
@@ -7,11 +8,11 @@ import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
 import type { DeliveryState } from './states.ts';
 
-/** The raw bytes of a message, in memory or in a file. Lines end in CRLF, as received. */
-export type Body =
-  | { readonly kind: 'inline'; readonly bytes: Uint8Array }
-  /** A file under `blobs/`; it and its folder are already synced. */
-  | { readonly kind: 'blob'; readonly path: string; readonly size: number; readonly sha256: string };
+/**
+ * The raw bytes of a message as it is accepted; lines end in CRLF, as received. A file is under `blobs/`; it and its
+ * folder are already synced.
+ */
+export type Body = BytesInMemory | (BytesInFile & { readonly sha256: string });
 
 /** A message that Postern accepted with 250. */
 export interface Message {
@@ -339,7 +340,7 @@ export interface Spool {
   /**
    * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
    */
-  message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
+  message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined>;
   /** Envelopes and sizes of messages, without those that are gone or damaged. */
   envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
   /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */

@@ -6,18 +6,27 @@ import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
-import { DELIVERY_KINDS, type DeliveryKind, type Endpoint, type EndpointName, type Spool } from './delivery.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import {
+  DELIVERY_KINDS,
+  type DeliveryKind,
+  type Endpoint,
+  type EndpointName,
+  type Settlement,
+  type Spool,
+} from './delivery.ts';
 import { createMakings, type LaneView, type Making, viewLane } from './insight.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
-import type { Carried, Engine, Gate, Roads } from './road.ts';
+import { type Attempted, type DeliveryOutcome, type DeliveryOutcomes, type Roads, sameFor } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
 import { type Holder, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
-import { type Lane, type Times, toWaiting, type Waiting } from './schedule/lane.ts';
+import { createAgenda, createGate, createLag, createRounds, type LaneGate, type Rounds } from './schedule/gate.ts';
+import type { Lane } from './schedule/lane.ts';
 import { createLanes } from './schedule/lanes.ts';
 import { createOverdue } from './schedule/overdue.ts';
+import { type Times, toWaiting, type Waiting } from './schedule/waiting.ts';
 
 export interface DispatcherDeps {
   readonly spool: Spool;
@@ -134,9 +143,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const now = clock.monotonic();
     const waiting = lane.takeNext(now);
     if (waiting) {
-      const along = lane.takeAlong(waiting, now, roads[waiting.delivery.kind].sharing);
+      const along = lane.takeAlong(waiting, now, roads[waiting.delivery.kind]);
       for (let taken = 0; taken <= along.length; taken++) backlog.take(lane);
-      void send(lane, waiting, along);
+      void attempt(lane, [waiting, ...along]);
     }
     poke(lane);
   }
@@ -145,7 +154,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     if (lane.callNext()) posts.add(lane);
   }
 
-  async function send(lane: Lane, waiting: Waiting, along: readonly Waiting[]): Promise<void> {
+  async function attempt(lane: Lane, all: Attempted): Promise<void> {
+    const [waiting] = all;
     const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
     attempts.begin(lane, inDoubt);
@@ -161,17 +171,19 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
         poke(lane);
       },
     );
-    const made = makings.begin(lane, [waiting, ...along], gate);
-    const outcomes = await engine.carry(waiting, along, gate);
+    const made = makings.begin(lane, all, gate);
+    const outcomes = await engine.attempt(all, gate);
     gate.close();
     made();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     // In reverse, since each delivery put back goes to the front.
-    for (const { waiting, carried } of outcomes.toReversed())
+    for (const waiting of all.toReversed())
       if (putBehind.delete(waiting.delivery.id)) lane.queue.leaveOutside(waiting.delivery.id, now.steady);
-      else requeue(lane.queue, waiting, carried, now);
-    for (const { waiting, carried } of outcomes)
-      if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
+      else requeue(lane.queue, waiting, outcomes.get(waiting) ?? ALONE, now);
+    for (const waiting of all) {
+      const outcome = outcomes.get(waiting);
+      if (outcome?.kind === 'settled' && !outcome.isLogged) notices.attempt(lane, waiting, outcome);
+    }
     attempts.end(lane, inDoubt);
     poke(lane);
   }
@@ -183,9 +195,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
     for (const waiting of lane.queue.takeOver(now, isOver)) {
       attempts.begin(lane, false);
-      void engine.giveUp(waiting).then((carried) => {
-        requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
-        if (carried.kind === 'gone') notices.givenUp(lane, waiting);
+      void engine.giveUp(waiting).then((outcome) => {
+        requeue(lane.queue, waiting, outcome, { wall: clock.now(), steady: clock.monotonic() });
+        if (outcome.kind === 'gone') notices.givenUp(lane, waiting);
         attempts.end(lane, false);
       });
     }
@@ -268,10 +280,10 @@ interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 
 /** Runs deliveries over their roads. Its functions never throw. */
 function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, putBehind }: EngineDeps) {
   /**
-   * Retries until the result is written, and keeps its place among all attempts meanwhile: with a full disk, Postern
-   * must stop sending, or it would send the same deliveries again and again.
+   * Writes what an outcome changes. Retries until it is written, and keeps its place among all attempts meanwhile: with
+   * a full disk, Postern must stop sending, or it would send the same deliveries again and again.
    */
-  const settle: Engine['settle'] = async ({ id, kind }, settlement, fresh) => {
+  async function write({ delivery: { id, kind } }: Waiting, settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let logged = false; ; logged = true) {
       try {
         if (await spool.settle(settlement, fresh)) putBehind.add(id);
@@ -286,24 +298,43 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, p
         if (stopping()) return;
       }
     }
-  };
-  const engine: Engine = frozen({ settle, abandoned });
+  }
+
+  async function record(waiting: Waiting, outcome: DeliveryOutcome): Promise<void> {
+    if (outcome.kind === 'turned back') return;
+    const settlement = outcome.kind === 'settled' ? outcome.settled.settlement : outcome.settlement;
+    if (settlement) await write(waiting, settlement, outcome.fresh);
+    await outcome.afterwards?.();
+  }
+
+  async function recordAll(outcomes: DeliveryOutcomes): Promise<DeliveryOutcomes> {
+    await Promise.all(Array.from(outcomes, ([waiting, outcome]) => record(waiting, outcome)));
+    return outcomes;
+  }
 
   /** Whether the delivery in memory is current: it may have been dropped or redirected between two attempts. */
-  async function stillWaits({ delivery }: Waiting): Promise<boolean> {
+  async function stillWaits({ delivery, attempts, alone }: Waiting): Promise<boolean> {
+    if (attempts === 0 && !alone && delivery.notBefore === undefined) return true;
     const queued = await spool.delivery(delivery.id);
     return queued?.state === 'waiting' && queued.url === delivery.url;
   }
 
-  async function carryOne(waiting: Waiting, gate: Gate): Promise<Carried> {
-    const { delivery } = waiting;
+  /** Prepares, sends and records. */
+  async function carry(all: Attempted, gate: LaneGate): Promise<DeliveryOutcomes> {
+    const [first, ...others] = all;
+    if (others.length === 0 && !(await stillWaits(first))) return sameFor(all, { kind: 'gone' });
+    const { outcomes, shipment } = await roads[first.delivery.kind].prepare(all);
+    if (!shipment) return recordAll(outcomes);
     try {
-      const held = waiting.attempts > 0 || waiting.alone || delivery.notBefore !== undefined;
-      if (held && !(await stillWaits(waiting))) return { kind: 'gone' };
-      return await roads[delivery.kind].attempt(waiting, gate, engine);
-    } catch (error) {
-      if (!stopping()) log.error('delivery.fault', { delivery: delivery.id, message: delivery.messageId, error });
-      return { kind: 'put off' };
+      await recordAll(outcomes);
+      if (!(await gate.enter()))
+        return new Map([...outcomes, ...sameFor(shipment.deliveries, { kind: 'turned back' })]);
+      const sent = await shipment.send({ othersPass: gate.othersPass, isUp: gate.isUp, abandoned });
+      const settled = [...sent.values()].filter((outcome) => outcome.kind === 'settled');
+      if (settled[0]) gate.leave(settled[0].result, settled[0].settled, settled.length);
+      return new Map([...outcomes, ...(await recordAll(sent))]);
+    } finally {
+      await shipment.release?.();
     }
   }
 
@@ -311,21 +342,26 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, p
     /**
      * Makes one attempt. A local fault in a shared attempt has no known culprit, so each delivery is then tried alone.
      */
-    async carry(first: Waiting, along: readonly Waiting[], gate: Gate): Promise<readonly Outcome[]> {
-      const { sharing } = roads[first.delivery.kind];
-      if (!sharing || along.length === 0) return [{ waiting: first, carried: await carryOne(first, gate) }];
-      const all = [first, ...along];
-      const carried = await sharing.attempt(all, gate, engine).catch((error: unknown) => {
-        if (!stopping()) log.error('delivery.fault', { deliveries: all.map(({ delivery }) => delivery.id), error });
-        return [];
-      });
-      return all.map((waiting, i) => ({ waiting, carried: carried[i] ?? { kind: 'turned back', alone: true } }));
+    async attempt(all: Attempted, gate: LaneGate): Promise<DeliveryOutcomes> {
+      const [{ delivery }, ...others] = all;
+      try {
+        return await carry(all, gate);
+      } catch (error) {
+        const named =
+          others.length > 0
+            ? { deliveries: all.map((waiting) => waiting.delivery.id) }
+            : { delivery: delivery.id, message: delivery.messageId };
+        if (!stopping()) log.error('delivery.fault', { ...named, error });
+        return sameFor(all, others.length > 0 ? ALONE : { kind: 'put off' });
+      }
     },
     /** Expires a delivery of an unavailable endpoint, unless a new send time was chosen for it. */
-    async giveUp(waiting: Waiting): Promise<Carried> {
+    async giveUp(waiting: Waiting): Promise<DeliveryOutcome> {
       const { delivery } = waiting;
       try {
-        return await roads[delivery.kind].expire(waiting, engine);
+        const outcome = await roads[delivery.kind].expire(waiting);
+        await record(waiting, outcome);
+        return outcome;
       } catch (error) {
         log.error('delivery.fault', { delivery: delivery.id, error });
         return { kind: 'gone' };
@@ -334,24 +370,21 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, p
   });
 }
 
-/** A delivery that was taken up, and the result. */
-interface Outcome {
-  readonly waiting: Waiting;
-  readonly carried: Carried;
-}
+/** A delivery that shares no attempt next time. */
+const ALONE: DeliveryOutcome = { kind: 'turned back', alone: true };
 
 /** Puts a delivery back into the endpoint's queue in memory, or removes it; the spool is already up to date. */
-function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: Times): void {
-  if (carried.kind === 'turned back') return queue.putBack(carried.alone ? { ...waiting, alone: true } : waiting);
-  if (carried.kind === 'put off') {
-    const due = now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall));
+function requeue(queue: EndpointQueue, waiting: Waiting, outcome: DeliveryOutcome, { wall, steady: now }: Times): void {
+  if (outcome.kind === 'turned back') return queue.putBack(outcome.alone ? { ...waiting, alone: true } : waiting);
+  if (outcome.kind === 'put off') {
+    const due = now + (outcome.at === undefined ? PUT_OFF : Math.max(0, outcome.at - wall));
     return queue.defer({
       ...waiting,
       due,
-      budgetFrom: carried.moved && carried.at !== undefined ? carried.at : waiting.budgetFrom,
+      budgetFrom: outcome.moved && outcome.at !== undefined ? outcome.at : waiting.budgetFrom,
     });
   }
-  const settled = carried.kind === 'settled' ? carried.settled : undefined;
+  const settled = outcome.kind === 'settled' ? outcome.settled : undefined;
   if (settled?.outcome !== 'deferred') return queue.done(waiting.delivery.id);
   const { wait, settlement } = settled;
   queue.defer({

@@ -4,7 +4,8 @@ import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
 import { type Hold, type LastAttempt, toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
-import type { Lane, Waiting } from './schedule/lane.ts';
+import type { Lane } from './schedule/lane.ts';
+import type { Waiting } from './schedule/waiting.ts';
 
 // Views of the dispatcher's memory. All times are milliseconds since 1970.
 

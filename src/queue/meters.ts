@@ -3,9 +3,10 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { tableOf } from '../base/tables.ts';
 import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, KINDS } from './delivery.ts';
-import type { Carried, Roads } from './road.ts';
+import type { DeliveryOutcome, Roads } from './road.ts';
 import type { Change, Holder } from './schedule/breaker.ts';
-import type { Lane, Waiting } from './schedule/lane.ts';
+import type { Lane } from './schedule/lane.ts';
+import type { Waiting } from './schedule/waiting.ts';
 import type { AttemptSummary, Settled } from './settle.ts';
 
 const HOLDER_WORDS: Readonly<Record<Holder, string>> = { account: 'its account', operator: 'the operator' };
@@ -77,7 +78,7 @@ function codeOf(result: AttemptSummary): (typeof CODES)[number] {
 
 /** The log lines of the dispatcher. They name the host of an endpoint, never its URL, which may contain secrets. */
 interface Notices {
-  attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
+  attempt(lane: Lane, waiting: Waiting, outcome: Extract<DeliveryOutcome, { kind: 'settled' }>): void;
   /** A delivery expired without an attempt while its endpoint was unavailable. */
   givenUp(lane: Lane, waiting: Waiting): void;
   /** A delivery expired because no consumer acknowledged it. */

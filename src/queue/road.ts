@@ -1,6 +1,6 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, DeliveryKind, Message, Settlement } from './delivery.ts';
-import type { Waiting } from './schedule/lane.ts';
+import type { Waiting } from './schedule/waiting.ts';
 import type { AttemptSummary, Settled } from './settle.ts';
 
 /**
@@ -34,14 +34,17 @@ export interface Road {
   /** Whether a failed delivery needs attention (logged as an error) or is routine (a warning). */
   isAlarming(delivery: Delivery): boolean;
   /**
-   * Makes one attempt: prepares it, sends it once `gate` admits it, and settles it. If it throws, the delivery is put
-   * off.
+   * Set if several deliveries to an endpoint may share an attempt. Returns which may join one that is about to be
+   * attempted; undefined if it goes alone. No delivery waits for others: only those already due are shared.
    */
-  attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried>;
-  /** Set if several deliveries to an endpoint may share an attempt. */
-  readonly sharing?: Sharing;
-  /** Ends a delivery that expired while its endpoint was unavailable. */
-  expire(waiting: Waiting, engine: Engine): Promise<Carried>;
+  companyOf?(first: Waiting): Company | undefined;
+  /**
+   * Prepares an attempt for one delivery, or for several that share it: everything that does not involve the endpoint.
+   * If it throws, the delivery is put off; several are turned back, each to be attempted alone.
+   */
+  prepare(all: Attempted): Promise<Prepared>;
+  /** What becomes of a delivery that expired while its endpoint was unavailable. */
+  expire(waiting: Waiting): Promise<DeliveryOutcome>;
   /** Returns the progress of deliveries that are being prepared, as far as the road knows it. */
   readonly steps?: () => Promise<Steps>;
 }
@@ -55,19 +58,6 @@ export interface Step {
 /** By the id of the delivery. */
 export type Steps = ReadonlyMap<string, Step>;
 
-/**
- * How a road sends several deliveries in one attempt. No delivery waits for others: only those already due are shared.
- */
-export interface Sharing {
-  /** Returns which deliveries may join one that is about to be attempted; undefined if it goes alone. */
-  with(first: Waiting): Company | undefined;
-  /**
-   * Makes one attempt for all of them and settles each separately. Returns the result of each, in order. If it throws,
-   * all are turned back, each to be attempted alone.
-   */
-  attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]>;
-}
-
 /** Selects deliveries for a shared attempt: at most `most`; `takes` is called in queue order. */
 export interface Company {
   readonly most: number;
@@ -80,25 +70,32 @@ export interface Company {
  */
 export type Roads = Readonly<Record<DeliveryKind, Road>>;
 
-/** The endpoint's side of an attempt. */
-export interface Gate {
-  /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
-  enter(): boolean | Promise<boolean>;
-  /**
-   * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
-   * first: the endpoint learns from it once.
-   */
-  leave(result: AttemptSummary, settled: Settled, deliveries?: number): void;
+/** The deliveries of an attempt. */
+export type Attempted = readonly [Waiting, ...Waiting[]];
+
+/** A prepared attempt. A delivery that is neither sent nor has an outcome must be attempted alone. */
+export interface Prepared {
+  /** Of the deliveries that are not sent. */
+  readonly outcomes: DeliveryOutcomes;
+  /** Undefined if nothing is to be sent. */
+  readonly shipment?: Shipment | undefined;
+}
+
+/** Deliveries that are ready to be sent. */
+export interface Shipment {
+  readonly deliveries: readonly Waiting[];
+  /** Sends them and returns what happened. Called at most once, when the endpoint has a place. */
+  send(endpoint: EndpointStatus): Promise<DeliveryOutcomes>;
+  /** Called once in the end, sent or not. */
+  release?(): Promise<void>;
+}
+
+/** What the engine knows of the endpoint of an attempt, for when its result is judged. */
+export interface EndpointStatus {
   /** Whether other deliveries passed since this one last failed. */
   othersPass(): boolean;
   /** Whether the endpoint takes deliveries, as far as is known. */
   isUp(): boolean;
-}
-
-/** What the engine does for its roads. */
-export interface Engine {
-  /** Writes the result of a delivery, with verdicts just computed; retries until the queue can be written. */
-  settle(delivery: Delivery, settlement: Settlement, fresh?: Verdicts): Promise<void>;
   /**
    * True once the grace period for attempts in flight is over: connections are then cut, which says nothing about the
    * endpoint.
@@ -106,19 +103,48 @@ export interface Engine {
   abandoned(): boolean;
 }
 
-/** The result of taking up a delivery. */
-export type Carried =
-  /** It was attempted. */
-  | { readonly kind: 'settled'; readonly settled: Settled; readonly result: AttemptSummary }
+/** What happened to each delivery. */
+export type DeliveryOutcomes = ReadonlyMap<Waiting, DeliveryOutcome>;
+
+/** What happened to a delivery. The engine writes what is to be written; the endpoint learns from what was sent. */
+export type DeliveryOutcome =
+  /** It was attempted. `isLogged`: the road has logged it. */
+  | ({
+      readonly kind: 'settled';
+      readonly settled: Settled;
+      readonly result: AttemptSummary;
+      readonly isLogged?: boolean;
+    } & Consequences)
   /**
    * Not attempted, for a local reason: put off until the wall time `at`, or for a default delay. `moved`: its time
    * budget begins then, because that is its chosen send time.
    */
-  | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
-  /** No longer in the queue. */
-  | { readonly kind: 'gone' }
+  | ({ readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean } & Ending)
+  /** No longer in the queue, or ended by `settlement`. */
+  | ({ readonly kind: 'gone' } & Ending)
   /** Not attempted: the endpoint is unavailable, or the delivery must be attempted `alone`. */
   | { readonly kind: 'turned back'; readonly alone?: boolean };
+
+interface Consequences {
+  /** Verdicts just computed, to be written with the settlement. */
+  readonly fresh?: Verdicts | undefined;
+  /** What the road does once it is written: reports to its sender, for instance. */
+  readonly afterwards?: (() => Promise<void> | void) | undefined;
+}
+
+interface Ending extends Consequences {
+  /** Undefined if nothing is to be written. */
+  readonly settlement?: Settlement;
+}
+
+/** One outcome for an attempt of which nothing is sent. */
+export function notSent(all: readonly Waiting[], outcome: DeliveryOutcome): Prepared {
+  return { outcomes: sameFor(all, outcome) };
+}
+
+export function sameFor(all: readonly Waiting[], outcome: DeliveryOutcome): DeliveryOutcomes {
+  return new Map(all.map((waiting) => [waiting, outcome]));
+}
 
 /** The fate of a message for one recipient. relayed: another server accepted it, without promising a report. */
 export type Fate = 'delivered' | 'relayed' | 'failed';

@@ -228,11 +228,11 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
     deliveries.length === 0
       ? ({ outcome: 'accepted', behind: [], bytes: null } as const)
       : await file.accept(row, deliveries);
-  const body = bytes ? ({ kind: 'inline', bytes } as const) : given;
+  const body = bytes ? ({ kind: 'memory', bytes } as const) : given;
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
     // Once in the log, and once in the file.
-    room.wrote(2 * (row.envelope.length + (body.kind === 'inline' ? row.size : 0)) + deliveries.length * ROW_BYTES);
+    room.wrote(2 * (row.envelope.length + (body.kind === 'memory' ? row.size : 0)) + deliveries.length * ROW_BYTES);
     holdings.add(row.envelope.length + row.size, deliveries);
     const { id, receivedAt, envelope, trace, verdicts = null, scan } = message;
     const fresh = deliveries.filter(({ fate }) => !fate);
@@ -240,7 +240,7 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
       cache.put({ id, receivedAt, envelope, trace, verdicts, ...(scan && { scan }) }, body, fresh.length);
       listeners.tell(behind.length === 0 ? fresh : fresh.map((one) => ({ ...one, behind: behind.includes(one.id) })));
     }
-  } else if (body.kind === 'blob') {
+  } else if (body.kind === 'file') {
     await blobs.remove([basename(body.path)]);
   }
   return outcome;
@@ -248,10 +248,10 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
 
 /** Returns a body whose memory can be transferred. An empty one is copied: its buffer may be shared with others. */
 function toTight(body: Body): Body {
-  if (body.kind === 'blob') return body;
+  if (body.kind === 'file') return body;
   const { bytes } = body;
   if (bytes.byteLength > 0 && isTight(bytes) && !isMarkedAsUntransferable(bytes.buffer)) return body;
-  return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+  return { kind: 'memory', bytes: new Uint8Array(body.bytes) };
 }
 
 function toRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
@@ -267,7 +267,7 @@ function toRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, 
     verdicts: verdicts ? JSON.stringify(verdicts) : null,
     scan: scan ? JSON.stringify(scan) : null,
   };
-  if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
+  if (body.kind === 'file') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
   return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
 }
 
@@ -378,7 +378,7 @@ const OVERHEAD = 1024;
 function createCache(limit: number): Cache {
   const entries = new Map<string, Entry>();
   let bytes = 0;
-  const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'inline' ? body.bytes.byteLength : 0);
+  const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'memory' ? body.bytes.byteLength : 0);
   const remove = (id: string) => {
     const entry = entries.get(id);
     if (!entry) return;
@@ -388,7 +388,7 @@ function createCache(limit: number): Cache {
   /** Removes a message and frees its bytes, which only the cache holds. */
   const forget = (id: string, { body }: Entry) => {
     remove(id);
-    if (body.kind === 'inline') free(body.bytes);
+    if (body.kind === 'memory') free(body.bytes);
   };
   const makeRoom = () => {
     for (const [id, entry] of entries) {
@@ -409,7 +409,7 @@ function createCache(limit: number): Cache {
       if (first) entry.left--;
       const { message, body } = entry;
       if (entry.left <= 0) remove(messageId);
-      else if (body.kind === 'inline') return { message, body: { kind: 'inline', bytes: new Uint8Array(body.bytes) } };
+      else if (body.kind === 'memory') return { message, body: { kind: 'memory', bytes: new Uint8Array(body.bytes) } };
       return { message, body };
     },
     keepVerdicts(deliveryId, verdicts) {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readAll } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId } from '../base/ids.ts';
@@ -44,7 +44,7 @@ export function createSenderReports(
       return;
     // A draft has no message whose header could be returned.
     const found = outgoing?.form === 'draft' ? undefined : await spool.message(message.id);
-    const body = found && (found.body.kind === 'blob' ? await readFile(found.body.path) : found.body.bytes);
+    const body = found && (await readAll(found.body));
     // Derived from the delivery, so that a report repeated after a crash is already on the spool.
     const reportId = hash('sha256', `report\0${fate}\0${id}`, 'hex').slice(0, 32);
     const now = clock.now();

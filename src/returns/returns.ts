@@ -1,5 +1,5 @@
 import { createHash, hash } from 'node:crypto';
-import { open } from 'node:fs/promises';
+import { type Bytes, readStart, sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -10,7 +10,7 @@ import { toAsciiDomain } from '../mail/address.ts';
 import { bounceDetail } from '../mail/bounce.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
 import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
-import type { Body, Delivery, Message } from '../queue/delivery.ts';
+import type { Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
@@ -36,7 +36,7 @@ export interface Returns {
   handle(
     delivery: Pick<Delivery, 'id' | 'recipient'>,
     message: Message,
-    body: Body,
+    body: Bytes,
     now: number,
   ): Promise<ReturnOutcome>;
 }
@@ -87,7 +87,7 @@ function createReturns(deps: ReturnsDeps): Returns {
         return { kind: 'done', words };
       };
       if (!mailbox) return done('nothing: not one of our return addresses');
-      const bytes = await readStart(body);
+      const bytes = await readStart(body, sizeOf(body) <= WHOLE_BYTES ? sizeOf(body) : START_BYTES);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
       const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, { email: known?.row.email ?? null, sender: message.envelope.mailFrom });
@@ -138,23 +138,6 @@ function toEvent(
 function idOf(bytes: Buffer): string {
   const id = firstValue(parseHeaders(Buffer.from(headerText(bytes), 'latin1')), 'message-id');
   return id === undefined || id === '' ? createHash('sha256').update(bytes).digest('hex') : id;
-}
-
-async function readStart(body: Body): Promise<Buffer> {
-  if (body.kind === 'inline') return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
-  const length = body.size <= WHOLE_BYTES ? body.size : START_BYTES;
-  const file = await open(body.path, 'r');
-  try {
-    const bytes = Buffer.alloc(length);
-    for (let at = 0; at < length; ) {
-      const { bytesRead } = await file.read(bytes, at, length - at, at);
-      if (bytesRead === 0) return bytes.subarray(0, at);
-      at += bytesRead;
-    }
-    return bytes;
-  } finally {
-    await file.close();
-  }
 }
 
 interface FeedbackDeps {

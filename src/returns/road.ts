@@ -1,12 +1,20 @@
-import { readFile } from 'node:fs/promises';
+import { type Bytes, readAll } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import type { Body, Message, Spool } from '../queue/delivery.ts';
-import type { Carried, Engine, Gate, Road } from '../queue/road.ts';
-import type { Waiting } from '../queue/schedule/lane.ts';
+import type { Message, Spool } from '../queue/delivery.ts';
+import {
+  type Attempted,
+  type DeliveryOutcome,
+  type EndpointStatus,
+  notSent,
+  type Prepared,
+  type Road,
+  sameFor,
+} from '../queue/road.ts';
+import type { Waiting } from '../queue/schedule/waiting.ts';
 import {
   type AttemptResult,
   type MailAttempt,
@@ -43,7 +51,7 @@ interface ReturnRoadDeps {
 
 interface Found {
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
 }
 
 /** A report may arrive just before the row of its message, or much earlier if the store was unavailable. */
@@ -61,25 +69,33 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   const limit = settings.retryHours * 3_600_000;
   const budgetOf = ({ budgetFrom }: Waiting) => ({ age: time.age(budgetFrom), limit, mayEnd: time.sure() });
 
-  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
+  async function prepare(all: Attempted): Promise<Prepared> {
+    const [waiting] = all;
     const { delivery } = waiting;
     const found = await spool.message(delivery.messageId, delivery.id);
-    if (!found) return await end(waiting, engine, 'dropped');
-    if (delivery.task === 'report') return await send(waiting, found, delivery.recipient, gate, engine);
-    if (delivery.task !== 'forward') return await take(waiting, found, gate, engine);
-    if (settings.postmaster === '') return await keep(waiting, found.message, engine);
-    return await send(waiting, found, settings.postmaster, gate, engine);
+    if (!found) return notSent(all, ended(waiting, 'dropped'));
+    const { task } = delivery;
+    if (task === 'forward' && settings.postmaster === '') return notSent(all, keep(waiting, found.message));
+    const send = (endpoint: EndpointStatus): Promise<DeliveryOutcome> => {
+      if (task === 'report') return forward(waiting, found, delivery.recipient, endpoint);
+      return task === 'forward'
+        ? forward(waiting, found, settings.postmaster, endpoint)
+        : take(waiting, found, endpoint);
+    };
+    return {
+      outcomes: new Map(),
+      shipment: { deliveries: all, send: async (endpoint) => sameFor(all, await send(endpoint)) },
+    };
   }
 
   /** Processes feedback. */
-  async function take(waiting: Waiting, found: Found, gate: Gate, engine: Engine): Promise<Carried> {
-    if (!(await gate.enter())) return { kind: 'turned back' };
+  async function take(waiting: Waiting, found: Found, endpoint: EndpointStatus): Promise<DeliveryOutcome> {
     const began = clock.monotonic();
     const handled = await read(waiting, found);
     if (handled === undefined) return { kind: 'put off' };
     if (handled !== 'fault' && handled.kind === 'later')
       return { kind: 'put off', at: clock.now() + gapFor(clock.now() - found.message.receivedAt) };
-    return await note(waiting, gate, engine, handled, Math.round(clock.monotonic() - began));
+    return toOutcome(waiting, endpoint, handled, Math.round(clock.monotonic() - began));
   }
 
   /** Undefined: the store is unavailable. */
@@ -94,13 +110,12 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   /** Recorded in the history like a receiver's response; retried like any delivery if the fault is ours. */
-  async function note(
+  function toOutcome(
     waiting: Waiting,
-    gate: Gate,
-    engine: Engine,
+    endpoint: EndpointStatus,
     handled: ReturnOutcome | 'fault',
     durationMs: number,
-  ): Promise<Carried> {
+  ): DeliveryOutcome {
     const { delivery, attempts, parked } = waiting;
     const done = handled !== 'fault' && handled.kind === 'done';
     const result: AttemptResult = {
@@ -116,29 +131,24 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
       now: clock.now(),
       jitter: deps.ids.jitter(),
       budget: budgetOf(waiting),
-      othersPass: gate.othersPass(),
+      othersPass: endpoint.othersPass(),
     });
-    gate.leave(result, settled);
-    await engine.settle(delivery, settled.settlement);
-    // The result is already in the log.
-    return done ? { kind: 'gone' } : { kind: 'settled', settled, result };
+    return { kind: 'settled', settled, result, isLogged: done };
   }
 
   /**
    * Forwards a message byte for byte after our Received line, with the null reverse-path (RFC 5321 section 4.5.5): SPF
    * then checks our host instead of the sender's domain, and a failure does not bounce.
    */
-  async function send(
+  async function forward(
     waiting: Waiting,
     { message, body }: Found,
     recipient: string,
-    gate: Gate,
-    engine: Engine,
-  ): Promise<Carried> {
-    if (!(await gate.enter())) return { kind: 'turned back' };
-    const raw = body.kind === 'inline' ? body.bytes : await readFile(body.path);
+    endpoint: EndpointStatus,
+  ): Promise<DeliveryOutcome> {
+    const raw = await readAll(body);
     const attempt = await deps.sendOwn({ bytes: Buffer.concat([Buffer.from(message.trace), raw]), recipient });
-    if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
+    if (endpoint.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const { delivery, attempts } = waiting;
     const settled = settleMail({
       delivery: { id: delivery.id, attempts },
@@ -147,16 +157,13 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
       jitter: deps.ids.jitter(),
       budget: budgetOf(waiting),
     });
-    const result = summaryOf(attempt);
-    gate.leave(result, settled);
-    await engine.settle(delivery, settled.settlement);
-    return { kind: 'settled', settled, result };
+    return { kind: 'settled', settled, result: summaryOf(attempt) };
   }
 
   /** Keeps it on the queue, where `postern queue` shows it; logged once. */
-  async function keep(waiting: Waiting, { id, envelope }: Message, engine: Engine): Promise<Carried> {
+  function keep(waiting: Waiting, { id, envelope }: Message): DeliveryOutcome {
     const { age, mayEnd } = budgetOf(waiting);
-    if (mayEnd && age >= limit) return await end(waiting, engine, 'dead');
+    if (mayEnd && age >= limit) return ended(waiting, 'dead');
     if (age < LOOK_MS) {
       log.warn('postmaster.kept', {
         delivery: waiting.delivery.id,
@@ -169,9 +176,8 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     return { kind: 'put off', at: clock.now() + LOOK_MS };
   }
 
-  async function end({ delivery, parked }: Waiting, engine: Engine, state: 'dropped' | 'dead'): Promise<Carried> {
-    await engine.settle(delivery, settleUnattempted(delivery.id, state, parked, clock.now()));
-    return { kind: 'gone' };
+  function ended({ delivery, parked }: Waiting, state: 'dropped' | 'dead'): DeliveryOutcome {
+    return { kind: 'gone', settlement: settleUnattempted(delivery.id, state, parked, clock.now()) };
   }
 
   return frozen({
@@ -184,7 +190,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     timed: false,
     // A report refused by its sender's server is like any bounce.
     isAlarming: ({ task }) => task !== 'report',
-    attempt,
-    expire: (waiting, engine) => end(waiting, engine, 'dead'),
+    prepare,
+    expire: async (waiting) => ended(waiting, 'dead'),
   });
 }

@@ -56,7 +56,7 @@ function specimen({ finds }: Scanner, now: number): Specimen {
     envelope: { mailFrom: 'postmaster@example.com', client: { address: '192.0.2.1', helo: 'example.com', tls: null } },
     recipients: ['postmaster@example.com'],
     trace: 'Received: from example.com ([192.0.2.1]) by localhost with ESMTP id scanner-test\r\n',
-    body: { kind: 'inline', bytes: Buffer.from(lines.join('\r\n')) },
+    body: { kind: 'memory', bytes: Buffer.from(lines.join('\r\n')) },
   };
 }
 

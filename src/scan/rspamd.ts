@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { Pool } from 'undici';
 import { z } from 'zod';
+import { sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import {
   bytesOf,
@@ -9,7 +10,6 @@ import {
   type Scanner,
   ScannerFault,
   type Specimen,
-  sizeOf,
   toHeaderText,
   toRules,
   toVirusName,
@@ -55,7 +55,7 @@ export function createRspamd({ url, hostname, spamAt, connections }: RspamdSetti
 }
 
 function toRequestBody(body: Specimen['body']): Buffer | Readable {
-  return body.kind === 'inline' ? Buffer.from(body.bytes) : Readable.from(bytesOf(body), { objectMode: false });
+  return body.kind === 'memory' ? Buffer.from(body.bytes) : Readable.from(bytesOf(body), { objectMode: false });
 }
 
 /** Leaves out what is unknown. */

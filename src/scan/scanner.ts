@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
+import type { Bytes } from '../base/bytes.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import type { ScanRule } from '../mail/scan.ts';
-import type { Body } from '../queue/delivery.ts';
 
 /** What a scanner looks for. */
 export type Concern = 'spam' | 'virus';
@@ -13,7 +13,7 @@ export interface Specimen {
   readonly recipients: readonly string[];
   /** Our Received line, for scanners that learn the client from it. */
   readonly trace: string;
-  readonly body: Body;
+  readonly body: Bytes;
 }
 
 /** What one scanner said. What it did not mention it did not find out. */
@@ -55,13 +55,10 @@ export class ScannerFault extends Error {
 export const MOST_ANSWER = 1024 * 1024;
 
 /** The bytes of a body. Those in memory are copied: their owner may free them while a connection is being closed. */
-export async function* bytesOf(body: Body): AsyncGenerator<Buffer> {
-  if (body.kind === 'inline') yield Buffer.from(body.bytes);
+export async function* bytesOf(body: Bytes): AsyncGenerator<Buffer> {
+  if (body.kind === 'memory') yield Buffer.from(body.bytes);
   else for await (const chunk of createReadStream(body.path)) yield Buffer.from(chunk);
 }
-
-/** The size of a body in bytes. */
-export const sizeOf = (body: Body): number => (body.kind === 'inline' ? body.bytes.byteLength : body.size);
 
 const CONTROL = /[\x00-\x1f\x7f]/g;
 

@@ -1,3 +1,4 @@
+import { sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -8,7 +9,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import { createAsking } from './asking.ts';
 import { toScan, unscanned } from './result.ts';
-import { type Scanner, type Specimen, sizeOf } from './scanner.ts';
+import type { Scanner, Specimen } from './scanner.ts';
 
 export interface ScanningSettings {
   /** Milliseconds that one scanner has for one message. */

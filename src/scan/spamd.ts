@@ -1,3 +1,4 @@
+import { sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { ScanRule } from '../mail/scan.ts';
 import { exchange } from './exchange.ts';
@@ -8,7 +9,6 @@ import {
   type ScannerAddress,
   ScannerFault,
   type Specimen,
-  sizeOf,
   toHeaderText,
   toRules,
 } from './scanner.ts';

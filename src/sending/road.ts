@@ -1,3 +1,4 @@
+import type { Bytes } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
@@ -6,9 +7,17 @@ import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
-import type { Body, Message, Settlement, Spool } from '../queue/delivery.ts';
-import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
-import type { Waiting } from '../queue/schedule/lane.ts';
+import type { Message, Settlement, Spool } from '../queue/delivery.ts';
+import {
+  type DeliveryOutcome,
+  type EndpointStatus,
+  notSent,
+  type Road,
+  type SenderReports,
+  type Shipment,
+  sameFor,
+} from '../queue/road.ts';
+import type { Waiting } from '../queue/schedule/waiting.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
@@ -56,7 +65,7 @@ export interface OutboundRoadDeps extends MailParts {
 
 interface Loaded {
   readonly message: Message;
-  readonly body: Body;
+  readonly body: Bytes;
   readonly outgoing: Outgoing;
 }
 
@@ -76,28 +85,21 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   const limit = settings.maxAgeHours * 3_600_000;
   const count = createResultMeters(deps.metrics);
 
-  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
+  async function prepare(waiting: Waiting): Promise<DeliveryOutcome | Shipment> {
     try {
       const found = await load(waiting);
-      if (!found) return await end(waiting, engine, undefined, 'dropped', LOST, null);
+      if (!found) return end(waiting, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
-      if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at, engine);
+      if (leave.kind === 'later' && !isOver(waiting)) return putOff(waiting, leave.at);
       // As late as possible, so that held-back mail can still be cancelled, but before any event is recorded.
       const claim = await claimOf(waiting);
-      if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
+      if (claim.kind !== 'ours') return giveWay(waiting, claim);
       if (!(await deps.mayWriteFrom(waiting.delivery.account, found.outgoing.sender)))
-        return await end(waiting, engine, found.message, 'dead', rejected('rule', FOREIGN), FOREIGN);
+        return end(waiting, found.message, 'dead', rejected('rule', FOREIGN), FOREIGN);
       if (leave.kind === 'never')
-        return await end(waiting, engine, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
-      if (leave.kind === 'now') return await send(waiting, found, gate, engine, claim.first);
-      return await end(
-        waiting,
-        engine,
-        found.message,
-        'dead',
-        toExpiry('it was held back'),
-        'held back until it expired',
-      );
+        return end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
+      if (leave.kind === 'now') return await compose(waiting, found, claim.first);
+      return end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until it expired');
     } catch (error) {
       // Store outages are logged once, not for every message.
       if (error instanceof StoreAway) return { kind: 'put off' };
@@ -120,70 +122,75 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   }
 
   /** Applies the cancellation or the move. A cancelled message gets no event. */
-  async function giveWay(
-    { delivery, parked }: Waiting,
-    claim: Exclude<Claim, { readonly kind: 'ours' }>,
-    engine: Engine,
-  ): Promise<Carried> {
+  function giveWay({ delivery, parked }: Waiting, claim: Exclude<Claim, { readonly kind: 'ours' }>): DeliveryOutcome {
     if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
-    await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
-    return { kind: 'gone' };
+    return { kind: 'gone', settlement: settleUnattempted(delivery.id, 'dropped', parked, clock.now()) };
   }
 
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
   /** Persisted, so that a restart keeps the time; no attempt is counted. */
-  async function putOff({ delivery }: Waiting, at: number, engine: Engine): Promise<Carried> {
-    await engine.settle(delivery, { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
-    return { kind: 'put off', at };
+  function putOff({ delivery }: Waiting, at: number): DeliveryOutcome {
+    const settlement = { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at };
+    return { kind: 'put off', at, settlement };
   }
 
-  async function send(waiting: Waiting, found: Loaded, gate: Gate, engine: Engine, first: boolean): Promise<Carried> {
+  async function compose(waiting: Waiting, found: Loaded, isFirst: boolean): Promise<DeliveryOutcome | Shipment> {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
-    if (!job)
-      return await end(waiting, engine, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
-    const [composed, sourceAddresses] = await Promise.all([
+    if (!job) return end(waiting, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
+    const [reply, sourceAddresses] = await Promise.all([
       deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
-    if (composed.kind === 'refused') return await refuse(waiting, found.message, composed, engine);
-    if (!(await gate.enter())) {
-      // It can be cancelled again until its destination is back; if the store is unavailable, it cannot.
-      if (first) await scheduling.release(delivery.id).catch(() => undefined);
-      return { kind: 'turned back' };
-    }
-    const { links } = composed.composed;
-    return await settle(
-      waiting,
-      found,
-      links,
-      await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }),
-      gate,
-      engine,
-    );
+    if (reply.kind === 'refused') return refuse(waiting, found.message, reply);
+    const { composed } = reply;
+    let isSent = false;
+    return {
+      deliveries: [waiting],
+      async send(endpoint) {
+        isSent = true;
+        const attempt = await deps.mailCarrier.carry({ composed, recipient, sourceAddresses });
+        return sameFor([waiting], await settle(waiting, found, composed.links, attempt, endpoint));
+      },
+      async release() {
+        // It can be cancelled again until its destination is back; if the store is unavailable, it cannot.
+        if (isFirst && !isSent) await scheduling.release(delivery.id).catch(() => undefined);
+      },
+    };
   }
 
   /**
    * If a message can never be composed, it ends now; if the fault is ours, it is retried as long as all mail, since it
    * may be fixed.
    */
-  async function refuse(
+  function refuse(
     waiting: Waiting,
     message: Message,
     { reason, final }: { readonly reason: string; readonly final: boolean },
-    engine: Engine,
-  ): Promise<Carried> {
+  ): DeliveryOutcome {
     const error = `cannot be composed: ${reason}`;
-    if (final) return await end(waiting, engine, message, 'dead', rejected('invalid', error), error);
+    if (final) return end(waiting, message, 'dead', rejected('invalid', error), error);
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    const happening = settled.outcome === 'failed' ? rejected('invalid', error) : undefined;
-    await note(waiting, engine, message, settled.settlement, happening);
-    if (settled.outcome === 'failed') await deps.senderReports.tell(message, waiting.delivery, 'failed', '');
-    return { kind: 'settled', settled, result: summaryOf(attempt) };
+    const failed = settled.outcome === 'failed';
+    const settlement = withReport(
+      waiting,
+      message,
+      settled.settlement,
+      failed ? rejected('invalid', error) : undefined,
+    );
+    return {
+      kind: 'settled',
+      settled: { ...settled, settlement },
+      result: summaryOf(attempt),
+      async afterwards() {
+        if (settlement.report) deps.reported();
+        if (failed) await deps.senderReports.tell(message, waiting.delivery, 'failed', '');
+      },
+    };
   }
 
   /** The same job for every attempt, so that the same message is sent. */
@@ -214,22 +221,28 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     { message }: Loaded,
     links: readonly string[],
     attempt: MailAttempt,
-    gate: Gate,
-    engine: Engine,
-  ): Promise<Carried> {
+    endpoint: EndpointStatus,
+  ): Promise<DeliveryOutcome> {
     // Attempts cut off at shutdown tell nothing about the destination.
-    if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
+    if (endpoint.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
+    const { outcome } = settled;
     const happening = toHappening(attempt, settled);
-    const result = summaryOf(attempt);
     count(happening.kind);
-    gate.leave(result, settled);
-    const tells = settled.outcome !== 'deferred' || (await isNews(waiting));
-    await note(waiting, engine, message, settled.settlement, tells ? withLinks(happening, links) : undefined);
-    const fate = settled.outcome === 'failed' ? 'failed' : 'relayed';
-    if (settled.outcome !== 'deferred')
-      await deps.senderReports.tell(message, waiting.delivery, fate, diagOf(attempt, happening));
-    return { kind: 'settled', settled, result };
+    const tells = outcome !== 'deferred' || (await isNews(waiting));
+    const told = tells ? withLinks(happening, links) : undefined;
+    const settlement = withReport(waiting, message, settled.settlement, told);
+    return {
+      kind: 'settled',
+      settled: { ...settled, settlement },
+      result: summaryOf(attempt),
+      async afterwards() {
+        if (settlement.report) deps.reported();
+        const fate = outcome === 'failed' ? 'failed' : 'relayed';
+        if (outcome !== 'deferred')
+          await deps.senderReports.tell(message, waiting.delivery, fate, diagOf(attempt, happening));
+      },
+    };
   }
 
   function settleNow({ delivery: { id }, attempts, budgetFrom }: Waiting, attempt: MailAttempt): Settled {
@@ -252,43 +265,46 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   }
 
   /** Ends a delivery without an attempt. */
-  async function end(
+  function end(
     waiting: Waiting,
-    engine: Engine,
     message: Message | undefined,
     state: 'dead' | 'dropped',
     happening: Happening,
     error: string | null,
-  ): Promise<Carried> {
+  ): DeliveryOutcome {
     const now = clock.now();
     count(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
-    const settlement = { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt };
-    await note(waiting, engine, message, settlement, happening);
-    if (message)
-      await deps.senderReports.tell(message, waiting.delivery, 'failed', String(happening.detail['diag'] ?? ''));
-    const { id, messageId, account } = waiting.delivery;
-    log.warn('delivery.failed', {
-      delivery: id,
-      message: messageId,
-      account,
-      attempt: waiting.attempts,
-      error: error ?? happening.detail['diag'],
-    });
-    return { kind: 'gone' };
+    const ended = { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt };
+    const diag = happening.detail['diag'];
+    return {
+      kind: 'gone',
+      settlement: withReport(waiting, message, ended, happening),
+      async afterwards() {
+        deps.reported();
+        if (message) await deps.senderReports.tell(message, waiting.delivery, 'failed', String(diag ?? ''));
+        const { id, messageId, account } = waiting.delivery;
+        log.warn('delivery.failed', {
+          delivery: id,
+          message: messageId,
+          account,
+          attempt: waiting.attempts,
+          error: error ?? diag,
+        });
+      },
+    };
   }
 
-  async function note(
+  /** The settlement with what happened, for the store. */
+  function withReport(
     { delivery, attempts }: Waiting,
-    engine: Engine,
     message: Message | undefined,
     settlement: Settlement,
     happening: Happening | undefined,
-  ): Promise<void> {
+  ): Settlement {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
     const hidden = settlement.state !== 'waiting' && message?.envelope.outgoing?.extras?.hideContent === true;
-    await engine.settle(delivery, { ...settlement, report, ...(hidden && { forget: true }) });
-    if (report) deps.reported();
+    return { ...settlement, report, ...(hidden && { forget: true }) };
   }
 
   return frozen({
@@ -301,23 +317,20 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     timed: true,
     // Bounces need nobody's attention.
     isAlarming: () => false,
-    attempt,
-    async expire(waiting, engine): Promise<Carried> {
+    async prepare(all) {
+      const [waiting] = all;
+      const prepared = await prepare(waiting);
+      return 'send' in prepared ? { outcomes: new Map(), shipment: prepared } : notSent(all, prepared);
+    },
+    async expire(waiting) {
       const found = await load(waiting);
       // The delivery has expired whatever the store says, so an unavailable store is not waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
       });
-      if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
-      return await end(
-        waiting,
-        engine,
-        found?.message,
-        'dead',
-        found ? toExpiry('no server could be reached') : LOST,
-        null,
-      );
+      if (claim.kind !== 'ours') return giveWay(waiting, claim);
+      return end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
 }

@@ -1,6 +1,7 @@
+import type { Bytes } from '../base/bytes.ts';
 import type { DsnRequest } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
-import type { Body, QueuedDelivery } from '../queue/delivery.ts';
+import type { QueuedDelivery } from '../queue/delivery.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 
 /** A notice of our own to one person, ready to be sent. */
@@ -129,7 +130,7 @@ export interface Holding {
 /** Everything needed to compose a message for one recipient. */
 export interface ComposeJob {
   readonly outgoing: Outgoing;
-  readonly body: Body;
+  readonly body: Bytes;
   readonly recipient: string;
   /** `sentId` of the delivery. */
   readonly id: string;

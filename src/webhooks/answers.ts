@@ -4,7 +4,7 @@ import { frozen } from '../base/frozen.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { authorOf } from '../mail/author.ts';
 import { automatedFor, evidenceIn } from '../mail/automated.ts';
-import { readStart } from '../mail/header-section.ts';
+import { readHeaderStart } from '../mail/header-section.ts';
 import { firstValue, type HeaderField, parseStructured } from '../mail/headers.ts';
 import { subjectOf } from '../mail/message.ts';
 import { nameOfAddress, namesOfId, threadOfSent } from '../mail/sent-names.ts';
@@ -12,7 +12,7 @@ import { answeredIds, fieldsAboutAnswers, sentIdIn } from '../mail/thread.ts';
 import { StoreAway, StoreFull } from '../store/driver/port.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import type { Answered, RenderPart } from './types.ts';
+import type { Answered, Mail } from './types.ts';
 
 // Whether an inbound message answers one that its account sent: by a Message-ID that it names, the nearest first, as we
 // gave it, as the caller gave it, or as a relay made it; else by the address for replies that it was sent to.
@@ -22,18 +22,15 @@ interface AnswersDeps {
   readonly recorder: Pick<Recorder, 'record'>;
 }
 
-/** A message for a recipient, before it is rendered. */
-type Part = Pick<RenderPart, 'message' | 'body' | 'delivery'>;
-
 export interface Answers {
   /**
    * The message of this account that it answers; null: none that is known. Only mail that names another message, or
    * came to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of that
    * message, once.
    */
-  of(account: string, part: Part, records: boolean): Promise<Answered | null>;
+  of(account: string, mail: Mail, records: boolean): Promise<Answered | null>;
   /** The same without an event; undefined if the store is away. */
-  shown(account: string, part: Part): Promise<Answered | null | undefined>;
+  shown(account: string, mail: Mail): Promise<Answered | null | undefined>;
 }
 
 export function createAnswers({ store, recorder }: AnswersDeps): Answers {
@@ -71,9 +68,9 @@ export function createAnswers({ store, recorder }: AnswersDeps): Answers {
     }
   }
 
-  async function answerTo(account: string, { message, body, delivery: { recipient } }: Part, records: boolean) {
+  async function answerTo(account: string, { message, body, delivery: { recipient } }: Mail, records: boolean) {
     const { mailFrom, replyData } = message.envelope;
-    const start = await readStart(body.kind === 'blob' ? body : { bytes: body.bytes });
+    const start = await readHeaderStart(body);
     const fields = fieldsAboutAnswers(start);
     const ids = answeredIds(fields);
     const address = replyData?.[recipient] === undefined ? undefined : recipient;
@@ -93,9 +90,9 @@ export function createAnswers({ store, recorder }: AnswersDeps): Answers {
 
   return frozen({
     of: answerTo,
-    async shown(account, part) {
+    async shown(account, mail) {
       try {
-        return await answerTo(account, part, false);
+        return await answerTo(account, mail, false);
       } catch (error) {
         if (error instanceof StoreAway) return undefined;
         throw error;
@@ -122,7 +119,7 @@ function isReport(mailFrom: string, fields: readonly HeaderField[]): boolean {
 }
 
 interface Reply {
-  readonly message: Part['message'];
+  readonly message: Mail['message'];
   readonly recipient: string;
   readonly author: string;
   readonly subject: string;

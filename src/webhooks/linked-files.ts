@@ -52,7 +52,7 @@ export interface Linking {
 }
 
 /** unknown: not one of our links · expired: it was one · missing: its file is not on this host. */
-export type Opened =
+export type OpenedLink =
   | { readonly kind: 'file'; readonly file: FileHandle; readonly size: number; readonly hash: string }
   | { readonly kind: 'unknown' | 'expired' | 'missing' };
 
@@ -63,7 +63,7 @@ export interface LinkedFiles {
    */
   place(account: string, most: number): Promise<Linking>;
   /** Opens the file of a link; the caller closes it. Throws as `place`. */
-  open(token: string): Promise<Opened>;
+  open(token: string): Promise<OpenedLink>;
 }
 
 /** An account may hold so many times what it leaves for all. */

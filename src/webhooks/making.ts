@@ -1,20 +1,23 @@
+import { heldBy } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { settleUnattempted } from '../queue/settle.ts';
-import type { Preparation, RenderedMail } from './preparation.ts';
-import type { PostBody } from './types.ts';
+import type { Destinations } from './destinations.ts';
+import type { Preparation } from './preparation.ts';
+import type { Post } from './types.ts';
 
 /** A delivery with its POST. */
 export interface Ready {
   readonly delivery: QueuedDelivery;
-  readonly rendered: RenderedMail;
+  readonly post: Post;
 }
 
-interface MakingDeps {
+interface PullPreparationDeps {
   readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
   readonly preparation: Preparation;
+  readonly destinations: Pick<Destinations, 'target'>;
   /** True once the daemon stops: a thread that ended is no fault then. */
   readonly stopping: () => boolean;
   readonly clock: Clock;
@@ -22,7 +25,7 @@ interface MakingDeps {
 }
 
 /** Makes the POSTs of deliveries that a consumer asks for. */
-export interface Making {
+export interface PullPreparation {
   /** How many more deliveries to pass than are wanted: some may not be ready. */
   readonly spare: number;
   /** The deliveries of an endpoint that are promised to somebody who asked before. */
@@ -58,25 +61,32 @@ interface Piece {
   readonly done: Promise<void>;
 }
 
-export function createMaking({ spool, preparation, stopping, clock, log }: MakingDeps): Making {
+export function createMaking({
+  spool,
+  preparation,
+  destinations,
+  stopping,
+  clock,
+  log,
+}: PullPreparationDeps): PullPreparation {
   const pieces = new Map<string, Piece>();
 
   async function make(delivery: QueuedDelivery): Promise<NonNullable<Piece['made']>> {
     const { id, attempts, budgetFrom, parked } = delivery;
-    const found = await preparation.find({ delivery, attempts, budgetFrom });
+    const due = { delivery, attempts, budgetFrom };
+    const found = await preparation.find(due);
     if ('none' in found) {
       if (found.none === 'later') return { at: found.at };
       await spool.settle(settleUnattempted(id, 'dropped', parked, clock.now()));
       return { at: Number.POSITIVE_INFINITY };
     }
-    const rendered = await preparation.render([found]);
-    if (!rendered || rendered === 'store away') return { at: clock.now() + AGAIN };
-    for (const part of rendered.parts) {
-      const fresh = preparation.fresh(part);
-      // Now, because the next to prepare it may be another consumer, long before this one says anything.
-      if (fresh) await spool.keepVerdicts(id, fresh);
-    }
-    return { delivery, rendered };
+    const post = await preparation.render([[due, found]], destinations.target(delivery));
+    if (!post || post === 'store away') return { at: clock.now() + AGAIN };
+    const [findings] = post.found;
+    const fresh = findings && preparation.fresh(delivery, found.message, findings);
+    // Now, because the next to prepare it may be another consumer, long before this one says anything.
+    if (fresh) await spool.keepVerdicts(id, fresh);
+    return { delivery, post };
   }
 
   function begin(delivery: QueuedDelivery): Piece {
@@ -92,7 +102,7 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
       .then((made) => {
         if (!piece.wanted) {
           pieces.delete(id);
-          if ('rendered' in made) void preparation.discard(delivery, made.rendered);
+          if ('post' in made) void preparation.discard(delivery, made.post);
         }
         piece.made = made;
         resolve();
@@ -157,13 +167,13 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
           later = Math.min(later, made.at);
           continue;
         }
-        const more = sum + sizeOf(made.rendered.body);
+        const more = sum + heldBy(made.post.body);
         if (ready.length === 0 || (ready.length < most && more <= bytes)) {
           ready.push(made);
           sum = more;
         } else {
           pieces.delete(delivery.id);
-          void preparation.discard(delivery, made.rendered);
+          void preparation.discard(delivery, made.post);
         }
       }
       return { ready, later };
@@ -172,9 +182,4 @@ export function createMaking({ spool, preparation, stopping, clock, log }: Makin
       for (const { delivery } of ready) pieces.delete(delivery.id);
     },
   });
-}
-
-/** Bytes of a POST in memory; none of those in a file. */
-export function sizeOf(body: PostBody): number {
-  return body.kind === 'bytes' ? body.bytes.length : 0;
 }

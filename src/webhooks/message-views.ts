@@ -1,16 +1,16 @@
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { freeBytes } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { free } from '../base/room.ts';
 import { type PooledTask, TaskBroken } from '../base/worker-pool.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Answers } from './answers.ts';
+import type { Destinations } from './destinations.ts';
 import type { ContentInput, ShownMessage } from './render/content.ts';
-import { packPart, toParseError } from './render/renderer.ts';
+import { packMail, toParseError } from './render/renderer.ts';
 import type { Shown, ShownInput } from './render/shown.ts';
-import type { Destinations } from './road.ts';
-import type { EventRenderer, RenderPart } from './types.ts';
+import type { Mail, Renderer } from './types.ts';
 
 /** JSON text. A stream must be read to its end or destroyed. */
 export interface JsonText {
@@ -22,11 +22,11 @@ export interface JsonText {
  * Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails.
  */
 export interface MessageViews {
-  content(part: RenderPart): Promise<ShownMessage>;
+  content(mail: Mail): Promise<ShownMessage>;
   /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
-  event(part: RenderPart & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText>;
+  event(mail: Mail & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText>;
   /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
-  shown(part: RenderPart, wanted: ShownInput['wanted']): Promise<Shown>;
+  shown(mail: Mail, wanted: ShownInput['wanted']): Promise<Shown>;
 }
 
 /** Creates the views. Messages are parsed on the threads that render them, under the same deadline. */
@@ -38,7 +38,7 @@ export function createMessageViews({
   answers,
   log,
 }: {
-  readonly renderer: Pick<EventRenderer, 'renderJson' | 'discard'>;
+  readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   /** Runs the content task on a thread. */
   readonly run: PooledTask<ContentInput, ShownMessage>;
   /** Runs the task that makes a message safe to look at. */
@@ -47,46 +47,46 @@ export function createMessageViews({
   readonly answers: Pick<Answers, 'shown'>;
   readonly log: Log;
 }): MessageViews {
-  async function content(part: RenderPart): Promise<ShownMessage> {
+  async function content(mail: Mail): Promise<ShownMessage> {
     try {
-      return await run(() => pack(part, null));
+      return await run(() => pack(mail, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
-      log.warn('message.parse_failed', { message: part.message.id, reason });
-      return await run(() => pack(part, reason), true);
+      log.warn('message.parse_failed', { message: mail.message.id, reason });
+      return await run(() => pack(mail, reason), true);
     }
   }
 
   return frozen({
-    async content(part) {
+    async content(mail) {
       try {
-        return await content(part);
+        return await content(mail);
       } finally {
-        if (part.body.kind === 'inline') free(part.body.bytes);
+        freeBytes(mail.body);
       }
     },
     async shown(whole, wanted) {
       try {
         return await show(() => {
-          const { part, transfer } = packPart(whole);
-          return { value: { part, wanted }, transfer };
+          const { mail, transfer } = packMail(whole);
+          return { value: { mail, wanted }, transfer };
         });
       } catch (error) {
         if (!(error instanceof TaskBroken)) throw error;
         log.warn('message.parse_failed', { message: whole.message.id, reason: toParseError(error) });
         return { kind: 'nothing' };
       } finally {
-        if (whole.body.kind === 'inline') free(whole.body.bytes);
+        freeBytes(whole.body);
       }
     },
-    async event(part) {
-      const { id, recipient, routeId, account } = part.delivery;
+    async event(mail) {
+      const { recipient, routeId, account } = mail.delivery;
       const style = destinations.target({ routeId, recipient });
-      const known = { ...part, delivery: { id, recipient }, answers: await answers.shown(account, part) };
-      const body = await renderer.renderJson(known, style);
+      const known = { ...mail, answers: await answers.shown(account, mail) };
+      const { body } = await renderer.render({ mails: [known], url: '', keys: [], at: 0, style, asJson: true });
       try {
-        if (body.kind === 'bytes') return { size: body.bytes.length, content: body.bytes };
+        if (body.kind === 'memory') return { size: body.bytes.length, content: body.bytes };
         const file = await open(body.path);
         return { size: body.size, content: file.createReadStream() };
       } finally {
@@ -97,7 +97,7 @@ export function createMessageViews({
   });
 }
 
-function pack(whole: RenderPart, parseError: string | null) {
-  const { part, transfer } = packPart(whole);
-  return { value: { part, parseError }, transfer };
+function pack(whole: Mail, parseError: string | null) {
+  const { mail, transfer } = packMail(whole);
+  return { value: { mail, parseError }, transfer };
 }

@@ -1,3 +1,4 @@
+import { heldBy } from '../base/bytes.ts';
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
@@ -12,9 +13,9 @@ import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } fro
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
 import { type Said, settleLease } from '../queue/settle.ts';
-import { createMaking, type Ready, sizeOf } from './making.ts';
+import type { Destinations } from './destinations.ts';
+import { createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
-import type { Destinations } from './road.ts';
 import { createBell } from './waiters.ts';
 
 // Mail that its consumer fetches: what /inbound/pull hands out, as the POST that the road would make.
@@ -64,8 +65,7 @@ export interface PullWish {
 }
 
 /** A delivery that was leased, with its POST. */
-export interface PulledMail extends Pick<Ready, 'rendered'> {
-  readonly delivery: QueuedDelivery;
+export interface PulledMail extends Ready {
   /** Names the lease. */
   readonly lease: string;
   /** When it ends, milliseconds since 1970. */
@@ -166,11 +166,11 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   /** Leases what was found, unless nobody reads it. */
   async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
     const forget = (all: readonly Ready[]) => {
-      for (const { delivery, rendered } of all) void preparation.discard(delivery, rendered);
+      for (const { delivery, post } of all) void preparation.discard(delivery, post);
     };
     const bytes = Math.min(
       UNREAD.each,
-      found.reduce((sum, { rendered }) => sum + sizeOf(rendered.body), 0),
+      found.reduce((sum, { post }) => sum + heldBy(post.body), 0),
     );
     const nobody = stopped || wish.gone.aborted;
     if (nobody || unread.take(endpoint.account, bytes) !== 'taken') {
@@ -193,9 +193,9 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
         { now, until, patience },
       );
       const numbers = new Map(leased.map(({ id, n }) => [id, n]));
-      const mails = found.flatMap(({ delivery, rendered }) => {
+      const mails = found.flatMap(({ delivery, post }) => {
         const n = numbers.get(delivery.id);
-        return n === undefined ? [] : [{ delivery, rendered, lease: `${delivery.id}.${n}`, until }];
+        return n === undefined ? [] : [{ delivery, post, lease: `${delivery.id}.${n}`, until }];
       });
       if (mails.length === 0) discard();
       return { mails, discard };

@@ -1,20 +1,25 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import { FORMATS, MANDRILL, type PostStyle } from '../inbound/formats.ts';
+import { FORMATS } from '../inbound/formats.ts';
 import { isPulled } from '../inbound/pulled.ts';
-import type { RouteTarget, Routing } from '../inbound/types.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
-import type { Carried, Engine, Gate, Road } from '../queue/road.ts';
-import type { Waiting } from '../queue/schedule/lane.ts';
+import {
+  type Attempted,
+  type DeliveryOutcome,
+  type EndpointStatus,
+  notSent,
+  type Prepared,
+  type Road,
+  type Shipment,
+  sameFor,
+} from '../queue/road.ts';
+import type { Waiting } from '../queue/schedule/waiting.ts';
 import { type AttemptResult, errorOf, type Settled, settle, settleUnattempted } from '../queue/settle.ts';
-import { createBeliefs } from '../store/beliefs.ts';
-import { StoreAway } from '../store/driver/port.ts';
-import type { Store } from '../store/store.ts';
-import { createPreparation, type Mail, type PreparationDeps, type RenderedMail } from './preparation.ts';
+import { basicAuth, type Destination, type Destinations, type PostTarget } from './destinations.ts';
+import { createPreparation, type PreparationDeps } from './preparation.ts';
 import { createSharedPosts } from './shared-posts.ts';
-import type { Poster } from './types.ts';
+import type { Findings, Mail, Post, Poster } from './types.ts';
 
 // The road for deliveries of the kinds `inbound` and `events`: posts a message or a batch of events, signed.
 
@@ -46,12 +51,8 @@ const TURNED_BACK = { kind: 'turned back' } as const;
 
 const ALONE = { kind: 'turned back', alone: true } as const;
 
-/** The outcome of each delivery. */
-type Outcomes = ReadonlyMap<Waiting, Carried>;
-
-/** The same outcome for all. */
-const each = (mail: readonly Mail<Waiting>[], carried: Carried): Outcomes =>
-  new Map(mail.map(({ waiting }) => [waiting, carried]));
+/** A delivery with its message. */
+type WaitingMail = readonly [waiting: Waiting, mail: Mail];
 
 /** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
@@ -60,78 +61,81 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   const limit = settings.retryHours * 3_600_000;
   const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
-  /** Makes one attempt for one delivery, or for several of one route; returns their outcomes in order. */
-  async function attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
-    const [first] = all;
-    if (!first) return [];
-    const destination = await destinations.of(first.delivery);
-    if (destination.kind !== 'here') {
-      const carried = await follow(first.delivery, destination);
-      return all.map(() => carried);
+  async function prepare(all: Attempted): Promise<Prepared> {
+    const [{ delivery }] = all;
+    const destination = await destinations.of(delivery);
+    if (destination.kind !== 'here') return notSent(all, await follow(delivery, destination));
+    const outcomes = new Map<Waiting, DeliveryOutcome>();
+    const mails: WaitingMail[] = [];
+    const found = await Promise.all(
+      all.map(async (waiting) => ({ waiting, mail: await find(waiting, all.length > 1) })),
+    );
+    for (const { waiting, mail } of found)
+      if ('message' in mail) mails.push([waiting, mail]);
+      else outcomes.set(waiting, mail);
+    const [first, ...others] = mails;
+    if (!first) return { outcomes };
+    const target = destinations.target(delivery);
+    const post = await preparation.render([first, ...others], target);
+    if (!post) return { outcomes };
+    if (post === 'store away') {
+      for (const [waiting] of mails) outcomes.set(waiting, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
+      return { outcomes };
     }
-    const found = await Promise.all(all.map((waiting) => find(waiting, all.length > 1, engine)));
-    const mail = found.filter((one) => 'message' in one);
-    const carried = await carry(mail, gate, engine);
-    return found.map((one) => ('message' in one ? (carried.get(one.waiting) ?? ALONE) : one));
+    return { outcomes, shipment: toShipment(mails, post, target) };
   }
 
   /** Finds the message of a delivery, or returns the outcome if there is none. */
-  async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail<Waiting> | Carried> {
-    const { delivery, parked } = waiting;
+  async function find(waiting: Waiting, isShared: boolean): Promise<Mail | DeliveryOutcome> {
     const found = await preparation.find(waiting);
-    if ('message' in found) return shared && found.body.kind === 'blob' ? ALONE : found;
+    if ('message' in found) return isShared && found.body.kind === 'file' ? ALONE : found;
     if (found.none === 'later') return { kind: 'put off', at: found.at };
-    await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
-    return { kind: 'gone' };
+    return ended(waiting, 'dropped');
   }
 
-  /** Posts the messages and returns the outcomes of those that were in the POST. */
-  async function carry(mail: readonly Mail<Waiting>[], gate: Gate, engine: Engine): Promise<Outcomes> {
-    const [first, ...others] = mail;
-    if (!first) return new Map();
-    const rendered = await preparation.render([first, ...others]);
-    if (!rendered) return new Map();
-    if (rendered === 'store away') return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
-    try {
-      return await post(first, rendered, gate, engine);
-    } finally {
-      await preparation.discard(first.delivery, rendered);
-    }
+  function ended({ delivery: { id }, parked }: Waiting, state: 'dead' | 'dropped') {
+    return { kind: 'gone', settlement: settleUnattempted(id, state, parked, clock.now()) } as const;
   }
 
   /** Applies a change made on another host to all queued deliveries of this webhook or route. */
-  async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<Carried> {
+  async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<DeliveryOutcome> {
     if (destination.kind === 'nowhere' && batch) await spool.events.forget(batch.webhook, clock.now());
     if (destination.kind === 'there')
       await (batch ? spool.events.redirect(batch.webhook, destination.url) : spool.redirect(routeId, destination.url));
     return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
-  async function post(
-    { delivery }: Mail<Waiting>,
-    { headers, body, target, batch, parts }: RenderedMail<Waiting>,
-    gate: Gate,
-    engine: Engine,
-  ): Promise<Outcomes> {
-    if (!(await gate.enter())) return each(parts, TURNED_BACK);
-    const { url, routeId } = delivery;
-    const result = await poster.post(url, { ...headers, ...basicAuth(target.password) }, body);
-    const judged = parts.map((part) => ({ part, settled: judge(part, { batch, target }, result, gate) }));
-    const [first] = judged;
-    const delivered = first?.settled.outcome === 'delivered';
-    if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
-    const summary = result.kind === 'unanswered' ? { ...result, error: errorOf(result) } : result;
-    gate.leave(summary, first.settled, parts.length);
-    if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
-    await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));
-    return new Map(judged.map(({ part, settled }) => [part.waiting, { kind: 'settled', settled, result: summary }]));
+  function toShipment(mails: readonly WaitingMail[], post: Post, target: PostTarget): Shipment | undefined {
+    const posted = mails.flatMap(([waiting, mail], i) => {
+      const found = post.found[i];
+      return found ? [{ waiting, mail, found }] : [];
+    });
+    const [first] = posted;
+    if (!first) return undefined;
+    const { delivery } = first.waiting;
+    const batch = posted.length > 1 ? post.id : undefined;
+    const deliveries = posted.map(({ waiting }) => waiting);
+    return {
+      deliveries,
+      async send(endpoint) {
+        const result = await poster.post(delivery.url, { ...post.headers, ...basicAuth(target.password) }, post.body);
+        const judged = posted.map((one) => ({ ...one, settled: judge(one.waiting, batch, target, result, endpoint) }));
+        const delivered = judged[0]?.settled.outcome === 'delivered';
+        if (endpoint.abandoned() && !delivered) return sameFor(deliveries, TURNED_BACK);
+        if (batch !== undefined) sharedPosts.ended(delivery.routeId, result, delivered);
+        const summary = result.kind === 'unanswered' ? { ...result, error: errorOf(result) } : result;
+        return new Map(judged.map((one) => [one.waiting, { ...toOutcome(one), result: summary }]));
+      },
+      release: () => preparation.discard(delivery, post),
+    };
   }
 
   function judge(
-    { waiting }: Mail<Waiting>,
-    { batch, target }: Pick<RenderedMail<Waiting>, 'batch' | 'target'>,
+    waiting: Waiting,
+    batch: string | undefined,
+    target: PostTarget,
     result: AttemptResult,
-    gate: Gate,
+    endpoint: EndpointStatus,
   ): Settled {
     const { delivery, attempts, parked, budgetFrom, heldSince: since } = waiting;
     const isOrdered = delivery.sequence !== undefined;
@@ -141,22 +145,32 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       now: clock.now(),
       jitter: ids.jitter(),
       budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
-      othersPass: gate.othersPass(),
-      ...(isOrdered && { order: { since, patience: settings.orderHoldMs, isUp: gate.isUp() } }),
+      othersPass: endpoint.othersPass(),
+      ...(isOrdered && { order: { since, patience: settings.orderHoldMs, isUp: endpoint.isUp() } }),
       stop: FORMATS[target.format].stop,
       batch,
     });
   }
 
-  /** Records the outcome of a delivery, with new verdicts, and sends the DSN if the sender requested one. */
-  async function note(
-    part: RenderedMail<Waiting>['parts'][number],
-    { settlement, outcome }: Settled,
-    engine: Engine,
-  ): Promise<void> {
-    const { delivery, message, verdicts } = part;
-    await engine.settle(delivery, settlement, preparation.fresh(part));
-    await preparation.tell(message, message.verdicts ?? verdicts, delivery, outcome);
+  /** The outcome of a delivery that was posted, with new verdicts; then the DSN, if the sender requested one. */
+  function toOutcome({
+    waiting: { delivery },
+    mail: { message },
+    found,
+    settled,
+  }: {
+    readonly waiting: Waiting;
+    readonly mail: Mail;
+    readonly found: Findings;
+    readonly settled: Settled;
+  }) {
+    const verdicts = message.verdicts ?? found.verdicts;
+    return {
+      kind: 'settled',
+      settled,
+      fresh: preparation.fresh(delivery, message, found),
+      afterwards: () => preparation.tell(message, verdicts, delivery, settled.outcome),
+    } as const;
   }
 
   return frozen({
@@ -168,101 +182,19 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     timed: false,
     isPulled,
     isAlarming: () => true,
-    attempt: async (waiting, gate, engine) => (await attempt([waiting], gate, engine))[0] ?? TURNED_BACK,
-    sharing: frozen({ with: sharedPosts.with, attempt }),
+    companyOf: sharedPosts.companyOf,
+    prepare,
     steps: deps.steps,
-    async expire({ delivery, parked }, engine): Promise<Carried> {
-      await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', parked, clock.now()));
-      const found = await spool.message(delivery.messageId);
-      if (found?.message.verdicts) await preparation.tell(found.message, found.message.verdicts, delivery, 'failed');
-      return { kind: 'gone' };
+    async expire(waiting) {
+      const { delivery } = waiting;
+      return {
+        ...ended(waiting, 'dead'),
+        async afterwards() {
+          const found = await spool.message(delivery.messageId);
+          if (found?.message.verdicts)
+            await preparation.tell(found.message, found.message.verdicts, delivery, 'failed');
+        },
+      };
     },
   });
 }
-
-/**
- * Where a delivery goes now. here: to its queued URL · there: to another URL · nowhere: its webhook was deleted ·
- * unknown: the store is unavailable and nothing is cached.
- */
-type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonly kind: 'there'; readonly url: string };
-
-/** Checks whether the queued URL is still current: another host may have changed it. */
-export interface Destinations {
-  of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
-  /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
-  batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
-  /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
-  target(delivery: Pick<Delivery, 'routeId' | 'recipient'>): PostTarget;
-}
-
-/** The form of a post, and the password that it is sent with. */
-export type PostTarget = PostStyle & Pick<RouteTarget, 'password'> & { readonly url: string | null };
-
-/** For mail whose route is not known. */
-export const PLAIN_TARGET: PostTarget = { ...MANDRILL, password: null, url: null };
-
-/** Rails expects this user; others ignore it. A user and password in the URL come first (post/post.ts). */
-export function basicAuth(password: string | null): Readonly<Record<string, string>> {
-  if (password === null) return {};
-  return { authorization: `Basic ${Buffer.from(`actionmailbox:${password}`).toString('base64')}` };
-}
-
-interface DestinationDeps {
-  readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
-  readonly routing: Pick<Routing, 'routeOf'>;
-  readonly clock: Clock;
-}
-
-/** Milliseconds for which the URL of a webhook is cached. */
-const FRESH_MS = 5000;
-
-const HERE = { kind: 'here' } as const;
-const UNKNOWN = { kind: 'unknown' } as const;
-
-/**
- * Checks the destination before every attempt. A deleted webhook gets nothing more. Mail of a deleted route is still
- * delivered, because we accepted it for that URL.
- */
-export function createDestinations({ store, routing, clock }: DestinationDeps): Destinations {
-  const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });
-
-  async function ofBatch(url: string, webhook: string): Promise<Destination> {
-    const believed = await webhooks.of(webhook);
-    if (believed === undefined) return UNKNOWN;
-    if (believed === url) return HERE;
-    // The queue may be newer than the cache: an API call on this host updates both, one after the other.
-    const now = await webhooks.now(webhook);
-    return now === null ? { kind: 'nowhere' } : toThere(url, now);
-  }
-
-  async function ofMail({
-    url,
-    routeId,
-    recipient,
-  }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
-    const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
-    if (believed === undefined || believed === url) return HERE;
-    return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
-  }
-
-  return frozen({
-    batchEvents({ routeId, recipient }) {
-      const target = routing.routeOf(routeId, domainOf(recipient));
-      return target?.format === 'mandrill' ? target.batchEvents : 1;
-    },
-    target: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
-    async of(delivery) {
-      try {
-        return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
-      } catch (error) {
-        if (error instanceof StoreAway) return UNKNOWN;
-        throw error;
-      }
-    },
-  });
-}
-
-/** The domain of an address, as written. */
-const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
-
-const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Company } from '../queue/road.ts';
-import type { Waiting } from '../queue/schedule/lane.ts';
+import type { Waiting } from '../queue/schedule/waiting.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
 /** Maximum bytes of JSON per byte of a message: raw, base64 of raw, parsed, and attachments. */
@@ -22,7 +22,7 @@ interface SharedPostsDeps {
 /** Decides which messages share a POST: new ones of one route, up to the route's number and a size. */
 interface SharedPosts {
   /** The messages that share a POST with `first`; undefined: it is posted alone. */
-  with(first: Waiting): Company | undefined;
+  companyOf(first: Waiting): Company | undefined;
   /** Records the result of a POST that several messages of a route shared. */
   ended(routeId: string, result: AttemptResult, delivered: boolean): void;
 }
@@ -33,7 +33,7 @@ export function createSharedPosts({ batchBytes }: { readonly batchBytes: number 
   const singly = createExpiringMemory<true>({ most: MOST_ROUTES }, clock);
 
   return frozen({
-    with(first) {
+    companyOf(first) {
       const { delivery } = first;
       let room = batchBytes / JSON_PER_BYTE - sizeOf(first);
       if (!isFresh(first) || room <= 0 || singly.get(delivery.routeId)) return undefined;

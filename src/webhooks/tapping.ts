@@ -1,8 +1,9 @@
+import { heldBy } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Delivery, QueuedDelivery, Spool } from '../queue/delivery.ts';
+import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Scanning } from '../scan/scanning.ts';
-import { type Ready, sizeOf } from './making.ts';
+import type { Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -106,8 +107,11 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
     const known = message.verdicts !== null && (!scanning || message.scan);
     if (!known && delivery.state === 'waiting' && clock.monotonic() - at < PATIENCE) return 'soon';
     const { attempts, budgetFrom } = delivery;
-    const rendered = await preparation.show({ waiting: { delivery, attempts, budgetFrom }, delivery, message, body });
-    return rendered === 'store away' ? 'soon' : { delivery, rendered };
+    const post = await preparation.show([
+      { delivery, attempts, budgetFrom },
+      { delivery, message, body },
+    ]);
+    return post === 'store away' ? 'soon' : { delivery, post };
   }
 
   /** The messages from `cursor` on that can be shown, in order. */
@@ -122,7 +126,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
       cursor = one.n + 1;
       if (!shown) continue;
       mails.push(shown);
-      bytes += sizeOf(shown.rendered.body);
+      bytes += heldBy(shown.post.body);
     }
     return { mails, cursor };
   }
@@ -156,12 +160,10 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
     },
   });
 
-  function createDiscard(
-    mails: readonly { readonly delivery: QueuedDelivery; readonly rendered: Ready['rendered'] }[],
-  ) {
+  function createDiscard(mails: readonly Ready[]) {
     let left = mails;
     return () => {
-      for (const { delivery, rendered } of left) void preparation.discard(delivery, rendered);
+      for (const { delivery, post } of left) void preparation.discard(delivery, post);
       left = [];
     };
   }

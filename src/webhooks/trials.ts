@@ -4,14 +4,14 @@ import type { Ids } from '../base/ids.ts';
 import type { AttemptRecord, Delivery } from '../queue/delivery.ts';
 import { type AttemptResult, errorOf } from '../queue/settle.ts';
 import type { Answers } from './answers.ts';
-import { basicAuth, type Destinations, PLAIN_TARGET } from './road.ts';
-import type { Poster, Renderer, RenderPart } from './types.ts';
+import { basicAuth, type Destinations, PLAIN_TARGET } from './destinations.ts';
+import type { Mail, Poster, Renderer } from './types.ts';
 
 /** Tells receivers that nothing came: somebody tries what they do with this event. */
 const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
 
 /** A message, and the route whose form its post has; without a route it has Mandrill's. */
-type TrialPart = RenderPart & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 'account'>> };
+type TriedMail = Mail & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 'account'>> };
 
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export interface Trials {
@@ -20,7 +20,7 @@ export interface Trials {
    * answer 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in
    * memory. Throws if the disk fails.
    */
-  post(part: TrialPart, url: string, keys: readonly string[]): Promise<AttemptRecord>;
+  post(mail: TriedMail, url: string, keys: readonly string[]): Promise<AttemptRecord>;
 }
 
 export function createTrials({
@@ -39,26 +39,24 @@ export function createTrials({
   readonly ids: Pick<Ids, 'message'>;
 }): Trials {
   return frozen({
-    async post(part, url, keys) {
-      const { message, body, delivery } = part;
+    async post(mail, url, keys) {
+      const { message, body, delivery } = mail;
       const { id, recipient, routeId, account } = delivery;
       const target = routeId === undefined ? PLAIN_TARGET : destinations.target({ routeId, recipient });
-      const rendered = await renderer.render({
+      const tried = {
         message,
         body,
-        answers: account === undefined ? part.answers : await answers.shown(account, part),
-        delivery: { id: `${id}-trial-${ids.message()}`, recipient, url },
-        keys,
-        at: clock.now(),
-        style: target,
-      });
+        answers: account === undefined ? mail.answers : await answers.shown(account, mail),
+        delivery: { id: `${id}-trial-${ids.message()}`, recipient },
+      };
+      const post = await renderer.render({ mails: [tried], url, keys, at: clock.now(), style: target });
       try {
         const at = clock.now();
         // The password is for the URL of the route alone.
         const login = target.url === url ? basicAuth(target.password) : {};
-        return toRecord(at, await poster.post(url, { ...rendered.headers, ...login, ...TRIAL_HEADER }, rendered.body));
+        return toRecord(at, await poster.post(url, { ...post.headers, ...login, ...TRIAL_HEADER }, post.body));
       } finally {
-        await renderer.discard(rendered.body);
+        await renderer.discard(post.body);
       }
     },
   });

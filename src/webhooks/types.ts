@@ -1,48 +1,17 @@
+import type { Bytes } from '../base/bytes.ts';
 import type { PostStyle } from '../inbound/formats.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
-import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
+import type { Delivery, Message } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
-/** The bytes of a POST, in memory or in a file. `discard` removes the file and frees its share of the limit. */
-export type PostBody =
-  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  | { readonly kind: 'file'; readonly path: string; readonly size: number };
-
-/** A message rendered as a signed POST. */
-export interface Rendered {
-  readonly body: PostBody;
-  /** Content-Type and signatures; not Host or Content-Length. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** Computed now if the message had none. Meaningless for a batch of events. */
-  readonly verdicts: Verdicts;
-  /** Why the message is delivered raw; null if it was parsed. */
-  readonly parseError: string | null;
-  /** For the history; null if it was not parsed. */
-  readonly summary: MailSummary | null;
-}
-
-/** What was found out about a message. */
-export type Findings = Pick<Rendered, 'verdicts' | 'parseError' | 'summary'>;
-
-/** Several messages rendered as one signed POST. */
-export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
-  /** The id of the POST: that of the delivery, or one for all of them (base/ids.ts). */
-  readonly id: string;
-  /** The findings for each, in order; undefined: left out of the POST because its verdicts take long. */
-  readonly parts: readonly (Findings | undefined)[];
-  /** Bytes of attachments that became files behind links. */
-  readonly linked: number;
-}
-
-/** What a POST is signed with, besides its id. */
-interface PostSigning {
-  /** Signing keys, the one for X-Mandrill-Signature first. */
-  readonly keys: readonly string[];
-  /** Milliseconds since 1970 of this attempt. */
-  readonly at: number;
-  /** Absent for a batch of events, which is always a form of Mandrill's. */
-  readonly style?: PostStyle;
+/** A message for one of its recipients, or a batch of events. */
+export interface Mail {
+  readonly message: Message;
+  readonly body: Bytes;
+  readonly delivery: Pick<Delivery, 'id' | 'recipient' | 'batch'>;
+  /** What it answers; null: nothing that is known. Undefined: nobody has looked. */
+  readonly answers?: Answered | null | undefined;
 }
 
 /** A message that an inbound message answers. */
@@ -53,57 +22,64 @@ export interface Answered {
   readonly record: object;
 }
 
-/** A message for one of its recipients. */
-export interface RenderPart {
-  readonly message: Message;
-  readonly body: Body;
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient'>;
-  /** What it answers; null: nothing that is known. Undefined: nobody has looked. */
-  readonly answers?: Answered | null | undefined;
-}
-
-/** One message, or one batch of events, to be posted under the id of its delivery. */
-export interface RenderJob extends RenderPart, PostSigning {
+/** Mail to be rendered as one POST. */
+export interface RenderJob {
+  /** Of several, the bodies are in memory. */
+  readonly mails: readonly Mail[];
+  readonly url: string;
   /** Whose links its attachments may become; not given: of no account. */
   readonly account?: string;
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+  /** Signing keys, the one for X-Mandrill-Signature first. */
+  readonly keys: readonly string[];
+  /** Milliseconds since 1970 of this attempt. */
+  readonly at: number;
+  /** Ignored for a batch of events, which is always a form of Mandrill's. */
+  readonly style: PostStyle;
+  /** The event itself as JSON, unsigned, for people. */
+  readonly asJson?: boolean;
 }
 
-/** Several messages, to be posted together. */
-export interface SharedRenderJob extends PostSigning {
-  readonly url: string;
-  /** As of `RenderJob`. */
-  readonly account?: string;
-  /** Their bodies are in memory. */
-  readonly parts: readonly RenderPart[];
+/** Mail rendered as a signed POST. */
+export interface Post {
+  /** That of the delivery, or one for all of them (base/ids.ts). */
+  readonly id: string;
+  readonly body: Bytes;
+  /** Content-Type and signatures; not Host or Content-Length. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** For each mail, in order; undefined: left out of the POST because its verdicts take long. */
+  readonly found: readonly (Findings | undefined)[];
+  /** Bytes of attachments that became files behind links. */
+  readonly linked: number;
+}
+
+/** What was found out about a message on the way to its POST. */
+export interface Findings {
+  /** Computed now if the message had none. Meaningless for a batch of events. */
+  readonly verdicts: Verdicts;
+  /** Why the message is delivered raw; null if it was parsed. */
+  readonly parseError: string | null;
+  /** For the history; null if it was not parsed. */
+  readonly summary: MailSummary | null;
 }
 
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
 export interface Renderer {
   /**
-   * Renders any message; one that cannot be parsed is rendered raw. Throws only when the disk or the process fails.
-   * Takes ownership of a body in memory and frees it after its last use.
+   * Renders any message; one that cannot be parsed is rendered raw. Verdicts that it does not have yet are computed.
+   * Throws only when the disk or the process fails. Takes ownership of a body in memory and frees it after its last
+   * use.
    */
-  render(job: RenderJob): Promise<Rendered>;
-  /** Undefined if one breaks the parser: which one is unknown, so render each alone. Takes ownership of bodies. */
-  renderShared(job: SharedRenderJob): Promise<RenderedShared | undefined>;
-  /** Undefined if there was nothing to do. */
-  discard(body: PostBody): Promise<void> | undefined;
-}
-
-/** A renderer that can also show the event of a message. */
-export interface EventRenderer extends Renderer {
-  /**
-   * As `render`, but the event itself as JSON, unsigned. Verdicts that the message does not have yet are computed, and
-   * kept nowhere.
-   */
-  renderJson(part: RenderPart, style: PostStyle): Promise<PostBody>;
+  render(job: RenderJob): Promise<Post>;
+  /** As `render`, of several. Undefined if one breaks the parser: which one is unknown, so render each alone. */
+  renderShared(job: RenderJob): Promise<Post | undefined>;
+  /** Removes its file, or frees its share of the limit. Undefined if there was nothing to wait for. */
+  discard(body: Bytes): Promise<void> | undefined;
 }
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {
   /** Takes ownership of a body in memory, and frees it once the system has it. */
-  post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
+  post(url: string, headers: Readonly<Record<string, string>>, body: Bytes): Promise<AttemptResult>;
   /** As `post`, without a body (webhookexists asks HEAD first). */
   head(url: string): Promise<AttemptResult>;
   stop(): Promise<void>;

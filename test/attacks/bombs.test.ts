@@ -62,7 +62,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
       () => victim.hook.requests.find(({ body }) => body.includes(mark)),
       60_000,
     );
-    const { msg } = await eventOf({ kind: 'bytes', bytes: post.body });
+    const { msg } = await eventOf({ kind: 'memory', bytes: post.body });
     victim.hook.requests.splice(
       0,
       victim.hook.requests.length,

@@ -50,7 +50,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     });
     const bytes = Buffer.from(raw, 'latin1');
     const { dkim: verdict } = await authenticator.authenticate(
-      { bytes },
+      { kind: 'memory', bytes },
       { mailFrom: '', client: { address: null, helo: null, tls: null } },
     );
     expect(verdict).to.deep.equal({ signed: true, valid: true });

@@ -35,7 +35,8 @@ async function ours(messages: readonly OddMessage[]): Promise<boolean[]> {
   const read = createSignatureReader(createTestClock(NOW * 1000));
   return Promise.all(
     messages.map(
-      async ({ raw }) => (await read(parseHeaderSection(raw), { bytes: raw }, [], lookUp as never)).dkim.valid,
+      async ({ raw }) =>
+        (await read(parseHeaderSection(raw), { kind: 'memory', bytes: raw }, [], lookUp as never)).dkim.valid,
     ),
   );
 }

@@ -111,7 +111,7 @@ describe("Debian's postfix as the next hop", function () {
     });
     const verdict = ({ raw, from }: Sunk, change = (text: string) => text) =>
       authenticate(
-        { bytes: Buffer.from(change(raw)) },
+        { kind: 'memory', bytes: Buffer.from(change(raw)) },
         { mailFrom: from, client: { address: null, helo: null, tls: null } },
       );
     for (const mail of arrived()) {

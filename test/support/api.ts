@@ -32,7 +32,7 @@ import { metadataFieldId } from '../../src/store/rows/messages.ts';
 import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
-import { createSamplePart } from '../../src/webhooks/render/renderer.ts';
+import { createSampleMail } from '../../src/webhooks/render/renderer.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { afterFile } from './cleanup.ts';
 import { clockAt, createTestClock } from './clock.ts';
@@ -288,7 +288,7 @@ export async function startApi(
         type: style.format === 'mandrill' ? 'application/x-www-form-urlencoded' : style.format,
         payload: [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
       }),
-      samplePart: createSamplePart({ clock, hostname: 'mx.postern.test' }),
+      sampleMail: createSampleMail({ clock, hostname: 'mx.postern.test' }),
       views: await createTestViews(log),
       trials: await createTestTrials(clock, (post) => {
         tried.push(post);
@@ -556,7 +556,7 @@ export async function putAnswer({ spool }: Pick<ApiWorld, 'spool'>, id: string):
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
-    body: { kind: 'inline', bytes: Buffer.from(answer) },
+    body: { kind: 'memory', bytes: Buffer.from(answer) },
   });
 }
 
@@ -572,7 +572,7 @@ export async function putDeadDelivery(
     url: 'https://app.example.com/hooks/mail',
     pattern: 'mailbox-*',
     recipients: ['mailbox-123@inbound.example.com'],
-    body: { kind: 'inline', bytes: Buffer.from(DEAD_MESSAGE) },
+    body: { kind: 'memory', bytes: Buffer.from(DEAD_MESSAGE) },
   });
   const failed = {
     ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500),

@@ -53,7 +53,7 @@ type Changes = Partial<Omit<ComposeJob, 'outgoing' | 'settings' | 'dkim'>> & {
 /** A job of the composer; what is not given is as above. */
 export function toJob(bytes: Uint8Array, { outgoing, settings, dkim, ...rest }: Changes = {}): ComposeJob {
   return {
-    body: { kind: 'inline', bytes },
+    body: { kind: 'memory', bytes },
     recipient: 'bob@example.net',
     id: ID,
     accountNumber: ACCOUNT,

@@ -1,3 +1,4 @@
+import type { Bytes } from '../../src/base/bytes.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { deliveryId } from '../../src/base/ids.ts';
@@ -6,7 +7,7 @@ import type { Delivery } from '../../src/queue/delivery.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createGuard, type Guard } from '../../src/webhooks/post/guard.ts';
 import { createPoster } from '../../src/webhooks/post/post.ts';
-import type { PostBody, Poster } from '../../src/webhooks/types.ts';
+import type { Poster } from '../../src/webhooks/types.ts';
 
 /** What names resolve to; those that are not there do not exist. A function is asked every time. */
 export type Names = Readonly<Record<string, readonly string[] | (() => readonly string[]) | 'failure'>>;
@@ -47,7 +48,7 @@ export function openPoster({ timeoutMs = 5000, clock = systemClock, ...options }
   return createPoster({ timeoutMs, userAgent: 'Postern/test', connections: 8 }, { guard: openGuard(options), clock });
 }
 
-export const bytes = (text: string): PostBody => ({ kind: 'bytes', bytes: new TextEncoder().encode(text) });
+export const bytes = (text: string): Bytes => ({ kind: 'memory', bytes: new TextEncoder().encode(text) });
 
 export const answered = (status: number, retryAfter: string | null = null): AttemptResult => ({
   kind: 'answered',

@@ -1,3 +1,4 @@
+import type { Bytes } from '../../src/base/bytes.ts';
 import type { Ids } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Outgoing } from '../../src/mail/outgoing.ts';
@@ -5,9 +6,10 @@ import type { Delivery, QueuedDelivery } from '../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { Roads } from '../../src/queue/road.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
-import type { Destinations, WebhookRoadSettings } from '../../src/webhooks/road.ts';
-import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
-import type { PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
+import type { Destinations } from '../../src/webhooks/destinations.ts';
+import { PLAIN_TARGET } from '../../src/webhooks/destinations.ts';
+import type { WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import type { Poster, Post as RenderedPost, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { afterTest } from './cleanup.ts';
 import { createTestClock, createWatch, type TestClock, type Watch } from './clock.ts';
 import { answered } from './delivery.ts';
@@ -44,7 +46,7 @@ export interface Bench {
   readonly log: ReturnType<typeof createTestLog>;
   readonly posts: Post[];
   readonly jobs: RenderJob[];
-  readonly discarded: PostBody[];
+  readonly discarded: Bytes[];
   /** What endpoints answer from now on; 200 at first. */
   endpoint(answer: Endpoint): void;
   keys(answer: readonly string[] | undefined): void;
@@ -88,14 +90,14 @@ export async function createBench(
   async function putOne(delivery: Delivery, outgoing: Outgoing | undefined): Promise<void> {
     const client = { address: '192.0.2.1', helo: 'there', tls: null };
     const envelope = { mailFrom: 'a@example.org', client, ...(outgoing && { outgoing }) };
-    const body = { kind: 'inline', bytes: BYTES.slice() } as const;
+    const body = { kind: 'memory', bytes: BYTES.slice() } as const;
     const message = { id: delivery.messageId, receivedAt: clock.now(), envelope, trace: '', body };
     const outcome = await spool.accept(message, [delivery]);
     if (outcome !== 'accepted') throw new Error(`not accepted but ${outcome}`);
   }
   const posts: Post[] = [];
   const jobs: RenderJob[] = [];
-  const discarded: PostBody[] = [];
+  const discarded: Bytes[] = [];
   const inFlight = { now: 0, most: 0 };
   let answer: Endpoint = () => answered(200);
   let keys: readonly string[] | undefined = ['present'];
@@ -103,24 +105,31 @@ export async function createBench(
   let isSlow = (_id: string): boolean => false;
 
   const renderer: Renderer = {
-    async render(job): Promise<Rendered> {
+    async render(job): Promise<RenderedPost> {
       if (rendererFails) throw new Error('no thread');
       jobs.push(job);
-      if (isSlow(job.delivery.id))
+      const id = job.mails[0]?.delivery.id ?? '';
+      if (isSlow(id))
         await new Promise<void>((resolve) => {
           clock.after(20_000, resolve);
         });
       return {
-        body: { kind: 'bytes', bytes: new Uint8Array(1) },
-        headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
-        parseError: null,
-        summary: null,
-        verdicts: {
-          spf: { result: 'pass', detail: '' },
-          dkim: { signed: false, valid: false },
-          dmarc: { result: 'none', policy: null, aligned: false },
-          arc: { result: 'none' },
-        },
+        id,
+        linked: 0,
+        body: { kind: 'memory', bytes: new Uint8Array(1) },
+        headers: { 'webhook-id': id, 'x-keys': job.keys.join(' ') },
+        found: [
+          {
+            parseError: null,
+            summary: null,
+            verdicts: {
+              spf: { result: 'pass', detail: '' },
+              dkim: { signed: false, valid: false },
+              dmarc: { result: 'none', policy: null, aligned: false },
+              arc: { result: 'none' },
+            },
+          },
+        ],
       };
     },
     renderShared: async () => undefined,

@@ -71,7 +71,7 @@ for (const text of [message, signMessage(message, key), chain + signMessage(mess
   for (const address of ['192.0.2.7', '198.51.100.1', '2001:db8::1']) {
     verdicts.push(
       await authenticator.authenticate(
-        { bytes: Buffer.from(text) },
+        { kind: 'memory', bytes: Buffer.from(text) },
         { mailFrom: 'ann@example.net', client: { address, helo: 'example.net', tls: null } },
       ),
     );

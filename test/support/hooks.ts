@@ -21,7 +21,7 @@ export function wanted(events: readonly SpooledEvent[], to: Hook = hook()): Even
 /** The events of a batch, by their ids. */
 export async function idsIn(spool: Spool, delivery: Pick<Delivery, 'messageId'> | null): Promise<string[]> {
   const found = delivery && (await spool.message(delivery.messageId));
-  if (found?.body.kind !== 'inline') throw new Error('there is no such batch');
+  if (found?.body.kind !== 'memory') throw new Error('there is no such batch');
   return JSON.parse(Buffer.from(found.body.bytes).toString()).map((event: { _id: string }) => event._id);
 }
 

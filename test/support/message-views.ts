@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import type { Bytes } from '../../src/base/bytes.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
@@ -8,14 +9,13 @@ import type { SigningKeys } from '../../src/inbound/types.ts';
 import type { Spool } from '../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
+import { PLAIN_TARGET } from '../../src/webhooks/destinations.ts';
 import { createMessageViews, type MessageViews } from '../../src/webhooks/message-views.ts';
 import { createPreparation } from '../../src/webhooks/preparation.ts';
 import { createPulling } from '../../src/webhooks/pulling.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
-import { PLAIN_TARGET } from '../../src/webhooks/road.ts';
 import { createTapping } from '../../src/webhooks/tapping.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
-import type { PostBody } from '../../src/webhooks/types.ts';
 import { NO_ANSWERS } from './answers.ts';
 import { afterFile } from './cleanup.ts';
 import { NO_NOTES } from './notes.ts';
@@ -56,7 +56,7 @@ export interface Tried {
 export async function createTestTrials(clock: Clock, answer: (tried: Tried) => AttemptResult | Promise<AttemptResult>) {
   const { renderer } = (shared ??= await open());
   const poster = {
-    async post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult> {
+    async post(url: string, headers: Readonly<Record<string, string>>, body: Bytes): Promise<AttemptResult> {
       const bytes = body.kind === 'file' ? await readFile(body.path) : Buffer.from(body.bytes);
       return answer({ url, headers, body: bytes.toString() });
     },

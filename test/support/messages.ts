@@ -91,7 +91,7 @@ export async function putSubmitted(
     id: `01kcexamplesubmitted${id.slice(-6)}`,
     recipients: [email],
     outgoing: { ...PLAIN_OUTGOING, ...given.outgoing },
-    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify({ ...DRAFT, ...given.draft })) },
+    body: { kind: 'memory', bytes: Buffer.from(JSON.stringify({ ...DRAFT, ...given.draft })) },
   });
   await store.messages.insert(messageRow(account, id, { state: 'queued', email, delivery: delivery.id }));
   return delivery.id;
@@ -148,7 +148,7 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
     pattern: '',
     outgoing,
   } as const;
-  const body = () => ({ kind: 'inline' as const, bytes: Buffer.from(JSON.stringify(DRAFT)) });
+  const body = () => ({ kind: 'memory' as const, bytes: Buffer.from(JSON.stringify(DRAFT)) });
   const sent = await put(spool, handedOver, {
     ...common,
     id: '01kcexamplesent00000009001',
@@ -240,7 +240,7 @@ export async function putWaiting({ store, spool }: ApiWorld, account: string): P
     outgoing: PLAIN_OUTGOING,
     id: '01kcexamplesent00000009003',
     recipients: ['grey@example.com'],
-    body: { kind: 'inline', bytes: Buffer.from(JSON.stringify(DRAFT)) },
+    body: { kind: 'memory', bytes: Buffer.from(JSON.stringify(DRAFT)) },
   });
   await store.messages.insert(
     messageRow(account, WAITING, { email: 'grey@example.com', state: 'deferred', delivery: delivery.id }),

@@ -17,17 +17,23 @@ type Input = RenderInput | ComposeJob | ContentInput;
 
 parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [Input]])[]) => {
   for (const [, , [input]] of calls) {
-    const bodies =
-      'parts' in input ? input.parts.map(({ body }) => body) : ['part' in input ? input.part.body : input.body];
+    const bodies = bodiesOf(input);
     const text = bodies
-      .map((body) => (body.kind === 'inline' ? Buffer.from(body.bytes).toString('latin1') : ''))
+      .map((body) => (body.kind === 'memory' ? Buffer.from(body.bytes).toString('latin1') : ''))
       .join('');
-    const isRaw = 'parseError' in input && input.parseError !== null;
+    const isRaw = (isRender(input) ? input[2] : 'parseError' in input ? input.parseError : null) !== null;
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];
     if (order === 'die' || (order === 'throw' && !isRaw)) throw new Error('broken by a test');
     if (order === 'memory' && !isRaw) useMemory();
   }
 });
+
+const isRender = (input: Input): input is RenderInput => Array.isArray(input);
+
+function bodiesOf(input: Input) {
+  if (isRender(input)) return input[0].mails.map(({ body }) => body);
+  return ['mail' in input ? input.mail.body : input.body];
+}
 
 const { stringify } = JSON;
 /** A message whose subject no payload can hold. */

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
+import type { Bytes } from '../../src/base/bytes.ts';
+import { MANDRILL } from '../../src/inbound/formats.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import type { SenderAuth } from '../../src/mail/trust.ts';
 import type { Message } from '../../src/queue/delivery.ts';
-import type { PostBody, RenderJob } from '../../src/webhooks/types.ts';
+import type { Mail, RenderJob } from '../../src/webhooks/types.ts';
 
 /** The lines of a message, with CRLF behind each. */
 export function crlf(...lines: string[]): Buffer {
@@ -47,14 +49,27 @@ export function spooled(change: Partial<Message> = {}): Message {
 
 export const KEY = 'kJ8vQ2xLr0cYw5nTt7uZ1aBdEfGhIjKm';
 
-export function renderJob(raw: Uint8Array, change: Partial<RenderJob> = {}): RenderJob {
+/** A message as the renderer gets it. */
+export function aMail(raw: Uint8Array, change: Partial<Mail> = {}): Mail {
   return {
     message: spooled(),
-    body: { kind: 'inline', bytes: raw },
+    body: { kind: 'memory', bytes: raw },
+    delivery: { id: 'm1-abc', recipient: 'in@example.net' },
+    ...change,
+  };
+}
+
+/** One message, to be posted. */
+export function renderJob(raw: Uint8Array, change: Partial<RenderJob & Mail> = {}): RenderJob {
+  const { message, body, delivery, answers, ...rest } = change;
+  const mail = { ...(message && { message }), ...(body && { body }), ...(delivery && { delivery }) };
+  return {
+    mails: [aMail(raw, { ...mail, answers })],
+    url: 'https://example.com/hook?x=1',
     keys: [KEY],
     at: Date.now(),
-    delivery: { id: 'm1-abc', recipient: 'in@example.net', url: 'https://example.com/hook?x=1' },
-    ...change,
+    style: MANDRILL,
+    ...rest,
   };
 }
 
@@ -101,7 +116,7 @@ export interface InboundEvent {
   };
 }
 
-export async function bytesOf(body: PostBody): Promise<Buffer> {
+export async function bytesOf(body: Bytes): Promise<Buffer> {
   return body.kind === 'file' ? readFile(body.path) : Buffer.from(body.bytes);
 }
 
@@ -114,12 +129,12 @@ export function formValue(form: Uint8Array): string {
 }
 
 /** The events of a form. */
-export async function eventsOf(body: PostBody): Promise<InboundEvent[]> {
+export async function eventsOf(body: Bytes): Promise<InboundEvent[]> {
   return JSON.parse(formValue(await bytesOf(body)));
 }
 
 /** The one event of a form. */
-export async function eventOf(body: PostBody): Promise<InboundEvent> {
+export async function eventOf(body: Bytes): Promise<InboundEvent> {
   const events = await eventsOf(body);
   const event = events[0];
   if (event === undefined || events.length !== 1) throw new Error(`${events.length} events instead of one`);

@@ -20,7 +20,7 @@ export async function putPulled(world: ApiWorld, account: string): Promise<void>
   const domain = 'inbound.example.com';
   await store.inboundRoutes.insert({ id: routeId, account, domain, pattern: 'laptop', url, createdAt });
   const options = { account, url, routeId, pattern: 'laptop', recipients: [recipient], id: PULLED };
-  const body = { kind: 'inline', bytes: new Uint8Array(Buffer.from('Subject: Hi\r\n\r\nText\r\n')) } as const;
+  const body = { kind: 'memory', bytes: new Uint8Array(Buffer.from('Subject: Hi\r\n\r\nText\r\n')) } as const;
   const { message, deliveries } = mail(clock, { ...options, body });
   await spool.accept(given({ ...message, trace: '' }), deliveries);
   for (const { id } of deliveries) await spool.keepVerdicts(id, VERDICTS);

@@ -1,28 +1,35 @@
+import type { Bytes } from '../../src/base/bytes.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createWorkerPool, type PoolSettings } from '../../src/base/worker-pool.ts';
 import type { RenderThreadData } from '../../src/composition/render-thread.ts';
-import type { Body } from '../../src/queue/delivery.ts';
 import { createComposer } from '../../src/sending/compose/composer.ts';
 import type { Composer } from '../../src/sending/types.ts';
 import type { LinkedFiles } from '../../src/webhooks/linked-files.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
-import type { Renderer } from '../../src/webhooks/types.ts';
+import type { Findings, Post, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
 import { PATIENCE } from './until.ts';
 
 /** What the threads of a pool do, and the pool's end. */
-export interface OpenRenderer extends Renderer, Composer {
+export interface OpenRenderer extends Omit<Renderer, 'render'>, Composer {
+  /** With what was found out about the one message. */
+  render(job: RenderJob): Promise<Post & Findings>;
   stop(): Promise<void>;
 }
 
 type Change = Partial<Omit<PoolSettings<never>, 'data'>> &
   Partial<RenderThreadData> & { readonly tmpDir?: string; readonly links?: LinkedFiles['place'] };
 
-function copied(body: Body): Body {
-  return body.kind === 'blob' ? body : { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+function copied(body: Bytes): Bytes {
+  return body.kind === 'file' ? body : { kind: 'memory', bytes: new Uint8Array(body.bytes) };
 }
+
+const keeping = ({ mails, ...job }: RenderJob): RenderJob => ({
+  ...job,
+  mails: mails.map((mail) => ({ ...mail, body: copied(mail.body) })),
+});
 
 /** For tests of posts without links. */
 export const noLinks = (): Promise<never> => Promise.reject(new Error('there are no links here'));
@@ -60,9 +67,13 @@ export async function openRenderer(change: Change = {}) {
   );
   const renderer: OpenRenderer = {
     // What is rendered is given away; a test keeps its own.
-    render: ({ body, ...job }) => render({ ...job, body: copied(body) }),
-    renderShared: ({ parts, ...job }) =>
-      renderShared({ ...job, parts: parts.map((part) => ({ ...part, body: copied(part.body) })) }),
+    async render(job) {
+      const post = await render(keeping(job));
+      const [found] = post.found;
+      if (!found) throw new Error('nothing was rendered');
+      return { ...post, ...found };
+    },
+    renderShared: (job) => renderShared(keeping(job)),
     discard,
     compose: ({ body, ...job }) => compose({ ...job, body: copied(body) }),
     stop: pool.stop,

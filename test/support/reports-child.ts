@@ -38,7 +38,7 @@ async function one(): Promise<void> {
     recipient: 'jo@example.com',
   };
   await spool.accept(
-    { id: messageId, receivedAt: Date.now(), envelope, trace: '', body: { kind: 'inline', bytes: Buffer.from('x') } },
+    { id: messageId, receivedAt: Date.now(), envelope, trace: '', body: { kind: 'memory', bytes: Buffer.from('x') } },
     [delivery],
   );
   const at = Date.now();

@@ -20,7 +20,7 @@ export const NO_ROAD: Road = {
   limit: Number.POSITIVE_INFINITY,
   timed: false,
   isAlarming: () => true,
-  attempt: nobody,
+  prepare: nobody,
   expire: nobody,
 };
 

@@ -154,7 +154,7 @@ export async function queued(spool: Spool): Promise<Queued[]> {
       const found = await spool.message(id);
       if (!found) throw new Error(`the queue has no message ${id}`);
       const { message, body } = found;
-      const bytes = body.kind === 'inline' ? Buffer.from(body.bytes) : await readFile(body.path);
+      const bytes = body.kind === 'memory' ? Buffer.from(body.bytes) : await readFile(body.path);
       return { ...message, text: bytes.toString(), deliveries: deliveries.filter(({ messageId }) => messageId === id) };
     }),
   );

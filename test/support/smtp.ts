@@ -77,7 +77,7 @@ export function createBelow() {
           async finish() {
             const bytes = Buffer.concat(chunks);
             end();
-            return { kind: 'inline', bytes };
+            return { kind: 'memory', bytes };
           },
           async abort() {
             end();
@@ -88,7 +88,7 @@ export function createBelow() {
     async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const outcome = await below.accept();
       if (outcome !== 'accepted') return { outcome };
-      const bytes = body.kind === 'inline' ? Buffer.from(body.bytes) : readFileSync(body.path);
+      const bytes = body.kind === 'memory' ? Buffer.from(body.bytes) : readFileSync(body.path);
       taken.push({ messageId, arrival, routed, bytes });
       return { outcome, messageId };
     },

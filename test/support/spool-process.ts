@@ -2,7 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import type { Body, Spool } from '../../src/queue/delivery.ts';
+import type { Bytes } from '../../src/base/bytes.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
 import { until } from './until.ts';
 
 const CHILD = fileURLToPath(new URL('./spool-child.ts', import.meta.url));
@@ -64,9 +65,9 @@ export async function killAfter(process: SpoolProcess, count: number): Promise<v
 }
 
 /** SHA-256 of a body, wherever it is. */
-export async function hashOf(body: Body): Promise<string> {
+export async function hashOf(body: Bytes): Promise<string> {
   return createHash('sha256')
-    .update(body.kind === 'inline' ? body.bytes : await readFile(body.path))
+    .update(body.kind === 'memory' ? body.bytes : await readFile(body.path))
     .digest('hex');
 }
 

@@ -115,7 +115,7 @@ export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail
     recipients = ['jo@example.com'],
     id = ids.message(),
   } = options;
-  const body = options.body ?? { kind: 'inline', bytes: new Uint8Array(randomBytes(1500)) };
+  const body = options.body ?? { kind: 'memory', bytes: new Uint8Array(randomBytes(1500)) };
   const envelope = {
     mailFrom: 'sam@sender.example',
     client: { address: '192.0.2.1', helo: 'mail.sender.example', tls: 'TLSv1.3' },
@@ -140,7 +140,7 @@ export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail
 /** The message with bytes that can be given away; those of a test stay with it. */
 export function given(message: NewMessage): NewMessage {
   const { body } = message;
-  return body.kind === 'blob' ? message : { ...message, body: { kind: 'inline', bytes: new Uint8Array(body.bytes) } };
+  return body.kind === 'file' ? message : { ...message, body: { kind: 'memory', bytes: new Uint8Array(body.bytes) } };
 }
 
 /** Puts a message on the spool and expects that it is accepted. Answers it with its first delivery. */

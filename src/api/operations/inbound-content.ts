@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { sizeOf } from '../../base/bytes.ts';
 import { optional, text } from '../../base/schema.ts';
 import { capture, matches, sampleMailbox } from '../../inbound/patterns.ts';
 import { isPulled } from '../../inbound/pulled.ts';
@@ -147,7 +148,7 @@ const content = operation({
   async handle({ id }, call) {
     return view(id, call, async (mail) => {
       const { body } = mail;
-      const rawBytes = body.kind === 'blob' ? body.size : body.bytes.byteLength;
+      const rawBytes = sizeOf(body);
       return toContentRecord(await call.views.content(mail), rawBytes);
     });
   },

@@ -44,7 +44,7 @@ const pulledRecord = z
   .extend(shown.shape)
   .meta({ title: 'pulled message' });
 
-function toShown({ delivery, rendered: { headers } }: Ready): Omit<z.input<typeof shown>, 'body'> {
+function toShown({ delivery, post: { headers } }: Ready): Omit<z.input<typeof shown>, 'body'> {
   const { id, messageId, routeId, recipient, attempts, url } = delivery;
   return {
     id,

@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import type { DNSResolver } from 'mailauth';
 import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
+import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Budget, Resolver } from '../../dns/types.ts';
@@ -12,8 +13,7 @@ import {
   isHeadless,
   isOverlong,
   parseHeaderSection,
-  type RawSource,
-  readStart,
+  readHeaderStart,
 } from '../../mail/header-section.ts';
 import { createBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
@@ -36,7 +36,7 @@ export interface AuthenticatorSettings {
  */
 export interface Authenticator {
   /** Keeps the DNS questions that are waiting for an answer in `open`. */
-  authenticate(source: RawSource, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
+  authenticate(source: Bytes, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
 }
 
 interface Deps {
@@ -109,7 +109,7 @@ const UNSIGNED: Signatures = {
   unknown: [],
 };
 
-type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
+type SignatureInput = [section: HeaderSection, source: Bytes, authors: readonly string[]];
 type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
 /**
@@ -125,13 +125,9 @@ const OVERLONG: MessageClaims = {
 };
 
 /** Reads the author first; signatures do not influence who that is. */
-async function readMessage(
-  source: RawSource,
-  { mailFrom }: Envelope,
-  signaturesOf: SignaturesOf,
-): Promise<MessageClaims> {
+async function readMessage(source: Bytes, { mailFrom }: Envelope, signaturesOf: SignaturesOf): Promise<MessageClaims> {
   try {
-    const start = await readStart(source);
+    const start = await readHeaderStart(source);
     if (isOverlong(start)) return OVERLONG;
     const named = authorOfMessage(start, mailFrom);
     if (isHeadless(start)) return { ...UNSIGNED, author: named };

@@ -2,12 +2,13 @@ import { createPublicKey, type KeyObject } from 'node:crypto';
 import type { ARCChainEntry, DNSResolver } from 'mailauth';
 import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
+import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { createMemory } from '../../base/memory.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { dmarcPassed } from '../../mail/authentication-results.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import type { Field, HeaderSection, RawSource } from '../../mail/header-section.ts';
+import type { Field, HeaderSection } from '../../mail/header-section.ts';
 import {
   createSignatureChecker,
   isUnknown,
@@ -52,7 +53,7 @@ export interface Signatures {
 /** Checks the signatures of one message. Rejects only if its bytes cannot be read. */
 export type ReadSignatures = (
   section: HeaderSection,
-  source: RawSource,
+  source: Bytes,
   authors: readonly string[],
   dns: DNSResolver,
 ) => Promise<Signatures>;

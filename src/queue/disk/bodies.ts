@@ -22,7 +22,7 @@ export function createBlobs(folders: BlobFolders, wrote: (bytes: number) => void
   return frozen({
     writer: (messageId) => createBodyWriter(messageId, folders, loose, wrote),
     claim: (body) => {
-      if (body.kind === 'blob') loose.delete(basename(body.path));
+      if (body.kind === 'file') loose.delete(basename(body.path));
     },
     async remove(names) {
       for (const name of names) {
@@ -82,7 +82,7 @@ function createBodyWriter(
     loose.add(messageId);
     file = undefined;
     await syncFolder(folders.blobs);
-    return { kind: 'blob', path: path(), size, sha256 };
+    return { kind: 'file', path: path(), size, sha256 };
   };
 
   return frozen({
@@ -102,7 +102,7 @@ function createBodyWriter(
     async finish(): Promise<Body> {
       try {
         if (failure !== undefined) throw failure;
-        return file ? await seal(file) : { kind: 'inline', bytes: held.giveAway() };
+        return file ? await seal(file) : { kind: 'memory', bytes: held.giveAway() };
       } catch (error) {
         failure = error;
         await remove();

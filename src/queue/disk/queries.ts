@@ -335,7 +335,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
     if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
       return { kind: 'damaged', reason: 'its bytes were damaged on disk' };
     }
-    return { kind: 'whole', message, body: { kind: 'inline', bytes } };
+    return { kind: 'whole', message, body: { kind: 'memory', bytes } };
   }
   const path = `${blobs}/${name}`;
   const sha256 = text(row, 'sha256');
@@ -343,7 +343,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   if (reason !== null) return { kind: 'damaged', reason };
   if (sound.size > 10_000) sound.clear();
   sound.add(name);
-  return { kind: 'whole', message, body: { kind: 'blob', path, size, sha256 } };
+  return { kind: 'whole', message, body: { kind: 'file', path, size, sha256 } };
 }
 
 /** A condition on `deliveries d` with the values of its parameters. */

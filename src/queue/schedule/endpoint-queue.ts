@@ -1,6 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Company } from '../road.ts';
-import { mayBeEarly, type Waiting } from './lane.ts';
+import { mayBeEarly, type Waiting } from './waiting.ts';
 
 /** The maximum of due deliveries of one endpoint held in memory, and of later ones. The rest stays on the spool. */
 export const HELD = 256;

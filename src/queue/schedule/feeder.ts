@@ -5,8 +5,9 @@ import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 import type { Backlog } from './backlog.ts';
 import { HELD } from './endpoint-queue.ts';
-import { type Lane, toFresh, toWaiting } from './lane.ts';
+import type { Lane } from './lane.ts';
 import type { Lanes } from './lanes.ts';
+import { toFresh, toWaiting } from './waiting.ts';
 
 // The largest date: deliveries due later are loaded too, and wait in memory by the monotonic clock.
 const EVER = 8.64e15;

@@ -1,11 +1,12 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { Gate } from '../road.ts';
+import type { EndpointStatus } from '../road.ts';
 import type { AttemptSummary, Settled } from '../settle.ts';
 import type { Change } from './breaker.ts';
 import { createHeap } from './endpoint-queue.ts';
-import type { Lane, Waiting } from './lane.ts';
+import type { Lane } from './lane.ts';
+import type { Waiting } from './waiting.ts';
 
 interface GateDeps {
   readonly clock: Clock;
@@ -16,8 +17,15 @@ interface GateDeps {
   readonly stopping: () => boolean;
 }
 
-/** A gate as the dispatcher uses it. */
-export interface LaneGate extends Gate {
+/** The endpoint's side of an attempt. */
+export interface LaneGate extends Pick<EndpointStatus, 'othersPass' | 'isUp'> {
+  /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
+  enter(): boolean | Promise<boolean>;
+  /**
+   * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
+   * first: the endpoint learns from it once.
+   */
+  leave(result: AttemptSummary, settled: Settled, deliveries: number): void;
   /** Ends the attempt, however far it came. */
   close(): void;
   /** Whether an attempt that was not sent yet is being prepared, or waits for a place; undefined once it was sent. */
@@ -77,7 +85,7 @@ export function createGate(
         posts.add(lane);
       });
     },
-    leave(result, settled, deliveries = 1) {
+    leave(result, settled, deliveries) {
       const now = clock.monotonic();
       const change = lane.learn(settled.lesson, {
         now,

@@ -1,6 +1,6 @@
-import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
-import type { Road, Sharing } from '../road.ts';
-import { type AttemptSummary, type Lesson, longestWait } from '../settle.ts';
+import type { DeliveryKind, Endpoint } from '../delivery.ts';
+import type { Road } from '../road.ts';
+import type { AttemptSummary, Lesson } from '../settle.ts';
 import {
   askNow,
   begun,
@@ -21,8 +21,8 @@ import {
   toMemory,
 } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
-import type { Sleeper } from './gate.ts';
 import { afterIdle, type PlaceBounds } from './places.ts';
+import { mayBeEarly, type Times, type Waiting } from './waiting.ts';
 
 /** Attempts in preparation at one time for one endpoint. */
 const PREPARED = 32;
@@ -37,7 +37,7 @@ const LOOK_THROUGH = 3_600_000;
  * The dispatcher's state of one endpoint: its waiting deliveries, its attempts in flight, and its breaker. All changes
  * to a lane are methods here, except `wakeAt`, which belongs to the agenda.
  */
-export class Lane implements Endpoint, Sleeper {
+export class Lane implements Endpoint {
   readonly account: string;
   readonly url: string;
   readonly kind: DeliveryKind;
@@ -135,9 +135,9 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /** Takes the deliveries that share the attempt of `first` from the queue. A probe goes alone. */
-  takeAlong(first: Waiting, now: number, sharing: Sharing | undefined): readonly Waiting[] {
-    if (!sharing || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
-    const company = sharing.with(first);
+  takeAlong(first: Waiting, now: number, { companyOf }: Pick<Road, 'companyOf'>): readonly Waiting[] {
+    if (!companyOf || this.#state.phase !== 'closed' || this.queue.nextDue() > now) return [];
+    const company = companyOf(first);
     return company ? this.queue.takeWith(company, now) : [];
   }
 
@@ -367,71 +367,4 @@ export class Lane implements Endpoint, Sleeper {
     const { passedAt, since } = this.#state;
     return passedAt >= since && !failsOnly(this.#state);
   }
-}
-
-/** A waiting delivery in the dispatcher. */
-export interface Waiting {
-  readonly delivery: Delivery;
-  /** Attempts so far. */
-  readonly attempts: number;
-  /** Milliseconds since 1970. */
-  readonly budgetFrom: number;
-  readonly parked: boolean;
-  /** It must not share an attempt: a shared one could not be prepared. */
-  readonly alone: boolean;
-  /** Its send time was chosen and may be changed until it is sent: the store decides (sending/scheduling.ts). */
-  readonly scheduled: boolean;
-  /** Its due time was chosen and is not a backoff: no probe sends it earlier, and it may be far in the future. */
-  readonly timed: boolean;
-  /** In milliseconds of the monotonic clock, so that a change of the wall clock cannot delay it. */
-  readonly due: number;
-  /** When it last failed in this process (monotonic milliseconds); Infinity: never. */
-  readonly failedAt: number;
-  /** Since when it has failed as the first of its sequence, milliseconds since 1970. */
-  readonly heldSince?: number | undefined;
-}
-
-/** The current time: milliseconds since 1970, and milliseconds of the monotonic clock. */
-export interface Times {
-  readonly wall: number;
-  readonly steady: number;
-}
-
-/** Converts a delivery that was just accepted. */
-export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 'timed'>): Waiting {
-  const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
-  const scheduled = delivery.notBefore !== undefined;
-  return {
-    delivery,
-    attempts: 0,
-    budgetFrom: now.wall + early,
-    parked: false,
-    alone: false,
-    scheduled,
-    timed,
-    due: now.steady + early,
-    failedAt: Number.POSITIVE_INFINITY,
-  };
-}
-
-/** Whether it may be tried before its time, as a probe or after its endpoint recovered. */
-export function mayBeEarly(waiting: Waiting): boolean {
-  return !waiting.parked && !waiting.timed;
-}
-
-/**
- * Converts a delivery read from the spool. Its due time is wall time; if that is further off than any delay that
- * Postern sets, a wrong clock wrote it.
- */
-export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, 'timed'>): Waiting {
-  const wait = queued.dueAt - now.wall;
-  const { attempts, budgetFrom, parked } = queued;
-  const timed = road.timed && attempts === 0;
-  const wrong = !timed && wait > longestWait(queued);
-  // A replayed delivery looks the same; the store then has no row for it.
-  const scheduled = timed && budgetFrom > queued.createdAt;
-  const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
-  const failedAt = Number.POSITIVE_INFINITY;
-  const { heldSince } = queued;
-  return { delivery: queued, attempts, budgetFrom, parked, alone: false, scheduled, timed, due, failedAt, heldSince };
 }

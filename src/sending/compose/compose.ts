@@ -1,5 +1,5 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readAll, sizeOf } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
@@ -46,7 +46,7 @@ export function createCompose(): (
   };
   return async (job) => {
     const { settings, accountNumber, id, dkim } = job;
-    const body = await load(job);
+    const body = await readAll(job.body);
     const { message, links } = await written(
       body,
       job,
@@ -112,11 +112,6 @@ async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined
   }
 }
 
-async function load({ body }: ComposeJob): Promise<Buffer> {
-  if (body.kind === 'blob') return readFile(body.path);
-  return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
-}
-
 /**
  * What makes a message specific to one recipient. Everything throws `TooLong` when its output grows too long; filling
  * also throws `FaultyTemplate`.
@@ -141,7 +136,7 @@ type Inline = (html: string) => string;
 function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const { outgoing, settings, accountNumber, id } = job;
   const { secret, publicUrl } = settings;
-  const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
+  const most = mostOctets(sizeOf(job.body));
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;

@@ -290,10 +290,10 @@ function createAskingAcceptance({ asker, bodies, ids }: AskingParts): Desk['acce
 
 /** Transfers the memory of a body without a copy; part of a larger buffer is copied first. */
 function handOver(body: Body): { readonly given: Body; readonly transfer: readonly ArrayBuffer[] } {
-  if (body.kind === 'blob') return { given: body, transfer: [] };
+  if (body.kind === 'file') return { given: body, transfer: [] };
   const { buffer } = body.bytes;
   if (buffer instanceof ArrayBuffer && isTight(body.bytes) && !isMarkedAsUntransferable(buffer))
     return { given: body, transfer: [buffer] };
   const bytes = new Uint8Array(body.bytes);
-  return { given: { kind: 'inline', bytes }, transfer: [bytes.buffer] };
+  return { given: { kind: 'memory', bytes }, transfer: [bytes.buffer] };
 }

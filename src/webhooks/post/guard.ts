@@ -19,7 +19,7 @@ interface Target {
   readonly port: number;
 }
 
-export type Verdict = Target | Refusal;
+export type AddressVerdict = Target | Refusal;
 
 /** `cause`: what exactly, unless that would tell which names there are in a network that webhooks may not reach. */
 interface Refusal {
@@ -31,16 +31,16 @@ interface Refusal {
 /** Decides which hosts a POST may go to. */
 export interface Guard {
   /** Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here. */
-  check(url: string | URL): Promise<Verdict>;
+  check(url: string | URL): Promise<AddressVerdict>;
 }
 
-const refuse = (error: AttemptError, cause?: string): Verdict => ({ ok: false, error, ...(cause && { cause }) });
+const refuse = (error: AttemptError, cause?: string): AddressVerdict => ({ ok: false, error, ...(cause && { cause }) });
 
 /** Creates the guard that checks every connection to an endpoint. */
 export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
   const allowed = allowedNetworks(settings);
 
-  async function check(url: string | URL): Promise<Verdict> {
+  async function check(url: string | URL): Promise<AddressVerdict> {
     const parsed = typeof url === 'string' ? URL.parse(url) : url;
     if (!parsed) return refuse('host not found');
     const port = portOf(parsed);
@@ -70,7 +70,12 @@ function portOf(url: URL): number | undefined {
 const isOpen = (port: number): boolean => port === 80 || port === 443 || port > 1023;
 
 /** One forbidden address refuses the host, because any of its addresses might be the one connected to. */
-function judge(addresses: readonly string[], hostname: string, port: number, allowed: readonly Network[]): Verdict {
+function judge(
+  addresses: readonly string[],
+  hostname: string,
+  port: number,
+  allowed: readonly Network[],
+): AddressVerdict {
   const [address] = addresses;
   if (address === undefined) return refuse('host not found');
   if (!addresses.every((each) => isReachable(each, allowed))) return refuse('forbidden address');

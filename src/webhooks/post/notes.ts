@@ -1,9 +1,30 @@
 import { isIP } from 'node:net';
+import type { Bytes } from '../../base/bytes.ts';
 import { type DetailText, type Field, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
-import type { Opened, Request } from './wire.ts';
+
+/** One HTTP request. */
+export interface Request {
+  readonly method: 'POST' | 'HEAD';
+  /** The Host header. */
+  readonly host: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Bytes | null;
+  readonly secure: boolean;
+}
+
+/** A connection, as it was found when it was opened. Times in milliseconds. */
+export interface OpenedConnection {
+  /** IP address and port. */
+  readonly address: string;
+  /** `TLSv1.3`; undefined without TLS. */
+  readonly tls: string | undefined;
+  readonly connectMs: number;
+  readonly tlsMs: number | undefined;
+}
 
 /** What is noted of an attempt while it is made, at the times of a steady clock. */
-export interface Notes {
+export interface AttemptNotes {
   readonly now: () => number;
   lookedUp?: number;
   /** IP addresses with their port. */
@@ -12,7 +33,7 @@ export interface Notes {
   /** Bytes of the body, which are gone when it was sent. */
   size: number;
   reused: boolean;
-  opened?: Opened | undefined;
+  opened?: OpenedConnection | undefined;
   sentAt?: number | undefined;
   firstByte?: number | undefined;
   response?: HeaderValues | undefined;
@@ -23,7 +44,7 @@ type HeaderValues = Readonly<Record<string, string | string[] | undefined>>;
 /** More addresses than this are not named. */
 const MOST_TRIED = 8;
 
-export function createNotes(now: () => number): Notes {
+export function createNotes(now: () => number): AttemptNotes {
   return { now, tried: [], size: 0, reused: false };
 }
 
@@ -33,7 +54,7 @@ export function withPort(address: string, port: number | string): string {
 }
 
 /** The detail of an attempt, made when it is asked for: that of one that delivered at once has no headers. */
-export function toDetailText(notes: Notes): DetailText {
+export function toDetailText(notes: AttemptNotes): DetailText {
   return (brief) => {
     const { lookedUp, tried, reused, opened, sentAt, firstByte, response } = notes;
     const facts: HttpDetail = {
@@ -56,7 +77,7 @@ export function toDetailText(notes: Notes): DetailText {
 const rounded = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms * 10) / 10);
 
 /** The header fields as undici sends them, but for secrets. */
-function sentFields({ request, size }: Notes): readonly Field[] {
+function sentFields({ request, size }: AttemptNotes): readonly Field[] {
   if (!request) return [];
   const { method, host, headers } = request;
   return [

@@ -1,23 +1,23 @@
-import { type FileHandle, open } from 'node:fs/promises';
+import { type Bytes, freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { free } from '../../base/room.ts';
+
 import type { FormatName } from '../../inbound/formats.ts';
 import { type AttemptResult, errorOf } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
-import type { PostBody, Poster } from '../types.ts';
-import type { Guard, Verdict } from './guard.ts';
-import { createNotes, type Notes, toDetailText, withPort } from './notes.ts';
+import type { Poster } from '../types.ts';
+import { createFileBody } from './file-body.ts';
+import type { AddressVerdict, Guard } from './guard.ts';
+import { type AttemptNotes, createNotes, type Request, toDetailText, withPort } from './notes.ts';
 import {
   connectorTo,
   createConnections,
   createHandler,
-  type Ending,
   type Failure,
   openWire,
-  type Request,
   type Wire,
+  type WireEnding,
 } from './wire.ts';
 
 interface PosterSettings {
@@ -45,7 +45,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     method: 'POST' | 'HEAD',
     url: string,
     headers: Readonly<Record<string, string>>,
-    body: PostBody | null,
+    body: Bytes | null,
   ): Promise<AttemptResult> {
     const started = clock.monotonic();
     const deadline = startDeadline(clock, settings.timeoutMs);
@@ -62,10 +62,10 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     method: 'POST' | 'HEAD',
     url: string,
     headers: Readonly<Record<string, string>>,
-    body: PostBody | null,
+    body: Bytes | null,
     deadline: Deadline,
-    notes: Notes,
-  ): Promise<Ending> {
+    notes: AttemptNotes,
+  ): Promise<WireEnding> {
     const parsed = URL.parse(url);
     if (!parsed) return { kind: 'unanswered', error: 'host not found', connected: false };
     const asked = notes.now();
@@ -87,7 +87,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
       secure: parsed.protocol === 'https:',
     };
     notes.request = request;
-    notes.size = body?.kind === 'bytes' ? body.bytes.byteLength : (body?.size ?? 0);
+    notes.size = body ? sizeOf(body) : 0;
     return send(request, parsed.origin, verdict.addresses, deadline, notes);
   }
 
@@ -96,8 +96,8 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     origin: string,
     addresses: readonly string[],
     deadline: Deadline,
-    notes: Notes,
-  ): Promise<Ending> {
+    notes: AttemptNotes,
+  ): Promise<WireEnding> {
     const { connection, used } = connections.take(origin, addresses);
     notes.reused = used;
     const ending = await exchange(connection, request, deadline, notes);
@@ -115,18 +115,18 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
    * Frees the body, unless it is still being written: the response may arrive early, or the connection may have closed
    * in the middle of a write.
    */
-  function ended(wire: Wire, { body }: Request, ending: Ending): Ending {
-    if (body?.kind === 'bytes' && wire.sent()) free(body.bytes);
+  function ended(wire: Wire, { body }: Request, ending: WireEnding): WireEnding {
+    if (body && wire.sent()) freeBytes(body);
     return ending;
   }
 
   /** Sends one request on one connection, then returns the connection to the pool or drops it. */
-  function exchange(wire: Wire, request: Request, deadline: Deadline, notes: Notes): Promise<Ending> {
+  function exchange(wire: Wire, request: Request, deadline: Deadline, notes: AttemptNotes): Promise<WireEnding> {
     notes.sentAt = undefined;
     notes.firstByte = undefined;
     return new Promise((resolve) => {
       const file = request.body?.kind === 'file' ? createFileBody(request.body, wire.sent) : undefined;
-      const finish = (ending: Ending, reusable: boolean): void => {
+      const finish = (ending: WireEnding, reusable: boolean): void => {
         file?.close();
         notes.opened = wire.opened();
         if (reusable) connections.giveBack(wire);
@@ -151,7 +151,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
 }
 
 /** The guard's verdict, or `timeout` if the DNS lookup exceeds the deadline of the attempt. */
-function checked(guard: Guard, url: URL, deadline: Deadline): Promise<Verdict> {
+function checked(guard: Guard, url: URL, deadline: Deadline): Promise<AddressVerdict> {
   return new Promise((resolve) => {
     deadline.onPass(() => resolve({ ok: false, error: 'timeout' }));
     guard.check(url).then(resolve, () => resolve({ ok: false, error: 'DNS failure' }));
@@ -199,55 +199,6 @@ function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
   };
 }
 
-/** The bytes of a file, for one request. */
-export interface FileBody {
-  /** Each chunk is valid until the next is requested. Throws if the file cannot be read. */
-  readonly chunks: AsyncIterable<Uint8Array>;
-  /** Stops reading, whether or not it has begun. */
-  close(): void;
-}
-
-// At least the buffer of a socket (64 KiB): the next chunk is then requested only once this one has been written, and
-// its memory can be reused.
-const CHUNK = 128 * 1024;
-
-/**
- * Reads `size` bytes of a file in chunks, reusing one buffer while `sent` reports that everything so far was written. A
- * stream allocates a buffer per chunk, which kept the garbage collector busy during large posts.
- */
-export function createFileBody(
-  { path, size }: { readonly path: string; readonly size: number },
-  sent: () => boolean,
-): FileBody {
-  let file: Promise<FileHandle> | undefined;
-  let closed = false;
-
-  function close(): void {
-    closed = true;
-    const opened = file;
-    file = undefined;
-    opened?.then((handle) => handle.close()).catch(() => {});
-  }
-
-  async function* read(): AsyncGenerator<Uint8Array> {
-    let memory = Buffer.allocUnsafeSlow(Math.min(CHUNK, size));
-    try {
-      for (let left = size; left > 0 && !closed; ) {
-        file ??= open(path);
-        const { bytesRead } = await (await file).read(memory, 0, memory.length);
-        if (bytesRead === 0) return;
-        left -= bytesRead;
-        yield memory.subarray(0, bytesRead);
-        if (left > 0 && !sent()) memory = Buffer.allocUnsafeSlow(CHUNK);
-      }
-    } finally {
-      close();
-    }
-  }
-
-  return frozen({ chunks: read(), close });
-}
-
 // Mandrill's POST for checking that a URL exists, signed with a well-known key; its consumers recognise both.
 const TEST_KEY = 'test-webhook';
 const NO_EVENTS = '[]';
@@ -289,7 +240,7 @@ export function createUrlCheck({
  * anyway. Otherwise, a host that does not exist and a host in a forbidden network get the same text; different texts
  * would reveal which internal names exist.
  */
-function why({ error, cause }: Failure, target: Verdict): string {
+function why({ error, cause }: Failure, target: AddressVerdict): string {
   if (!target.ok) {
     if (target.error === 'DNS failure') return 'the name servers did not answer';
     return target.cause ?? 'the host has no address that webhooks may reach';
@@ -309,7 +260,7 @@ async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Pro
       'content-type': 'application/x-www-form-urlencoded',
       'x-mandrill-signature': mandrillSignature(TEST_KEY, url, { mandrill_events: NO_EVENTS }),
     },
-    { kind: 'bytes', bytes: new TextEncoder().encode(BODY) },
+    { kind: 'memory', bytes: new TextEncoder().encode(BODY) },
   );
 }
 

@@ -4,25 +4,13 @@ import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
 import type { AttemptError } from '../../queue/settle.ts';
-import type { PostBody } from '../types.ts';
 import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
-import { type Notes, withPort } from './notes.ts';
-import type { FileBody } from './post.ts';
+import type { FileBody } from './file-body.ts';
+import { type AttemptNotes, type OpenedConnection, type Request, withPort } from './notes.ts';
 import { tlsCause } from './tls-faults.ts';
 
-/** One HTTP request. */
-export interface Request {
-  readonly method: 'POST' | 'HEAD';
-  /** The Host header. */
-  readonly host: string;
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: PostBody | null;
-  readonly secure: boolean;
-}
-
 /** The outcome of one request on one connection. */
-export type Ending =
+export type WireEnding =
   | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string }
   | ({ readonly kind: 'unanswered'; readonly connected: boolean } & Failure);
 
@@ -42,17 +30,7 @@ export interface Wire extends Connection {
   /** The status in the first line of the answer, which may be all that came. */
   status(): number | undefined;
   /** Undefined until it is open. */
-  opened(): Opened | undefined;
-}
-
-/** A connection, as it was found when it was opened. Times in milliseconds. */
-export interface Opened {
-  /** IP address and port. */
-  readonly address: string;
-  /** `TLSv1.3`; undefined without TLS. */
-  readonly tls: string | undefined;
-  readonly connectMs: number;
-  readonly tlsMs: number | undefined;
+  opened(): OpenedConnection | undefined;
 }
 
 /** undici's callbacks for one response; `expire` ends the request at its deadline. */
@@ -89,7 +67,7 @@ export function openWire(
   onClose: (wire: Wire) => void,
 ): Wire {
   let socket: Socket | undefined;
-  let opened: Opened | undefined;
+  let opened: OpenedConnection | undefined;
   let answers: AnswerReading | undefined;
   const client = new Client(origin, {
     connect(options, callback) {
@@ -134,7 +112,7 @@ export function openWire(
 }
 
 /** `connected`: when TLS began. */
-function toOpened(socket: Socket, began: number, connected: number | undefined, now: number): Opened {
+function toOpened(socket: Socket, began: number, connected: number | undefined, now: number): OpenedConnection {
   return {
     address: withPort(socket.remoteAddress ?? '', socket.remotePort ?? 0),
     tls: socket instanceof TLSSocket ? (socket.getProtocol() ?? undefined) : undefined,
@@ -165,9 +143,9 @@ function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
  */
 export function createHandler(
   secure: boolean,
-  notes: Notes,
+  notes: AttemptNotes,
   firstLine: () => number | undefined,
-  finish: (ending: Ending, reusable: boolean) => void,
+  finish: (ending: WireEnding, reusable: boolean) => void,
 ): Handler {
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -6,7 +6,7 @@ import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
 import { listParts, type PartFacts } from '../../mail/parts.ts';
-import type { RenderPart } from '../types.ts';
+import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED } from './renderer.ts';
 
@@ -29,7 +29,7 @@ export interface ShownMessage {
 
 /** The input of the task on the thread. */
 export interface ContentInput {
-  readonly part: RenderPart;
+  readonly mail: Mail;
   /** If set, do not parse the message, for this reason. */
   readonly parseError: string | null;
 }
@@ -39,7 +39,7 @@ const MOST_TEXT = 5 * 1024 * 1024;
 
 /** Creates the task of the render thread that shows what is in a message. Throws if the disk fails. */
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
-  return async ({ part: { message, body, delivery }, parseError }, guarded) => {
+  return async ({ mail: { message, body, delivery }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));
     const { fields, ...shown } = await withRaw(body, (raw) =>
       show(withHeader(raw), message.envelope.mailFrom, parseError, guarded),

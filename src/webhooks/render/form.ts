@@ -1,9 +1,9 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { CELLS_BYTES, createBytePasses, SET_BYTES, SLACK, toByteSet, toCells } from '../../base/byte-passes.ts';
+import type { Bytes } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { giveBack } from '../../base/room.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
-import type { PostBody } from '../types.ts';
 import type { Piece, Plain } from './pieces.ts';
 
 /** The input of a POST's signatures. */
@@ -38,15 +38,15 @@ export interface FormEncoder {
     pieces: Iterable<Piece>,
     signing: Signing,
     place: Place,
-  ): Promise<{ readonly body: PostBody; readonly headers: FormHeaders }>;
+  ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }>;
   /** As `toBody`, but what the pieces are themselves, unsigned. */
-  toJson(pieces: Iterable<Piece | Plain>, place: Place): Promise<PostBody>;
+  toJson(pieces: Iterable<Piece | Plain>, place: Place): Promise<Bytes>;
   /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
   toPost(
     post: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
     signing: Signing,
     place: Place,
-  ): Promise<{ readonly body: PostBody; readonly headers: FormHeaders }>;
+  ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }>;
 }
 
 /** The file for a body of more than `most` bytes. */
@@ -63,7 +63,7 @@ export function createFormEncoder(): FormEncoder {
     pieces: Iterable<Piece | Plain>,
     { path, most }: Place,
     keep: (value: Uint8Array, form: Uint8Array) => Uint8Array,
-  ): Promise<PostBody> {
+  ): Promise<Bytes> {
     const store = createStore(path, most);
     const take = (value: Uint8Array, form: Uint8Array): void => store.add(keep(value, form));
     try {
@@ -173,8 +173,8 @@ function createStore(path: string, most: number) {
     },
     isFull: () => held > (file ? MUCH : Math.max(MUCH, most)),
     flush,
-    async finish(): Promise<PostBody> {
-      if (file === undefined && size <= most) return { kind: 'bytes', bytes: joined(parts) };
+    async finish(): Promise<Bytes> {
+      if (file === undefined && size <= most) return { kind: 'memory', bytes: joined(parts) };
       await flush();
       await writing;
       return { kind: 'file', path, size };

@@ -22,7 +22,7 @@ import { filePieces, inside, json, jsonOf, jsonText, linkMembers, type Piece, ra
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** The input of the event for one delivery. */
-export interface Inbound {
+export interface InboundEvent {
   /** The id of the delivery. */
   readonly id: string;
   readonly message: Message;
@@ -52,7 +52,7 @@ export interface Inbound {
 }
 
 /** The inbound events of one POST as JSON text, in pieces. */
-export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable<Piece> {
+export function* toEventPieces(events: readonly InboundEvent[], raw = true): Iterable<Piece> {
   let lead = '[';
   for (const event of events) {
     yield* eventPieces(event, lead, raw);
@@ -69,7 +69,7 @@ export function* toEventPieces(events: readonly Inbound[], raw = true): Iterable
  * their presence tells consumers which bodies a message has (multi_mail makes an empty HTML part of an empty `html`).
  * They use all others without checking for them.
  */
-export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Iterable<Piece> {
+export function* eventPieces(inbound: InboundEvent, lead = '', withRaw = true): Iterable<Piece> {
   const { id, message, verdicts, content } = inbound;
   yield `${lead}{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"_id":${json(id)},"msg":{`;
   if (withRaw) yield* rawPieces(inbound);
@@ -92,17 +92,17 @@ export function* eventPieces(inbound: Inbound, lead = '', withRaw = true): Itera
 }
 
 /** What we add to every format that holds the parsed message, by name, last. Undefined: this message has none of it. */
-export const additionsOf = ({ automated, thread, answers, facts }: Inbound): [name: string, value: unknown][] =>
+export const additionsOf = ({ automated, thread, answers, facts }: InboundEvent): [name: string, value: unknown][] =>
   Object.entries({ automated, thread, answers, facts }).filter(([, value]) => value !== undefined);
 
 /** The same as the last members of a JSON object. */
-export const additions = (inbound: Inbound, nameOf = (name: string) => name): string =>
+export const additions = (inbound: InboundEvent, nameOf = (name: string) => name): string =>
   additionsOf(inbound)
     .map(([name, value]) => `,${json(nameOf(name))}:${json(value)}`)
     .join('');
 
 /** What routes said of the message. */
-export const tagsOf = ({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>): readonly string[] =>
+export const tagsOf = ({ message, recipient }: Pick<InboundEvent, 'message' | 'recipient'>): readonly string[] =>
   message.envelope.tags?.[recipient] ?? [];
 
 /** As Mandrill's. */
@@ -120,7 +120,7 @@ export function scanJson({ spam, virus, name, by, reason }: Scan): string {
  * message, so consumers would take those under our name for ours. Return-Path and X-Original-To stay: `envelope` and
  * `email` say it.
  */
-function* rawPieces(inbound: Inbound): Iterable<Piece> {
+function* rawPieces(inbound: InboundEvent): Iterable<Piece> {
   const { trace } = inbound.message;
   const { raw, root } = inbound;
   const whole = withHeader(raw);
@@ -136,7 +136,7 @@ function* rawPieces(inbound: Inbound): Iterable<Piece> {
 }
 
 /** The fields that only we may write in a form; `withTrace`: whether it has Return-Path and X-Original-To of ours. */
-export function ownFields({ hostname, mxHosts = [] }: Inbound, withTrace: boolean): OwnFields {
+export function ownFields({ hostname, mxHosts = [] }: InboundEvent, withTrace: boolean): OwnFields {
   return { hosts: [hostname, ...mxHosts], withTrace };
 }
 
@@ -147,7 +147,11 @@ const SCANNERS_FIELD = /^x-(?:spam|spamd|virus|rspamd|clamav|amavis)(?:-|$)/i;
  * The fields of the message without those by which the sender speaks for us: as a receiver, and if it was scanned, as a
  * scanner. Where names become keys a dash is an underscore.
  */
-export function sendersFields(inbound: Inbound, { fields }: ParsedMessage, withTrace: boolean): readonly HeaderField[] {
+export function sendersFields(
+  inbound: InboundEvent,
+  { fields }: ParsedMessage,
+  withTrace: boolean,
+): readonly HeaderField[] {
   const own = ownFields(inbound, withTrace);
   const isScanned = inbound.message.scan !== undefined;
   return fields.filter(({ name, value }) => {
@@ -157,12 +161,12 @@ export function sendersFields(inbound: Inbound, { fields }: ParsedMessage, withT
 }
 
 /** The SMTP envelope of this delivery. */
-export function envelopeOf({ message, recipient }: Pick<Inbound, 'message' | 'recipient'>) {
+export function envelopeOf({ message, recipient }: Pick<InboundEvent, 'message' | 'recipient'>) {
   const { mailFrom, client } = message.envelope;
   return { from: mailFrom, to: recipient, helo: client.helo, ip: client.address, tls: client.tls };
 }
 
-function* parsedPieces(inbound: Inbound, parsed: ParsedMessage): Iterable<Piece> {
+function* parsedPieces(inbound: InboundEvent, parsed: ParsedMessage): Iterable<Piece> {
   const { message, author } = inbound;
   yield `"headers":${headersJson(traceFields(message), sendersFields(inbound, parsed, false))}`;
   if (parsed.text !== undefined) {
@@ -183,7 +187,7 @@ function* parsedPieces(inbound: Inbound, parsed: ParsedMessage): Iterable<Piece>
 }
 
 /** The fields available without a parser: our trace, and the author, because the DMARC verdict is about the author. */
-function* unparsedPieces({ message, author }: Inbound): Iterable<Piece> {
+function* unparsedPieces({ message, author }: InboundEvent): Iterable<Piece> {
   yield `"headers":${headersJson(traceFields(message), [])}`;
   yield ',"attachments":{},"images":{}';
   yield `${authorJson(author)},"to":[],"cc":[],"subject":""`;
@@ -194,7 +198,7 @@ function* unparsedPieces({ message, author }: Inbound): Iterable<Piece> {
  * it: that makes half as much again of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is there if that
  * leaves something out.
  */
-function* replyPieces(content: Inbound['content']): Iterable<Piece> {
+function* replyPieces(content: InboundEvent['content']): Iterable<Piece> {
   const { reply, quoted, cut } = replyIn(content);
   const isFromHtml = 'parsed' in content && content.parsed.text === undefined;
   if (quoted === '' && (reply === '' || !isFromHtml)) return yield ',"reply_text":null,"quoted_text":null';
@@ -208,7 +212,7 @@ function* replyPieces(content: Inbound['content']): Iterable<Piece> {
 const NO_REPLY: ShownReply = { reply: '', quoted: '', cut: false };
 
 /** The text in two parts (mail/reply-text.ts); both are empty if the message was not parsed. */
-export function replyIn(content: Inbound['content']): ShownReply {
+export function replyIn(content: InboundEvent['content']): ShownReply {
   return 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
 }
 

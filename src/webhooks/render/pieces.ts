@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { toBuffer } from '../../base/bytes.ts';
 import type { Content, FilePart, Text } from '../../mail/message.ts';
 
 // Large enough to make the cost per piece negligible, small enough to have a dozen in memory.
@@ -128,10 +129,6 @@ function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
     yield bytes.subarray(from, to);
     from = to;
   }
-}
-
-function toBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** The decoded bytes of a file, in pieces. */

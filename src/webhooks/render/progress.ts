@@ -2,7 +2,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Step } from '../../queue/road.ts';
 
 /** The progress of the messages on a render thread. */
-export interface Progress {
+export interface RenderProgress {
   /** Starts a delivery with its verdicts. Returns the set for its open DNS questions. */
   begin(delivery: string): Set<string>;
   /** Its verdicts are computed. Ignored after `end`: a shared POST goes without messages whose verdicts take long. */
@@ -14,7 +14,7 @@ export interface Progress {
 /** The longest DNS name, with its type. */
 const LONGEST_QUESTION = 260;
 
-export function createProgress(): Progress {
+export function createProgress(): RenderProgress {
   /** The open DNS questions of each delivery; undefined once it has its verdicts. */
   const known = new Map<string, ReadonlySet<string> | undefined>();
 
@@ -45,7 +45,7 @@ const PATIENCE = 200;
 
 /** Creates a function that collects the progress of all threads. Concurrent calls share one result. */
 export function createSteps(
-  each: (ms: number) => Promise<readonly ReturnType<Progress['steps']>[]>,
+  each: (ms: number) => Promise<readonly ReturnType<RenderProgress['steps']>[]>,
 ): () => Promise<ReadonlyMap<string, Step>> {
   let asked: Promise<ReadonlyMap<string, Step>> | undefined;
   return () =>

@@ -1,20 +1,20 @@
 import { open } from 'node:fs/promises';
+import { type Bytes, toBuffer } from '../../base/bytes.ts';
 import { createTurn } from '../../base/turns.ts';
-import type { Body } from '../../queue/delivery.ts';
 
 /**
  * Lends the raw bytes of a message to `work`; they are valid until it ends. Of files, one at a time is in memory.
  * Throws if the file cannot be read.
  */
-export type WithRaw = <T>(body: Body, work: (raw: Buffer) => Promise<T>) => Promise<T>;
+export type WithRaw = <T>(body: Bytes, work: (raw: Buffer) => Promise<T>) => Promise<T>;
 
 /** The bytes of messages on a render thread; its tasks share one. */
 export function createRawBytes(): WithRaw {
   const fileTurn = createTurn();
   const withFile = createLoan();
   return async (body, work) => {
-    if (body.kind === 'blob') return fileTurn(() => withFile(body.path, work));
-    return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
+    if (body.kind === 'file') return fileTurn(() => withFile(body.path, work));
+    return work(toBuffer(body.bytes));
   };
 }
 

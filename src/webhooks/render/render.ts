@@ -18,19 +18,19 @@ import { threadIdOf } from '../../mail/thread.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { linkTo } from '../linked-files.ts';
-import type { Findings, RenderedShared, RenderPart } from '../types.ts';
+import type { Findings, Mail, Post, RenderJob } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { WRITERS } from './formats/index.ts';
-import { toMail, type Written } from './formats/mail.ts';
-import { eventPieces, type Inbound, toEventPieces } from './payload.ts';
+import { toParsedMail, type Written } from './formats/mail.ts';
+import { eventPieces, type InboundEvent, toEventPieces } from './payload.ts';
 import { decodedPieces, inside, type Piece, type Plain, sizeOfContent } from './pieces.ts';
-import type { Progress } from './progress.ts';
+import type { RenderProgress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
-  readonly progress: Progress;
+  readonly progress: RenderProgress;
   readonly log: Log;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
@@ -41,13 +41,7 @@ interface Deps {
   readonly mxHosts: readonly string[];
 }
 
-type Content = Inbound['content'];
-
-/** A message with its verdicts, before it is parsed. */
-interface Authenticated {
-  readonly part: RenderPart;
-  readonly verdicts: Verdicts;
-}
+type Content = InboundEvent['content'];
 
 /** For a batch of events, which Postern itself created. */
 const NO_FINDINGS: Findings = {
@@ -75,19 +69,18 @@ export function createRenderTask({
   withRaw,
   hostname,
   mxHosts,
-}: Deps): Task<RenderInput, RenderedShared> {
+}: Deps): Task<RenderInput, Post> {
   const encoder = createFormEncoder();
 
   /**
    * Also authenticates messages that must not be parsed: its header reader accepts any message, and a sender must not
    * be able to evade verdicts with a thousand parts.
    */
-  async function authenticate(part: RenderPart): Promise<Authenticated> {
-    const { message, body, delivery } = part;
+  async function authenticate({ message, body, delivery }: Mail): Promise<Verdicts> {
     const open = progress.begin(delivery.id);
     const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope, open));
     progress.parse(delivery.id);
-    return { part, verdicts };
+    return verdicts;
   }
 
   async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
@@ -116,9 +109,9 @@ export function createRenderTask({
 
   /** Undefined if the style does not ask for facts. A fault in them leaves the message as it is. */
   async function findFacts(
-    { style }: RenderInput,
+    { style }: RenderJob,
     message: Message,
-    { content, author }: Pick<Inbound, 'content' | 'author'>,
+    { content, author }: Pick<InboundEvent, 'content' | 'author'>,
     guarded: Guarded,
   ): Promise<Facts | null | undefined> {
     if (!style.facts || factsOf(style.format).whole) return undefined;
@@ -132,12 +125,13 @@ export function createRenderTask({
   }
 
   async function toEvent(
-    { part: { message, delivery, answers: answered }, verdicts }: Authenticated,
-    job: RenderInput,
+    [job, , parseError]: RenderInput,
+    { message, delivery, answers: answered }: Mail,
+    verdicts: Verdicts,
     guarded: Guarded,
     raw: Buffer,
-  ): Promise<Inbound> {
-    const scanned = await scan(message, job.parseError, guarded, raw);
+  ): Promise<InboundEvent> {
+    const scanned = await scan(message, parseError, guarded, raw);
     const content = await parse(message, guarded, raw, scanned);
     const { mailFrom } = message.envelope;
     const author = 'parsed' in content ? authorOf(content.parsed.fields, mailFrom) : authorOfMessage(raw, mailFrom);
@@ -152,33 +146,38 @@ export function createRenderTask({
     return { id: delivery.id, message, recipient: delivery.recipient, ...rest };
   }
 
-  async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
-    const one = await authenticate(part);
-    return withRaw(part.body, async (raw) => {
-      const event = await toEvent(one, job, guarded, raw);
+  async function renderMessage(input: RenderInput, mail: Mail, guarded: Guarded): Promise<Post> {
+    const verdicts = await authenticate(mail);
+    return withRaw(mail.body, async (raw) => {
+      const event = await toEvent(input, mail, verdicts, guarded, raw);
       try {
-        return await post(job, [event]);
+        return await write(input, [event]);
       } catch (error) {
         if ('parseError' in event.content || isOfSystem(error)) throw error;
-        log.warn('message.parse_failed', { message: part.message.id, reason: PARSER_FAILED, error });
-        return post(job, [{ ...event, content: { parseError: PARSER_FAILED }, facts: event.facts && null }]);
+        log.warn('message.parse_failed', { message: mail.message.id, reason: PARSER_FAILED, error });
+        return write(input, [{ ...event, content: { parseError: PARSER_FAILED }, facts: event.facts && null }]);
       }
     });
   }
 
-  async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
-    const events: (Inbound | undefined)[] = [];
-    for (const one of await whatIsReady(job.parts.map(authenticate), clock))
-      events.push(one && (await withRaw(one.part.body, (raw) => toEvent(one, job, guarded, raw))));
-    return post(job, events);
+  async function renderShared(input: RenderInput, guarded: Guarded): Promise<Post> {
+    const [{ mails }] = input;
+    const ready = await whatIsReady(mails.map(authenticate), clock);
+    const events: (InboundEvent | undefined)[] = [];
+    for (const [i, mail] of mails.entries()) {
+      const verdicts = ready[i];
+      events.push(verdicts && (await withRaw(mail.body, (raw) => toEvent(input, mail, verdicts, guarded, raw))));
+    }
+    return write(input, events);
   }
 
-  async function post(job: RenderInput, events: readonly (Inbound | undefined)[]): Promise<RenderedShared> {
-    const posted: Inbound[] = [];
+  async function write(input: RenderInput, events: readonly (InboundEvent | undefined)[]): Promise<Post> {
+    const [job] = input;
+    const posted: InboundEvent[] = [];
     let linked = 0;
     for (const event of events) {
       if (!event) continue;
-      const { event: one, added } = await withLinks(event, job, linked);
+      const { event: one, added } = await withLinks(event, input, linked);
       posted.push(one);
       linked += added;
     }
@@ -187,34 +186,35 @@ export function createRenderTask({
     const { format } = job.style;
     // It would hold what the links are for. With several messages in a post, each is without it.
     const raw = job.style.raw && !posted.some(isElsewhere);
+    const rest = { id, found: events.map(toFindings), linked };
     if (format !== 'mandrill' && first) {
-      const written = WRITERS[format](toMail(first, { withRaw: raw, key: job.keys[0] ?? '', at: job.at }));
-      return { ...(await encodePost(encoder, job, id, written)), parts: events.map(toFindings), linked };
+      const written = WRITERS[format](toParsedMail(first, { withRaw: raw, key: job.keys[0] ?? '', at: job.at }));
+      return { ...rest, ...(await encodePost(encoder, input, id, written)) };
     }
     const pieces = job.asJson && first ? eventPieces(first, '', raw) : toEventPieces(posted, raw);
-    return { ...(await encode(encoder, job, id, pieces)), parts: events.map(toFindings), linked };
+    return { ...rest, ...(await encode(encoder, input, id, pieces)) };
   }
 
-  async function renderEvents(job: RenderInput, { body, delivery: { id } }: RenderPart): Promise<RenderedShared> {
+  async function renderEvents(input: RenderInput, { body, delivery: { id } }: Mail): Promise<Post> {
     return withRaw(body, async (raw) => {
-      const post = await encode(encoder, job, id, [raw.toString()]);
-      return { ...post, parts: [NO_FINDINGS], linked: 0 };
+      const post = await encode(encoder, input, id, [raw.toString()]);
+      return { id, found: [NO_FINDINGS], linked: 0, ...post };
     });
   }
 
-  return async (job, guarded) => {
-    const [part] = job.parts;
-    if (!part) throw new TypeError('nothing to render');
-    const several = job.parts.length > 1;
+  return async (input, guarded) => {
+    const [{ mails }] = input;
+    const [mail, second] = mails;
+    if (!mail) throw new TypeError('nothing to render');
     try {
-      const rendered = await (job.isBatch
-        ? renderEvents(job, part)
-        : several
-          ? renderShared(job, guarded)
-          : renderMessage(job, part, guarded));
-      return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
+      const post = await (mail.delivery.batch
+        ? renderEvents(input, mail)
+        : second
+          ? renderShared(input, guarded)
+          : renderMessage(input, mail, guarded));
+      return { value: post, transfer: post.body.kind === 'memory' ? [toBuffer(post.body.bytes)] : [] };
     } finally {
-      for (const { delivery } of job.parts) progress.end(delivery.id);
+      for (const { delivery } of mails) progress.end(delivery.id);
     }
   };
 }
@@ -224,10 +224,10 @@ export function createRenderTask({
  * those behind links. `linked`: the bytes of other messages in the post. A file that has no room stays in the post.
  */
 async function withLinks(
-  event: Inbound,
-  { style, links }: RenderInput,
+  event: InboundEvent,
+  [{ style }, { links }]: RenderInput,
   linked: number,
-): Promise<{ readonly event: Inbound; readonly added: number }> {
+): Promise<{ readonly event: InboundEvent; readonly added: number }> {
   const { attachments, linkOver } = style;
   if (!('parsed' in event.content) || (attachments !== 'none' && !links)) return { event, added: 0 };
   const { parsed } = event.content;
@@ -250,13 +250,13 @@ function* bytesOf({ content }: FilePart): Iterable<Uint8Array> {
   for (const { bytes } of decodedPieces(content)) yield bytes;
 }
 
-const isElsewhere = ({ content }: Inbound): boolean =>
+const isElsewhere = ({ content }: InboundEvent): boolean =>
   'parsed' in content && content.parsed.files.some(({ link }) => link !== undefined);
 
 /** Whether the disk failed, and not what a sender wrote. */
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
 
-function toFindings(event: Inbound | undefined): Findings | undefined {
+function toFindings(event: InboundEvent | undefined): Findings | undefined {
   if (!event) return undefined;
   const { verdicts, content, thread } = event;
   if ('parseError' in content) return { verdicts, parseError: content.parseError, summary: null };
@@ -294,26 +294,24 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
-function placeOf({ parts, formPlace }: RenderInput) {
-  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
-  if (!body || formPlace === null) return undefined;
-  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+function placeOf([{ mails }, { form }]: RenderInput) {
+  const body = mails[0]?.body;
+  if (body?.kind !== 'file' || form === null) return undefined;
+  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(form.held, 0));
   // The form has the message in raw_msg, and most of it again as files. If it cannot fit, go to the file at once.
-  return { path: formPlace.path, most: 2 * body.size > room ? 0 : room };
+  return { path: form.path, most: 2 * body.size > room ? 0 : room };
 }
 
-async function encodePost(
-  encoder: FormEncoder,
-  job: RenderInput,
-  id: string,
-  written: Written,
-): Promise<Omit<RenderedShared, 'parts' | 'linked'>> {
-  const { keys, url, at, asJson } = job;
-  const place = placeOf(job) ?? IN_MEMORY;
-  if (!asJson) return { id, ...(await encoder.toPost(written, { keys, url, id, at }, place)) };
+/** What the encoder makes of it. */
+type Encoded = Pick<Post, 'body' | 'headers'>;
+
+async function encodePost(encoder: FormEncoder, input: RenderInput, id: string, written: Written): Promise<Encoded> {
+  const [{ keys, url, at, asJson }] = input;
+  const place = placeOf(input) ?? IN_MEMORY;
+  if (!asJson) return encoder.toPost(written, { keys, url, id, at }, place);
   const isJson = written.type === 'application/json';
   const pieces = isJson ? written.pieces : quotedPost(written);
-  return { id, body: await encoder.toJson(pieces, place), headers: {} };
+  return { body: await encoder.toJson(pieces, place), headers: {} };
 }
 
 /** A post that is not JSON, as JSON, for people. */
@@ -330,22 +328,14 @@ function* quotedPiece(piece: Piece | Plain): Iterable<Piece> {
   else yield inside(Buffer.from(piece.bytes).toString('latin1'), false);
 }
 
-async function encode(
-  encoder: FormEncoder,
-  job: RenderInput,
-  id: string,
-  pieces: Iterable<Piece>,
-): Promise<Omit<RenderedShared, 'parts' | 'linked'>> {
-  const { keys, url, at, asJson } = job;
+async function encode(encoder: FormEncoder, input: RenderInput, id: string, pieces: Iterable<Piece>): Promise<Encoded> {
+  const [{ keys, url, at, asJson }] = input;
+  const place = placeOf(input);
+  if (asJson) return { body: await encoder.toJson(pieces, place ?? IN_MEMORY), headers: {} };
   const signing = { keys, url, id, at };
-  const place = placeOf(job);
-  if (!place) {
-    if (asJson) return { id, body: await encoder.toJson(pieces, IN_MEMORY), headers: {} };
-    const { bytes, headers } = encoder.toBytes(pieces, signing);
-    return { id, body: { kind: 'bytes', bytes }, headers };
-  }
-  if (asJson) return { id, body: await encoder.toJson(pieces, place), headers: {} };
-  return { id, ...(await encoder.toBody(pieces, signing, place)) };
+  if (place) return encoder.toBody(pieces, signing, place);
+  const { bytes, headers } = encoder.toBytes(pieces, signing);
+  return { body: { kind: 'memory', bytes }, headers };
 }
 
 const IN_MEMORY = { path: '', most: Number.POSITIVE_INFINITY };

@@ -1,41 +1,27 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Bytes, freeBytes, sizeOf, toTransfer } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { free } from '../../base/room.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
-import { factsOf, MANDRILL, type PostStyle } from '../../inbound/formats.ts';
+import { factsOf, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { Body } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { type LinkedFiles, type LinkPlace, NOBODY } from '../linked-files.ts';
-import type {
-  EventRenderer,
-  PostBody,
-  Rendered,
-  RenderedShared,
-  Renderer,
-  RenderJob,
-  RenderPart,
-  SharedRenderJob,
-} from '../types.ts';
+import type { Mail, Post, Renderer, RenderJob } from '../types.ts';
 import { createFormRoom } from './form-room.ts';
 
-/** The input of the task on the thread (render.ts). */
-export interface RenderInput extends SharedRenderJob {
+/** The arguments of the task on the thread (render.ts). `parseError`: do not parse the message, for this reason. */
+export type RenderInput = readonly [job: RenderJob, places: RenderPlaces, parseError: string | null];
+
+/** Where the thread puts what is not in the POST, or too large for memory. */
+interface RenderPlaces {
   /** Null if the body is in memory: then the form is too. */
-  readonly formPlace: FormPlace | null;
-  /** The body is a JSON array of events, sent unchanged. */
-  readonly isBatch: boolean;
-  /** The event itself as JSON, unsigned. */
-  readonly asJson: boolean;
-  /** If set, do not parse the message: deliver it raw, for this reason. */
-  readonly parseError: string | null;
-  readonly style: PostStyle;
-  /** Where attachments go that are not in the post; undefined if all are, or if they are only named. */
+  readonly form: FormPlace | null;
+  /** Undefined if all attachments are in the POST, or only named. */
   readonly links: LinkPlace | undefined;
 }
 
@@ -49,7 +35,7 @@ interface FormPlace {
 
 interface RendererDeps {
   /** Runs the render task on a thread. */
-  readonly run: PooledTask<RenderInput, RenderedShared>;
+  readonly run: PooledTask<RenderInput, Post>;
   /** Where attachments go whose receiver gets links. Throws `StoreAway`. */
   readonly links: LinkedFiles['place'];
   readonly log: Log;
@@ -68,18 +54,18 @@ const FORM_TIMES = 1.5;
 export function createRenderer(
   { tmpDir, mostFormBytes }: { readonly tmpDir: string; readonly mostFormBytes: number },
   { run, links, log }: RendererDeps,
-): EventRenderer {
+): Renderer {
   const swept = sweep(tmpDir);
   swept.catch(() => undefined); // every render rejects with it
   let forms = 0;
   const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  const counted = new Map<PostBody, number>();
+  const counted = new Map<Bytes, number>();
   const room = createFormRoom(mostFormBytes);
   /** What gives back the room of a form, by its path. */
   const taken = new Map<string, () => void>();
 
-  function hold(body: PostBody): void {
-    if (body.kind !== 'bytes') return;
+  function hold(body: Bytes): void {
+    if (body.kind !== 'memory') return;
     counted.set(body, body.bytes.length);
     Atomics.add(held, 0, body.bytes.length);
   }
@@ -91,92 +77,77 @@ export function createRenderer(
       taken.delete(path);
     }
   }
-  function release(body: PostBody): void {
+  function release(body: Bytes): void {
     Atomics.sub(held, 0, counted.get(body) ?? 0);
     counted.delete(body);
   }
 
-  /** Renders with room for the links that the attachments of these bodies may become. */
+  /** Renders with room for the links that the attachments may become. */
   async function withRoom(
-    { style, account = NOBODY }: Pick<RenderJob, 'style' | 'account'>,
-    bodies: readonly Body[],
-    render: (place: LinkPlace | undefined) => Promise<RenderedShared>,
-  ): Promise<RenderedShared> {
-    if (!style || !hasLinks(style)) return render(undefined);
+    { style, account = NOBODY, mails }: RenderJob,
+    render: (place: LinkPlace | undefined) => Promise<Post>,
+  ): Promise<Post> {
+    if (!hasLinks(style)) return render(undefined);
     const { place, end } = await links(
       account,
-      bodies.map(sizeOf).reduce((sum, size) => sum + size, 0),
+      mails.reduce((sum, { body }) => sum + sizeOf(body), 0),
     );
     let linked = 0;
     try {
-      const rendered = await render(place);
-      linked = rendered.linked;
-      return rendered;
+      const post = await render(place);
+      linked = post.linked;
+      return post;
     } finally {
       end(linked);
     }
   }
 
-  async function renderOnThread(job: RenderJob, path: string, asJson: boolean): Promise<Rendered> {
-    const rendered = toRendered(await withRoom(job, [job.body], (place) => tryOnThread(job, place, path, asJson)));
-    if (job.body.kind === 'blob') hold(rendered.body);
-    return rendered;
-  }
-
-  async function tryOnThread(
-    job: RenderJob,
-    place: LinkPlace | undefined,
-    path: string,
-    asJson: boolean,
-  ): Promise<RenderedShared> {
+  async function tryOnThread(job: RenderJob, form: FormPlace | null, place: LinkPlace | undefined): Promise<Post> {
     try {
-      return await run(() => pack(job, { path, held }, place, { asJson, parseError: null }));
+      return await run(() => pack(job, { form, links: place }, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
-      log.warn('message.parse_failed', { message: job.message.id, reason });
-      return await run(() => pack(job, { path, held }, undefined, { asJson, parseError: reason }), true);
-    }
-  }
-
-  async function renderOne(job: RenderJob, asJson: boolean): Promise<Rendered> {
-    await swept;
-    const formPath = join(tmpDir, `post-${++forms}.form`);
-    const give =
-      job.body.kind === 'blob' ? await room.take(job.account ?? NOBODY, FORM_TIMES * job.body.size) : () => {};
-    try {
-      const rendered = await renderOnThread(job, formPath, asJson);
-      if (rendered.body.kind === 'file') taken.set(formPath, give);
-      else give();
-      return rendered;
-    } catch (error) {
-      give();
-      await rm(formPath, { force: true }).catch(() => undefined);
-      if (error instanceof StoreAway) throw error;
-      const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
-      throw new Error(`rendering failed: ${reason}`, { cause: error });
-    } finally {
-      if (job.body.kind === 'inline') free(job.body.bytes);
+      log.warn('message.parse_failed', { message: job.mails[0]?.message.id, reason });
+      return await run(() => pack(job, { form, links: undefined }, reason), true);
     }
   }
 
   return frozen({
-    render: (job) => renderOne(job, false),
-    async renderJson({ delivery: { id, recipient }, ...part }, style) {
-      const unsigned = { keys: [], at: 0, style, delivery: { id, recipient, url: '' } };
-      return (await renderOne({ ...part, ...unsigned }, true)).body;
+    async render(job) {
+      await swept;
+      const [mail] = job.mails;
+      if (!mail) throw new TypeError('nothing to render');
+      const { body } = mail;
+      const path = join(tmpDir, `post-${++forms}.form`);
+      const form = body.kind === 'file' ? { path, held } : null;
+      const give = body.kind === 'file' ? await room.take(job.account ?? NOBODY, FORM_TIMES * body.size) : () => {};
+      try {
+        const post = await withRoom(job, (place) => tryOnThread(job, form, place));
+        if (form) hold(post.body);
+        if (post.body.kind === 'file') taken.set(path, give);
+        else give();
+        return post;
+      } catch (error) {
+        give();
+        await rm(path, { force: true }).catch(() => undefined);
+        if (error instanceof StoreAway) throw error;
+        const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
+        throw new Error(`rendering failed: ${reason}`, { cause: error });
+      } finally {
+        freeBytes(body);
+      }
     },
     async renderShared(job) {
       await swept;
       try {
-        const bodies = job.parts.map(({ body }) => body);
-        return await withRoom(job, bodies, (place) => run(() => packShared(job, place)));
+        return await withRoom(job, (place) => run(() => pack(job, { form: null, links: place }, null)));
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
         if (error instanceof StoreAway) throw error;
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
       } finally {
-        for (const { body } of job.parts) if (body.kind === 'inline') free(body.bytes);
+        for (const { body } of job.mails) freeBytes(body);
       }
     },
     discard(body) {
@@ -196,54 +167,24 @@ function toReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered {
-  if (!part) throw new TypeError('nothing was rendered');
-  return { body, headers, ...part };
-}
-
-const sizeOf = (body: Body): number => (body.kind === 'blob' ? body.size : body.bytes.length);
-
 /** Whether a post in this style may have links. */
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;
 
-function pack(
-  job: RenderJob,
-  place: FormPlace,
-  links: LinkPlace | undefined,
-  rest: Pick<RenderInput, 'asJson' | 'parseError'>,
-): Packed<RenderInput> {
-  const { body, delivery, keys, at } = job;
-  const { part, transfer } = packPart(job);
-  const formPlace = body.kind === 'blob' ? place : null;
-  const isBatch = delivery.batch !== undefined;
-  const style = job.style ?? MANDRILL;
+function pack(job: RenderJob, places: RenderPlaces, parseError: string | null): Packed<RenderInput> {
+  const packed = job.mails.map(packMail);
   return {
-    value: { ...rest, url: delivery.url, parts: [part], keys, at, formPlace, isBatch, style, links },
-    transfer,
-  };
-}
-
-function packShared(
-  { url, parts, keys, at, style = MANDRILL }: SharedRenderJob,
-  links: LinkPlace | undefined,
-): Packed<RenderInput> {
-  const packed = parts.map(packPart);
-  const rest = { url, keys, at, formPlace: null, isBatch: false, asJson: false, parseError: null, style, links };
-  return {
-    value: { ...rest, parts: packed.map(({ part }) => part) },
+    value: [{ ...job, mails: packed.map(({ mail }) => mail) }, places, parseError],
     transfer: packed.flatMap(({ transfer }) => transfer),
   };
 }
 
 /** Transfers a copy of its bytes; the original is kept for retries and freed after the last. */
-export function packPart({ message, body, delivery: { id, recipient }, answers }: RenderPart): {
-  readonly part: RenderPart;
+export function packMail({ message, body, delivery: { id, recipient, batch }, answers }: Mail): {
+  readonly mail: Mail;
   readonly transfer: readonly ArrayBuffer[];
 } {
-  const rest = { message, delivery: { id, recipient }, answers };
-  if (body.kind === 'blob') return { part: { body, ...rest }, transfer: [] };
-  const bytes = new Uint8Array(body.bytes);
-  return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
+  const { copy, transfer } = toTransfer(body);
+  return { mail: { message, body: copy, delivery: { id, recipient, batch }, answers }, transfer };
 }
 
 /** Creates the folder, and removes files left by an earlier process. */
@@ -267,15 +208,15 @@ export interface Sample {
 }
 
 /** Makes a small sample message to an address, as a route that matched it would get it. */
-export type SamplePart = (address: string, matched?: Pick<Match, 'replyData' | 'captures' | 'tags'>) => RenderPart;
+export type SampleMail = (address: string, matched?: Pick<Match, 'replyData' | 'captures' | 'tags'>) => Mail;
 
-export function createSamplePart({
+export function createSampleMail({
   clock,
   hostname,
 }: {
   readonly clock: Clock;
   readonly hostname: string;
-}): SamplePart {
+}): SampleMail {
   return (recipient, { replyData, captures, tags } = {}) => {
     const receivedAt = clock.now();
     const envelope = {
@@ -288,7 +229,7 @@ export function createSamplePart({
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
     return {
       message: { id: 'sample', receivedAt, envelope, trace, verdicts: SAMPLE_VERDICTS },
-      body: { kind: 'inline', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
+      body: { kind: 'memory', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
       delivery: { id: 'sample', recipient },
       answers: null,
     };
@@ -298,21 +239,21 @@ export function createSamplePart({
 /** Renders a small sample message for a route, and returns what its endpoint would receive. */
 export function createSample(deps: {
   renderer: Pick<Renderer, 'render'>;
-  samplePart: SamplePart;
+  sampleMail: SampleMail;
 }): (request: SampleRequest) => Promise<Sample> {
-  const { renderer, samplePart } = deps;
+  const { renderer, sampleMail } = deps;
   return async ({ address, match, style }) => {
-    const part = samplePart(address, match);
-    const rendered = await renderer.render({
-      ...part,
-      delivery: { ...part.delivery, url: match.url },
+    const mail = sampleMail(address, match);
+    const { body, headers } = await renderer.render({
+      mails: [mail],
+      url: match.url,
       keys: ['sample'],
-      at: part.message.receivedAt,
+      at: mail.message.receivedAt,
       style,
     });
-    if (rendered.body.kind === 'file') throw new Error('the sample must be in memory');
-    const type = rendered.headers['Content-Type'] ?? '';
-    const text = Buffer.from(rendered.body.bytes).toString();
+    if (body.kind === 'file') throw new Error('the sample must be in memory');
+    const type = headers['Content-Type'] ?? '';
+    const text = Buffer.from(body.bytes).toString();
     if (style.format === 'mandrill')
       return { type, payload: JSON.parse(new URLSearchParams(text).get('mandrill_events') ?? '[]') };
     return { type, payload: type === 'application/json' ? JSON.parse(text) : text };

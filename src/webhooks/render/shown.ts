@@ -4,12 +4,12 @@ import { withHeader } from '../../mail/header-section.ts';
 import { type FilePart, type ParsedMessage, parseMessage, scanMessage, type Text } from '../../mail/message.ts';
 import { listParts, partBytes } from '../../mail/parts.ts';
 import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
-import type { RenderPart } from '../types.ts';
+import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 
 /** What is asked of a message: its HTML as a page, or one of its parts by its number in the list of its parts. */
 export interface ShownInput {
-  readonly part: RenderPart;
+  readonly mail: Mail;
   readonly wanted: 'page' | number;
 }
 
@@ -31,7 +31,7 @@ const MOST_PAGE = 10 * 1024 * 1024;
 
 /** Creates the task of the render thread that makes a message safe to look at. Throws if the disk fails. */
 export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ShownInput, Shown> {
-  return async ({ part: { body }, wanted }, guarded) => {
+  return async ({ mail: { body }, wanted }, guarded) => {
     const value = await withRaw(body, (raw) => show(withHeader(raw), wanted, guarded));
     return { value, transfer: value.kind === 'file' ? [value.bytes.buffer] : [] };
   };

@@ -17,7 +17,7 @@ describe('what is in an inbound message', function () {
   afterEach(() => world.stop());
 
   const putMail = async (bytes: Buffer) =>
-    (await put(world.spool, world.clock, { account: ACCOUNT, body: { kind: 'inline', bytes } })).delivery.id;
+    (await put(world.spool, world.clock, { account: ACCOUNT, body: { kind: 'memory', bytes } })).delivery.id;
   const content = async (bytes: Buffer) => {
     const { status, body } = await world.call('/inbound/content', { id: await putMail(bytes) });
     expect(status).to.equal(200);
@@ -160,7 +160,7 @@ describe('what is in an inbound message', function () {
     world.spool.message = async (...args) => {
       const found = await message(...args);
       await purge();
-      return found && { ...found, body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } };
+      return found && { ...found, body: { kind: 'file', path: '/nowhere/at/all', size: 1, sha256: '' } };
     };
     for (const path of ['/inbound/content', '/inbound/payload', '/inbound/content'])
       expect((await world.call(path, { id })).body, path).to.include({ name: 'Unknown_Message' });
@@ -172,7 +172,7 @@ describe('what is in an inbound message', function () {
     const { message } = world.spool;
     world.spool.message = async (...args) => {
       const found = await message(...args);
-      return found && { ...found, body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } };
+      return found && { ...found, body: { kind: 'file', path: '/nowhere/at/all', size: 1, sha256: '' } };
     };
     for (const path of ['/inbound/content', '/inbound/payload']) {
       const { status, body } = await world.call(path, { id });

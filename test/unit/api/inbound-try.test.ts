@@ -201,7 +201,7 @@ describe('a trial of a webhook', () => {
     const { message } = world.spool;
     world.spool.message = async (...args) => {
       const found = await message(...args);
-      return found && { ...found, body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } };
+      return found && { ...found, body: { kind: 'file', path: '/nowhere/at/all', size: 1, sha256: '' } };
     };
     for (let n = 0; n < 3; n++) expect((await tryAt(URL)).status).to.equal(500);
     world.spool.message = message;

@@ -29,7 +29,7 @@ describe('the content of a mail in the console', function () {
     world = await startConsole();
     const { delivery } = await put(world.spool, world.clock, {
       account: ACCOUNT,
-      body: { kind: 'inline', bytes: MAIL_BYTES },
+      body: { kind: 'memory', bytes: MAIL_BYTES },
     });
     id = delivery.id;
   });
@@ -98,7 +98,7 @@ describe('the content of a mail in the console', function () {
     }
     const { delivery } = await put(world.spool, world.clock, {
       account: ACCOUNT,
-      body: { kind: 'inline', bytes: crlf('Subject: x', '', 'text') },
+      body: { kind: 'memory', bytes: crlf('Subject: x', '', 'text') },
     });
     id = delivery.id;
     const { status, body } = await browser.read(`${await open(browser)}/html`);
@@ -158,7 +158,7 @@ describe('the content of a mail in the console', function () {
     );
     const { delivery } = await put(open.spool, open.clock, {
       account: ACCOUNT,
-      body: { kind: 'inline', bytes: MAIL_BYTES },
+      body: { kind: 'memory', bytes: MAIL_BYTES },
     });
     const browser = open.browser();
     await browser.press(await open.link());
@@ -191,7 +191,7 @@ describe('the content of a mail in the console', function () {
       world = await startConsole({ url: CONSOLE, mailOrigin: MAIL });
       const { delivery } = await put(world.spool, world.clock, {
         account: ACCOUNT,
-        body: { kind: 'inline', bytes: MAIL_BYTES },
+        body: { kind: 'memory', bytes: MAIL_BYTES },
       });
       id = delivery.id;
     });

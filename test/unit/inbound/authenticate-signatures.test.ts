@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { sealMessage } from 'mailauth/lib/arc/index.js';
 import { createTransport } from 'nodemailer';
+import type { Bytes } from '../../../src/base/bytes.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../../src/mail/envelope.ts';
-import type { RawSource } from '../../../src/mail/header-section.ts';
 import { sealMessage as sealByHand } from '../../support/arc-seal.ts';
 import { makeKey, signMessage } from '../../support/dns-keys.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -32,9 +32,9 @@ function checkIn(records: ZoneRecords) {
   const authenticator = createAuthenticator({ resolver, settings: SETTINGS, clock: systemClock });
   return {
     resolver,
-    check: (message: RawSource | string): Promise<Verdicts> =>
+    check: (message: Bytes | string): Promise<Verdicts> =>
       authenticator.authenticate(
-        typeof message === 'string' ? { bytes: Buffer.from(message, 'latin1') } : message,
+        typeof message === 'string' ? { kind: 'memory', bytes: Buffer.from(message, 'latin1') } : message,
         ENVELOPE,
       ),
   };
@@ -65,7 +65,7 @@ describe('the DKIM verdict', () => {
       html: '<p>x</p>',
     });
     if (!Buffer.isBuffer(sent.message)) throw new Error('no buffer');
-    expect((await check({ bytes: sent.message })).dkim).to.deep.equal(VALID);
+    expect((await check({ kind: 'memory', bytes: sent.message })).dkim).to.deep.equal(VALID);
   });
 
   it('is "not signed" without a signature', async () => {
@@ -169,17 +169,21 @@ describe('the DKIM verdict', () => {
     const path = join(await tempDir(), 'message');
     const large = PLAIN + 'a line that is neither long nor short\r\n'.repeat(90_000);
     await writeFile(path, signMessage(large, RSA), 'latin1');
-    expect((await check({ path })).dkim).to.deep.equal(VALID);
+    expect((await check({ kind: 'file', path, size: 0 })).dkim).to.deep.equal(VALID);
     await writeFile(path, `${signMessage(large, RSA)}.`, 'latin1');
-    expect((await check({ path })).dkim).to.deep.equal(INVALID);
+    expect((await check({ kind: 'file', path, size: 0 })).dkim).to.deep.equal(INVALID);
     await writeFile(path, PLAIN);
-    expect((await check({ path })).dkim).to.deep.equal({ signed: false, valid: false });
-    expect((await check({ bytes: new Uint8Array(Buffer.from(signMessage(large, RSA))) })).dkim).to.deep.equal(VALID);
-    expect((await check({ bytes: new Uint8Array(Buffer.from(signMessage(PLAIN, RSA))) })).dkim).to.deep.equal(VALID);
+    expect((await check({ kind: 'file', path, size: 0 })).dkim).to.deep.equal({ signed: false, valid: false });
+    expect(
+      (await check({ kind: 'memory', bytes: new Uint8Array(Buffer.from(signMessage(large, RSA))) })).dkim,
+    ).to.deep.equal(VALID);
+    expect(
+      (await check({ kind: 'memory', bytes: new Uint8Array(Buffer.from(signMessage(PLAIN, RSA))) })).dkim,
+    ).to.deep.equal(VALID);
   });
 
   it('of a message that cannot be read is an error, not an exception', async () => {
-    const verdicts = await check({ path: '/nonexistent/message' });
+    const verdicts = await check({ kind: 'file', path: '/nonexistent/message', size: 0 });
     expect(verdicts.dkim).to.deep.equal({ signed: false, valid: false });
     expect(verdicts.dmarc.result).to.equal('permerror');
   });
@@ -415,7 +419,10 @@ describe('what the verdicts were taken from', () => {
     const settings = { ...SETTINGS, trustedSealers: trusted };
     const resolver = zoneResolver({ ...KEYS, ...policy });
     const authenticator = createAuthenticator({ resolver, settings, clock: systemClock });
-    const verdicts = await authenticator.authenticate({ bytes: Buffer.from(message, 'latin1') }, ENVELOPE);
+    const verdicts = await authenticator.authenticate(
+      { kind: 'memory', bytes: Buffer.from(message, 'latin1') },
+      ENVELOPE,
+    );
     return { dmarc: verdicts.dmarc.result, ...verdicts.evidence };
   };
   /** Seals a message as its next set, over a chain that passed. */

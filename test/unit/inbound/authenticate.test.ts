@@ -23,7 +23,10 @@ function envelope(
 
 function verdictsOf(records: ZoneRecords, from: Envelope, message: Uint8Array = MESSAGE, settings = SETTINGS) {
   const resolver = zoneResolver(records);
-  return createAuthenticator({ resolver, settings, clock: systemClock }).authenticate({ bytes: message }, from);
+  return createAuthenticator({ resolver, settings, clock: systemClock }).authenticate(
+    { kind: 'memory', bytes: message },
+    from,
+  );
 }
 
 async function spfOf(records: ZoneRecords, from: Envelope) {
@@ -164,7 +167,7 @@ describe('the DNS budget of a message', () => {
       { clock, log: createTestLog(), ids: createIds(clock), metrics: NO_METRICS },
     );
     const authenticator = createAuthenticator({ resolver, settings: SETTINGS, clock });
-    const verdicts = authenticator.authenticate({ bytes: MESSAGE }, envelope('192.0.2.7'));
+    const verdicts = authenticator.authenticate({ kind: 'memory', bytes: MESSAGE }, envelope('192.0.2.7'));
     let done = false;
     void verdicts.finally(() => {
       done = true;

@@ -24,7 +24,7 @@ function openBrake(messages = 4) {
   ) {
     const bytes = Buffer.from([`From: Ann <${from}>`, ...header, '', 'x'].join('\r\n'));
     const envelope = { mailFrom, client: { address: '192.0.2.1', helo: 'mx.example.net', tls: null } };
-    const loops = await brake.loopsOf({ envelope, body: { kind: 'inline', bytes } }, [routed(to, match)]);
+    const loops = await brake.loopsOf({ envelope, body: { kind: 'memory', bytes } }, [routed(to, match)]);
     return loops.includes(to);
   }
   const after = async (n: number, mail: Mail = {}) => {
@@ -131,7 +131,7 @@ describe('the brake on loops', () => {
     writeFileSync(path, text);
     const { brake } = openBrake();
     const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
-    const body = { kind: 'blob', path, size: text.length, sha256: '' } as const;
+    const body = { kind: 'file', path, size: text.length, sha256: '' } as const;
     const marked = [];
     for (let n = 0; n < 5; n++) marked.push(...(await brake.loopsOf({ envelope, body }, [routed('box@in.test')])));
     rmSync(dirname(path), { recursive: true });
@@ -151,7 +151,7 @@ describe('the brake on loops', () => {
       `In-Reply-To: x\r\n${'A: b\r\n'.repeat(9000)}`,
     ])
       expect(
-        await brake.loopsOf({ envelope, body: { kind: 'inline', bytes: Buffer.from(text) } }, [routed('a@in.test')]),
+        await brake.loopsOf({ envelope, body: { kind: 'memory', bytes: Buffer.from(text) } }, [routed('a@in.test')]),
       ).to.deep.equal([]);
   });
 });

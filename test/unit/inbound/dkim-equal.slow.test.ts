@@ -81,7 +81,7 @@ async function ours(message: Buffer): Promise<{ readonly value: string; readonly
   const deps = { keys: keysOf(lookUp), minBitLength: 1024, now: NOW };
   const checker = await createSignatureChecker(
     section,
-    { bytes: message },
+    { kind: 'memory', bytes: message },
     reads.map(({ read }) => read).filter(isUsable),
     deps,
   );

@@ -7,7 +7,7 @@ describe('a look into a message for the conditions of routes', () => {
     const log = createTestLog();
     const judging = createJudging({ run: () => Promise.reject(new Error('the thread ended')), log });
     const envelope = { mailFrom: 'a@b.test', rcptTo: ['c@d.test'] } as never;
-    const body = { kind: 'inline', bytes: Buffer.from('Subject: x\r\n\r\n') } as const;
+    const body = { kind: 'memory', bytes: Buffer.from('Subject: x\r\n\r\n') } as const;
     expect(await judging.judge({ id: 'm1', envelope, body }, true)).to.deep.equal({
       content: null,
       verdicts: null,

@@ -32,7 +32,7 @@ const BODY_HASH = /bh=([^;]+)/.exec(PASSING)?.[1] ?? '';
 
 const verdicts = (message: string) =>
   createAuthenticator({ resolver: zoneResolver(ZONE), settings: SETTINGS, clock: systemClock }).authenticate(
-    { bytes: Buffer.from(message, 'latin1') },
+    { kind: 'memory', bytes: Buffer.from(message, 'latin1') },
     ENVELOPE,
   );
 

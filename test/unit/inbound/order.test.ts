@@ -5,7 +5,7 @@ const ROUTE = '1.1';
 
 async function sequence(order: Order, header: string, mailFrom = 'envelope@example.org', route = ROUTE) {
   const bytes = Buffer.from(`${header.replaceAll('\n', '\r\n')}\r\n\r\nHello.\r\n`, 'latin1');
-  return (await sequencingOf({ kind: 'inline', bytes }, mailFrom))(order, route);
+  return (await sequencingOf({ kind: 'memory', bytes }, mailFrom))(order, route);
 }
 
 describe('the sequence of a message', () => {
@@ -13,7 +13,7 @@ describe('the sequence of a message', () => {
     expect(ORDER_NAMES).to.deep.equal(['none', 'sender', 'thread']);
     expect([toOrder(undefined), toOrder('size'), toOrder('thread')]).to.deep.equal(['none', 'none', 'thread']);
     expect(await sequence('none', 'From: a@b.example')).to.equal(undefined);
-    expect((await sequencingOf({ kind: 'inline', bytes: new Uint8Array() }, ''))(undefined, ROUTE)).to.equal(undefined);
+    expect((await sequencingOf({ kind: 'memory', bytes: new Uint8Array() }, ''))(undefined, ROUTE)).to.equal(undefined);
   });
 
   it('is the same for one author however the address is written, and says it to nobody', async () => {

@@ -46,7 +46,7 @@ function openWorld() {
       from = 'ann@example.net',
     }: Mail = {}) {
       const bytes = Buffer.from(`From: Ann <${from}>\r\nSubject: hello\r\n\r\nHello.\r\n`);
-      return authenticator.authenticate({ bytes }, { mailFrom, client: { address, helo, tls: null } });
+      return authenticator.authenticate({ kind: 'memory', bytes }, { mailFrom, client: { address, helo, tls: null } });
     },
   };
 }

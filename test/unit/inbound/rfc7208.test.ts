@@ -90,7 +90,7 @@ describe('the RFC 7208 suite', () => {
         it(known === undefined ? name : `${name} (known: ${known})`, async () => {
           const client = { address: test.host, helo: test.helo, tls: null };
           const verdicts = await authenticator.authenticate(
-            { bytes: new Uint8Array() },
+            { kind: 'memory', bytes: new Uint8Array() },
             { mailFrom: test.mailfrom, client },
           );
           const wanted = [test.result].flat();

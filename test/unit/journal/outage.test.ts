@@ -22,7 +22,7 @@ async function watching({ subjects = true, dir = '' } = {}) {
 const HEADER =
   'From: =?utf-8?Q?J=C3=B6rg?= <joerg@shop.example>\r\nSubject: =?utf-8?B?R3LDvMOfZSBhdXMgS8O2bG4=?=\r\nMessage-ID: <7@shop>\r\n';
 const NAMED = { from: 'Jörg <joerg@shop.example>', subject: 'Grüße aus Köln', headerId: '<7@shop>' };
-const inline = (text: string): Body => ({ kind: 'inline', bytes: new Uint8Array(Buffer.from(text)) });
+const inline = (text: string): Body => ({ kind: 'memory', bytes: new Uint8Array(Buffer.from(text)) });
 
 describe('mail that nobody could parse yet', () => {
   it('has a subject, an author and an id as soon as it is accepted', async () => {

@@ -9,7 +9,7 @@ import { attempt, freshSpool, mail, put, settled } from '../../support/spool.ts'
 /** The bytes of a message, as one of its deliveries or anybody else gets them. */
 async function taken(spool: Spool, messageId: string, deliveryId?: string): Promise<Uint8Array> {
   const found = await spool.message(messageId, deliveryId);
-  if (found?.body.kind !== 'inline') throw new Error('no body');
+  if (found?.body.kind !== 'memory') throw new Error('no body');
   return found.body.bytes;
 }
 
@@ -20,8 +20,8 @@ describe('what is put on the spool', () => {
     const spool = await opened.reopen();
     const found = await spool.message(message.id);
     expect(
-      found?.body.kind === 'inline' &&
-        Buffer.compare(found.body.bytes, message.body.kind === 'inline' ? message.body.bytes : new Uint8Array()),
+      found?.body.kind === 'memory' &&
+        Buffer.compare(found.body.bytes, message.body.kind === 'memory' ? message.body.bytes : new Uint8Array()),
     ).to.equal(0);
     expect(found?.message).to.deep.equal({
       id: message.id,
@@ -119,7 +119,7 @@ describe('what is put on the spool', () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, deliveries } = await put(spool, clock, {
-      body: { kind: 'inline', bytes },
+      body: { kind: 'memory', bytes },
       recipients: ['a@example.com', 'b@example.com', 'c@example.com'],
     });
     const asked = [undefined, ...deliveries.map(({ id }) => id), undefined, ...deliveries.map(({ id }) => id)];
@@ -135,7 +135,7 @@ describe('what is put on the spool', () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, deliveries } = await put(spool, clock, {
-      body: { kind: 'inline', bytes },
+      body: { kind: 'memory', bytes },
       recipients: ['a@example.com', 'b@example.com'],
     });
     const [first, second] = deliveries;
@@ -154,9 +154,9 @@ describe('what is put on the spool', () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(200_000);
     const recipients = ['a@example.com', 'b@example.com'];
-    const old = await put(spool, clock, { body: { kind: 'inline', bytes }, recipients });
+    const old = await put(spool, clock, { body: { kind: 'memory', bytes }, recipients });
     const held = await taken(spool, old.message.id, old.deliveries[0]?.id);
-    for (let at = 0; at < 400; at++) await put(spool, clock, { body: { kind: 'inline', bytes } });
+    for (let at = 0; at < 400; at++) await put(spool, clock, { body: { kind: 'memory', bytes } });
     expect(bytes.equals(held)).to.equal(true);
     expect(bytes.equals(await taken(spool, old.message.id, old.deliveries[1]?.id))).to.equal(true);
   });
@@ -164,7 +164,7 @@ describe('what is put on the spool', () => {
   it('comes from the disk when it is replayed', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
-    const { message, delivery } = await put(spool, clock, { body: { kind: 'inline', bytes } });
+    const { message, delivery } = await put(spool, clock, { body: { kind: 'memory', bytes } });
     free(await taken(spool, message.id, delivery.id));
     await spool.settle(settled(clock, delivery));
     expect(await spool.replay({ ids: [delivery.id] }, clock.now())).to.equal(1);
@@ -212,7 +212,7 @@ describe('what is put on the spool', () => {
     const { spool, clock } = await freshSpool();
     const one = mail(clock);
     expect(await spool.accept(one.message, one.deliveries)).to.equal('accepted');
-    expect(one.message.body.kind === 'inline' && one.message.body.bytes.byteLength).to.equal(0);
+    expect(one.message.body.kind === 'memory' && one.message.body.bytes.byteLength).to.equal(0);
     expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(1500);
   });
 
@@ -239,8 +239,8 @@ describe('what is put on the spool', () => {
     const { message, delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 204) }));
     expect((await spool.message(message.id))?.body).to.deep.equal({
-      kind: 'inline',
-      bytes: message.body.kind === 'inline' ? message.body.bytes : null,
+      kind: 'memory',
+      bytes: message.body.kind === 'memory' ? message.body.bytes : null,
     });
   });
 

@@ -20,7 +20,7 @@ describe('the body of a message', () => {
       const writer = spool.body(`m${size}-${step}`);
       for (let at = 0; at < size; at += step) await writer.write(bytes.subarray(at, at + step));
       const body = await writer.finish();
-      expect(body.kind === 'inline' && bytes.equals(body.bytes), `${size} in steps of ${step}`).to.equal(true);
+      expect(body.kind === 'memory' && bytes.equals(body.bytes), `${size} in steps of ${step}`).to.equal(true);
     }
   });
 
@@ -31,7 +31,7 @@ describe('the body of a message', () => {
     await writer.write(chunk);
     chunk.fill('x');
     const body = await writer.finish();
-    expect(body.kind === 'inline' && Buffer.from(body.bytes).toString()).to.equal('first');
+    expect(body.kind === 'memory' && Buffer.from(body.bytes).toString()).to.equal('first');
   });
 
   it('becomes a file above that, with its length and SHA-256', async () => {
@@ -42,7 +42,7 @@ describe('the body of a message', () => {
     expect(await readdir(join(dir, 'tmp'))).to.deep.equal(['large']);
     const body = await writer.finish();
     expect(body).to.deep.equal({
-      kind: 'blob',
+      kind: 'file',
       path: join(dir, 'blobs', 'large'),
       size: bytes.byteLength,
       sha256: createHash('sha256').update(bytes).digest('hex'),
@@ -51,7 +51,7 @@ describe('the body of a message', () => {
     await put(spool, clock, { id: 'large', body });
     await writer.abort();
     const found = await spool.message('large');
-    expect(found?.body.kind === 'blob' && bytes.equals(await readFile(found.body.path))).to.equal(true);
+    expect(found?.body.kind === 'file' && bytes.equals(await readFile(found.body.path))).to.equal(true);
   });
 
   it('leaves nothing behind when it is aborted, before or after its end', async () => {

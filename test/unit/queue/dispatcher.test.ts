@@ -53,7 +53,10 @@ describe('the dispatcher', () => {
     expect((await bench.spool.message(delivery.messageId))?.message.verdicts?.spf.result).to.equal('pass');
     expect(bench.discarded).to.have.length(1);
     await bench.clock.advance(5 * SECOND);
-    expect(bench.jobs.map(({ message }) => message.verdicts?.spf.result)).to.deep.equal([undefined, 'pass']);
+    expect(bench.jobs.map(({ mails: [mail] }) => mail?.message.verdicts?.spf.result)).to.deep.equal([
+      undefined,
+      'pass',
+    ]);
     expect(bench.discarded).to.have.length(2);
   });
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createEndpointQueue, createFifo, createHeap, HELD } from '../../../src/queue/schedule/endpoint-queue.ts';
 
-import type { Waiting } from '../../../src/queue/schedule/lane.ts';
+import type { Waiting } from '../../../src/queue/schedule/waiting.ts';
 import { aDelivery } from '../../support/delivery.ts';
 
 const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({

@@ -114,7 +114,7 @@ describe('events on the spool', function () {
     const bodies = [];
     for (let i = 0; i < 4; i++) {
       const found = await world.spool.message(made(await freeze({ events: 1000, bytes: 2000 }, '8')).messageId);
-      bodies.push(found?.body.kind === 'inline' ? found.body.bytes.byteLength : 0);
+      bodies.push(found?.body.kind === 'memory' ? found.body.bytes.byteLength : 0);
     }
     expect(bodies[0]).to.be.within(1700, 2000); // six; a seventh would be too many
     expect(bodies[1]).to.be.within(1100, 1300);

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { DeliveryKind } from '../../../src/queue/delivery.ts';
-import type { Road } from '../../../src/queue/road.ts';
+import { type Road, sameFor } from '../../../src/queue/road.ts';
 import { createBacklog } from '../../../src/queue/schedule/backlog.ts';
 import { type EndpointState, learn, newEndpoint } from '../../../src/queue/schedule/breaker.ts';
 import {
@@ -99,18 +99,18 @@ function mailRoad(now: () => number, end: () => MailAttempt): Road {
     concurrencyPerEndpoint: 8,
     concurrencyAtStart: 2,
     limit: 5 * 24 * 60 * MINUTE,
-    async attempt({ delivery, attempts }, gate, engine) {
-      if (!(await gate.enter())) return { kind: 'turned back' };
-      const attempt = end();
-      const budget = { age: 0, limit: 1, mayEnd: false };
-      const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: now(), jitter: 0, budget });
-      gate.leave(summaryOf(attempt), settled);
-      await engine.settle(delivery, settled.settlement);
-      return { kind: 'settled', settled, result: summaryOf(attempt) };
+    async prepare(all) {
+      const [{ delivery, attempts }] = all;
+      const send = async () => {
+        const attempt = end();
+        const budget = { age: 0, limit: 1, mayEnd: false };
+        const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: now(), jitter: 0, budget });
+        return sameFor(all, { kind: 'settled', settled, result: summaryOf(attempt) });
+      };
+      return { outcomes: new Map(), shipment: { deliveries: all, send } };
     },
-    async expire({ delivery }, engine) {
-      await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', false, now()));
-      return { kind: 'gone' };
+    async expire({ delivery }) {
+      return { kind: 'gone', settlement: settleUnattempted(delivery.id, 'dead', false, now()) };
     },
   };
 }
@@ -242,7 +242,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
       );
       crash(poisons.map(({ id }) => id));
       const envelope = { mailFrom: 'a@example.org', client: { address: '192.0.2.1', helo: 'there', tls: null } };
-      const body = { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') } as const;
+      const body = { kind: 'memory', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') } as const;
       await bench.spool.accept({ id: messageId, receivedAt: bench.clock.now(), envelope, trace: '', body }, poisons);
       await bench.clock.advance(SECOND);
       expect(bench.log.of('endpoint.down')).to.have.length(1);

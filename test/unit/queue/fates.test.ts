@@ -30,7 +30,7 @@ describe('mail that its route does not post', () => {
     expect((await spool.due('acme', three.delivery.url, clock.now(), 10, [])).map(({ id }) => id)).to.deep.equal([
       three.delivery.id,
     ]);
-    expect((await spool.message(one.delivery.messageId))?.body).to.have.property('kind', 'inline');
+    expect((await spool.message(one.delivery.messageId))?.body).to.have.property('kind', 'memory');
   });
 
   it('is carried once it is replayed, with a new budget, and was held no longer than dead letters are kept', async () => {

@@ -256,7 +256,7 @@ describe('the queue of the spool', () => {
   it('forgets the oldest delivered ones beyond a number of bytes, in many steps', async () => {
     const { spool, clock } = await freshSpool();
     const kept: string[] = [];
-    const body = () => ({ kind: 'inline' as const, bytes: new Uint8Array(1000) });
+    const body = () => ({ kind: 'memory' as const, bytes: new Uint8Array(1000) });
     for (let i = 0; i < 600; i++) {
       const { delivery } = await put(spool, clock, { body: body() });
       clock.jump(1);

@@ -141,8 +141,8 @@ describe('a damaged queue file', () => {
       const found = await spool.message(message.id);
       const queued = await spool.delivery(delivery.id);
       const same =
-        found?.body.kind === 'inline' &&
-        message.body.kind === 'inline' &&
+        found?.body.kind === 'memory' &&
+        message.body.kind === 'memory' &&
         Buffer.compare(found.body.bytes, message.body.bytes) === 0;
       if (same && queued?.state === 'waiting') counts.whole++;
       else if (found && !same) counts.wrong++;
@@ -156,7 +156,7 @@ describe('a damaged queue file', () => {
     const { mails, file, reopen, log } = await filled(200);
     const bytes = await readFile(file);
     const victim = mails[77]?.message.body;
-    const at = victim?.kind === 'inline' ? bytes.indexOf(victim.bytes) : -1;
+    const at = victim?.kind === 'memory' ? bytes.indexOf(victim.bytes) : -1;
     expect(at).to.be.greaterThan(0);
     bytes[at + 700] = (bytes[at + 700] ?? 0) ^ 0xff;
     await writeFile(file, bytes);

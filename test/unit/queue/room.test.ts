@@ -122,7 +122,7 @@ describe('a disk that is full', function () {
     else dir = disk;
   });
 
-  const inline = (size: number): Body => ({ kind: 'inline', bytes: new Uint8Array(randomBytes(size)) });
+  const inline = (size: number): Body => ({ kind: 'memory', bytes: new Uint8Array(randomBytes(size)) });
 
   it('is answered `full`, for small and large bodies, loses nothing, and takes mail again when there is space', async () => {
     const filler = join(dir, 'filler');
@@ -134,7 +134,7 @@ describe('a disk that is full', function () {
       const body = inline(size);
       const { message, deliveries } = mail(opened.clock, { body });
       const outcome = await opened.spool.accept(given(message), deliveries);
-      if (outcome === 'accepted' && body.kind === 'inline')
+      if (outcome === 'accepted' && body.kind === 'memory')
         accepted.push({ id: message.id, sha256: createHash('sha256').update(body.bytes).digest('hex') });
       return outcome;
     };

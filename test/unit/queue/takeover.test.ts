@@ -11,7 +11,7 @@ import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
@@ -155,16 +155,15 @@ describe('a queue whose kinds stood in URLs', () => {
       {
         ...shared,
         renderer: {
-          async render({ delivery }) {
-            seen.push(
-              `post ${nameOf({ messageId: delivery.id.slice(0, -13) })} ${delivery.batch?.events ?? ''}`.trim(),
-            );
+          async render({ mails: [mail] }) {
+            const { id = '', batch } = mail?.delivery ?? {};
+            seen.push(`post ${nameOf({ messageId: id.slice(0, -13) })} ${batch?.events ?? ''}`.trim());
             return {
-              body: { kind: 'bytes', bytes: new Uint8Array(1) },
+              id,
+              body: { kind: 'memory', bytes: new Uint8Array(1) },
               headers: {},
-              verdicts: VERDICTS,
-              parseError: null,
-              summary: null,
+              found: [{ verdicts: VERDICTS, parseError: null, summary: null }],
+              linked: 0,
             };
           },
           renderShared: async () => undefined,

@@ -7,7 +7,7 @@ import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../../src/queue/dispatcher.ts';
 import { openSpool } from '../../../src/queue/spool.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import type { Poster, Renderer } from '../../../src/webhooks/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openPoster } from '../../support/delivery.ts';
@@ -71,7 +71,7 @@ describe('deliveries from the spool to receivers', () => {
         id: messageId,
         receivedAt: clock.now(),
         trace: '',
-        body: { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
+        body: { kind: 'memory', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
         envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
       },
       [
@@ -185,18 +185,25 @@ describe('deliveries from the spool to receivers', () => {
 });
 
 const renderer: Renderer = {
-  async render({ delivery }) {
+  async render({ mails: [mail] }) {
+    const id = mail?.delivery.id ?? '';
     return {
-      body: { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
-      headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': delivery.id },
-      parseError: null,
-      summary: null,
-      verdicts: {
-        spf: { result: 'none', detail: '' },
-        dkim: { signed: false, valid: false },
-        dmarc: { result: 'none', policy: null, aligned: false },
-        arc: { result: 'none' },
-      },
+      id,
+      linked: 0,
+      body: { kind: 'memory', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
+      headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': id },
+      found: [
+        {
+          parseError: null,
+          summary: null,
+          verdicts: {
+            spf: { result: 'none', detail: '' },
+            dkim: { signed: false, valid: false },
+            dmarc: { result: 'none', policy: null, aligned: false },
+            arc: { result: 'none' },
+          },
+        },
+      ],
     };
   },
   renderShared: async () => undefined,

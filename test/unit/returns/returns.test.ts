@@ -8,7 +8,6 @@ import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder } from '../../../src/events/record.ts';
 import { bounceAddress, RETURN_URL, unsubAddress } from '../../../src/mail/return-address.ts';
 import type { Body, Message, Settlement } from '../../../src/queue/delivery.ts';
-import type { Engine } from '../../../src/queue/road.ts';
 import { createFeedback } from '../../../src/returns/returns.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
@@ -24,7 +23,7 @@ const SENT = '0123456789abcdef0123456789abcdef';
 const HOUR_MS = 3_600_000;
 const fixture = (name: string) =>
   Buffer.from(readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8').replaceAll('\n', '\r\n'));
-const inline = (bytes: Buffer): Body => ({ kind: 'inline', bytes });
+const inline = (bytes: Buffer): Body => ({ kind: 'memory', bytes });
 
 describe('returned mail on its way to an event', () => {
   let store: Store;
@@ -99,15 +98,15 @@ describe('returned mail on its way to an event', () => {
       pattern: '',
       recipient,
     };
-    const gate = { enter: () => true, leave: () => {}, othersPass: () => false, isUp: () => true };
-    const engine: Engine = {
-      settle: async (_delivery, settlement) => {
-        settled.push(settlement);
-      },
-      abandoned: () => false,
-    };
+    const endpoint = { othersPass: () => false, isUp: () => true, abandoned: () => false };
     const due = { parked: false, alone: false, scheduled: false, timed: false, due: 0, failedAt: Infinity };
-    return road.attempt({ delivery, attempts, budgetFrom: receivedAt, ...due }, gate, engine);
+    const waiting = { delivery, attempts, budgetFrom: receivedAt, ...due };
+    const { outcomes, shipment } = await road.prepare([waiting]);
+    const outcome = outcomes.get(waiting) ?? (await shipment?.send(endpoint))?.get(waiting);
+    if (!outcome) throw new Error('nothing happened to it');
+    if (outcome.kind === 'settled') settled.push(outcome.settled.settlement);
+    if ('settlement' in outcome && outcome.settlement) settled.push(outcome.settlement);
+    return outcome;
   }
 
   const begin = (id = SENT, email = 'jo@example.net') =>
@@ -140,7 +139,7 @@ describe('returned mail on its way to an event', () => {
     expect(settled).to.deep.equal([]);
     expect(
       await carry(bounce(), inline(fixture('postfix-unknown-user')), { receivedAt: clock.now() - HOUR_MS }),
-    ).to.deep.equal({ kind: 'gone' });
+    ).to.deep.include({ kind: 'settled', isLogged: true });
     expect(settled[0]).to.deep.include({ state: 'delivered' });
     expect(settled[0]?.attempt?.answer).to.equal('nothing: the message no longer exists');
   });
@@ -154,7 +153,10 @@ describe('returned mail on its way to an event', () => {
       ).to.deep.equal({ kind: 'put off' });
     expect(settled).to.deep.equal([]);
     state.away = false;
-    expect(await carry(bounce(), inline(fixture('postfix-unknown-user')))).to.deep.equal({ kind: 'gone' });
+    expect(await carry(bounce(), inline(fixture('postfix-unknown-user')))).to.deep.include({
+      kind: 'settled',
+      isLogged: true,
+    });
     expect(settled[0]?.attempt).to.deep.include({ status: 200, answer: 'hard_bounce recorded' });
     expect((await events()).map(({ kind, detail }) => [kind, detail['code']])).to.deep.equal([['hard_bounce', 10]]);
   });
@@ -179,7 +181,7 @@ describe('returned mail on its way to an event', () => {
     ]);
     const path = join(await tempDir(), 'blob');
     await writeFile(path, bytes);
-    await carry(bounce('f'.repeat(32)), { kind: 'blob', path, size: bytes.length, sha256: '' });
+    await carry(bounce('f'.repeat(32)), { kind: 'file', path, size: bytes.length, sha256: '' });
     expect((await events('f'.repeat(32))).map(({ kind }) => kind)).to.deep.equal(['hard_bounce']);
   });
 

@@ -48,7 +48,7 @@ const SPECIMEN: Specimen = {
   envelope: { mailFrom: 'eve@attacker.test', client: { address: '192.0.2.66', helo: 'attacker.test', tls: null } },
   recipients: ['box@in.test'],
   trace: '',
-  body: { kind: 'inline', bytes: Buffer.from('X-Virus-Status: Clean\r\nX-Spam-Flag: NO\r\n\r\nx\r\n') },
+  body: { kind: 'memory', bytes: Buffer.from('X-Virus-Status: Clean\r\nX-Spam-Flag: NO\r\n\r\nx\r\n') },
 };
 
 /** Every order of some answers. */

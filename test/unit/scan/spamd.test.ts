@@ -9,7 +9,7 @@ const SPECIMEN: Specimen = {
   envelope: { mailFrom: 'eve@attacker.test', client: { address: '192.0.2.66', helo: 'attacker.test', tls: null } },
   recipients: ['box@in.test'],
   trace: '',
-  body: { kind: 'inline', bytes: Buffer.from('From: eve@attacker.test\r\n\r\nx\r\n') },
+  body: { kind: 'memory', bytes: Buffer.from('From: eve@attacker.test\r\n\r\nx\r\n') },
 };
 const HEADS = [
   ' pts rule name              description',

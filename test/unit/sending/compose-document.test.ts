@@ -169,7 +169,7 @@ describe('a document that is composed', () => {
     const document = bytesOf([...HEAD, '', 'x'.repeat(900)]);
     await writeFile(path, document);
     const seen = await sendDocument(Buffer.alloc(0), {
-      body: { kind: 'blob', path, size: document.length, sha256: '' },
+      body: { kind: 'file', path, size: document.length },
     });
     expect(seen.raw.equals(document)).to.equal(true);
   });

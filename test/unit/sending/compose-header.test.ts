@@ -18,7 +18,10 @@ const authenticator = createAuthenticator({
 /** Domains whose signature is valid, by a library that did not sign. */
 const validBy = async (raw: Uint8Array) => {
   const client = { address: null, helo: null, tls: null };
-  const verdicts = await authenticator.authenticate({ bytes: raw }, { mailFrom: 'ann@example.com', client });
+  const verdicts = await authenticator.authenticate(
+    { kind: 'memory', bytes: raw },
+    { mailFrom: 'ann@example.com', client },
+  );
   return { ours: verdicts.dkim.valid, all: JSON.stringify(verdicts) };
 };
 

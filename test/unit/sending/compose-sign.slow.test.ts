@@ -21,7 +21,7 @@ const authenticator = createAuthenticator({
 const verdictOf = async (raw: Uint8Array) =>
   (
     await authenticator.authenticate(
-      { bytes: raw },
+      { kind: 'memory', bytes: raw },
       { mailFrom: 'ann@example.com', client: { address: null, helo: null, tls: null } },
     )
   ).dkim;

@@ -30,7 +30,7 @@ function job(body: Body, change: Partial<ComposeJob> = {}): ComposeJob {
   };
 }
 
-const inline = (...lines: string[]): Body => ({ kind: 'inline', bytes: crlf(...lines) });
+const inline = (...lines: string[]): Body => ({ kind: 'memory', bytes: crlf(...lines) });
 const MAIL = inline('From: news@sender.example', 'To: jo@example.com', 'Subject: hello', '', 'hello');
 
 describe('composing on the render thread', function () {
@@ -62,9 +62,9 @@ describe('composing on the render thread', function () {
     await open();
     const path = join(dir, 'blob');
     await writeFile(path, crlf('From: news@sender.example', 'Subject: large', '', 'x'.repeat(500)));
-    expect((await renderer.compose(job({ kind: 'blob', path, size: 1, sha256: '' }))).kind).to.equal('composed');
+    expect((await renderer.compose(job({ kind: 'file', path, size: 1, sha256: '' }))).kind).to.equal('composed');
     const failure = await renderer
-      .compose(job({ kind: 'blob', path: join(dir, 'nothing'), size: 1, sha256: '' }))
+      .compose(job({ kind: 'file', path: join(dir, 'nothing'), size: 1, sha256: '' }))
       .catch((error: unknown) => error);
     expect(failure).to.be.instanceOf(Error);
   });
@@ -86,7 +86,7 @@ describe('composing on the render thread', function () {
       images: [],
     });
     const reply = await renderer.compose(
-      job({ kind: 'inline', bytes: Buffer.from(bomb) }, { outgoing: { ...draft.outgoing, globalVars: vars } }),
+      job({ kind: 'memory', bytes: Buffer.from(bomb) }, { outgoing: { ...draft.outgoing, globalVars: vars } }),
     );
     expect(reply).to.include({ kind: 'refused', final: true });
   });

@@ -169,7 +169,7 @@ describe('the answer of a receiver', () => {
     const where = `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}/`;
     for (const interim of ['', CONTINUE]) {
       early.once('connection', (socket) => socket.write(interim));
-      const body = { kind: 'bytes', bytes: new Uint8Array(20_000_000) } as const;
+      const body = { kind: 'memory', bytes: new Uint8Array(20_000_000) } as const;
       expect(await poster.post(where, form, body)).to.include({ kind: 'answered', status: 200 });
     }
     for (const socket of sockets) socket.destroy();

@@ -29,7 +29,7 @@ describe('what mail answers, while the store is away', () => {
     back();
     await clock.advance(10_000);
     expect(posts).to.have.length(1);
-    expect(jobs[0]?.answers).to.deep.equal(SENT);
+    expect(jobs[0]?.mails[0]?.answers).to.deep.equal(SENT);
   });
 
   it('is left out after ten minutes: null would say that nothing is answered', async () => {
@@ -38,6 +38,6 @@ describe('what mail answers, while the store is away', () => {
     expect(posts).to.deep.equal([]);
     for (let n = 0; n < 3; n++) await clock.advance(10_000);
     expect(posts).to.have.length(1);
-    expect(jobs[0]?.answers).to.equal(undefined);
+    expect(jobs[0]?.mails[0]?.answers).to.equal(undefined);
   });
 });

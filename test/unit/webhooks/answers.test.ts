@@ -32,7 +32,7 @@ for (const driver of drivers)
       const message = { id: 'm', receivedAt: world.clock.now(), envelope, trace: '', verdicts: null };
       const bytes = Buffer.from(`${fields}\r\n\r\nbody\r\n`);
       const delivery = { id: 'd', recipient: replyTo || 'in@in.test' };
-      const found = await of(account, { message, body: { kind: 'inline', bytes }, delivery }, true);
+      const found = await of(account, { message, body: { kind: 'memory', bytes }, delivery }, true);
       const record: { _id?: unknown } = found?.record ?? {};
       return found ? String(record._id) : null;
     }
@@ -113,7 +113,7 @@ for (const driver of drivers)
         const client = { address: null, helo: null, tls: null };
         const envelope = { mailFrom: 'a@b.example', client };
         const message = { id: 'm', receivedAt: 0, envelope, trace: '', verdicts: null };
-        const body = { kind: 'inline', bytes: Buffer.from(`${fields}\r\n\r\n`) } as const;
+        const body = { kind: 'memory', bytes: Buffer.from(`${fields}\r\n\r\n`) } as const;
         asked = 0;
         await of(ACCOUNT, { message, body, delivery: { id: 'd', recipient: 'in@in.test' } }, true);
         return asked;

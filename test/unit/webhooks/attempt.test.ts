@@ -60,7 +60,7 @@ describe('an attempt', () => {
       const body = bytes(`of ${status}`);
       await open().post(receiver.url, form, body);
       expect(receiver.requests.at(-1)?.body.toString()).to.equal(`of ${status}`);
-      expect(body.kind === 'bytes' && body.bytes.byteLength).to.equal(0);
+      expect(body.kind === 'memory' && body.bytes.byteLength).to.equal(0);
     }
   });
 
@@ -80,7 +80,7 @@ describe('an attempt', () => {
       await once(server, 'listening');
       const address = server.address();
       if (typeof address !== 'object' || address === null) throw new Error('no port');
-      const body = { kind: 'bytes', bytes: new Uint8Array(large) } as const;
+      const body = { kind: 'memory', bytes: new Uint8Array(large) } as const;
       await open({ timeoutMs: 300 }).post(`http://127.0.0.1:${address.port}/`, form, body);
       expect(large.equals(body.bytes)).to.equal(true);
       for (const socket of sockets) socket.destroy();

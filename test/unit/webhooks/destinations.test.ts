@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { createDestinations, PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { createDestinations, PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openTestStore } from '../../support/store.ts';
 

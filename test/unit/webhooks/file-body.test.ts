@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { createFileBody } from '../../../src/webhooks/post/post.ts';
+import { createFileBody } from '../../../src/webhooks/post/file-body.ts';
 import { tempDir } from '../../support/temp.ts';
 
 describe('the file of a post', () => {

@@ -26,10 +26,10 @@ describe('hostile messages', function () {
   after(() => renderer.stop());
 
   async function spool(raw: Buffer): Promise<Body> {
-    if (raw.length <= LARGEST_INLINE) return { kind: 'inline', bytes: raw };
+    if (raw.length <= LARGEST_INLINE) return { kind: 'memory', bytes: raw };
     const path = join(dir, 'message');
     await writeFile(path, raw);
-    return { kind: 'blob', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') };
+    return { kind: 'file', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') };
   }
 
   for (const [name, make] of Object.entries(HOSTILE)) {

@@ -1,10 +1,11 @@
 import { expect } from 'chai';
 import type { QueuedDelivery } from '../../../src/queue/delivery.ts';
-import { createMaking } from '../../../src/webhooks/making.ts';
-import type { Mail, Preparation, RenderedMail } from '../../../src/webhooks/preparation.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
+import { createMaking, type Ready } from '../../../src/webhooks/making.ts';
+import type { Preparation } from '../../../src/webhooks/preparation.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
+import { aMail } from '../../support/mime.ts';
 
 const delivery = (id: string, more: Partial<QueuedDelivery> = {}): QueuedDelivery => ({
   ...{
@@ -39,14 +40,14 @@ function world() {
       if (id.startsWith('gone')) return { none: 'missing' };
       if (id.startsWith('fault')) throw new Error('the disk failed');
       if (id.startsWith('slow')) await new Promise<void>((resolve) => slow.set(id, resolve));
-      return { waiting, delivery: waiting.delivery } as Mail<typeof waiting>;
+      return aMail(new Uint8Array(), { delivery: waiting.delivery });
     },
-    render: async ([{ delivery: of }]) => ({
-      body: { kind: 'bytes', bytes: new Uint8Array(of.size ?? 0) },
+    render: async ([[{ delivery: of }]]) => ({
+      id: of.id,
+      body: { kind: 'memory', bytes: new Uint8Array(of.size ?? 0) },
       headers: {},
-      target: PLAIN_TARGET,
-      batch: undefined,
-      parts: [],
+      found: [],
+      linked: 0,
     }),
     show: () => Promise.reject(new Error('unused')),
     async discard({ id }) {
@@ -62,13 +63,19 @@ function world() {
       return false;
     },
   };
-  const making = createMaking({ spool, preparation, stopping: () => false, clock, log });
+  const making = createMaking({
+    spool,
+    preparation,
+    destinations: { target: () => PLAIN_TARGET },
+    stopping: () => false,
+    clock,
+    log,
+  });
   return { clock, log, making, slow, begun, discarded, settled };
 }
 
 const LIMITS = { most: 10, bytes: 1000 };
-const idsOf = (ready: readonly { delivery: QueuedDelivery; rendered: RenderedMail }[]) =>
-  ready.map(({ delivery: { id } }) => id);
+const idsOf = (ready: readonly Ready[]) => ready.map(({ delivery: { id } }) => id);
 
 describe('the posts of deliveries that are asked for', () => {
   it('are returned in order, as many and as large as they may be, but always one', async () => {

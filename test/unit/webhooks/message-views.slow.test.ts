@@ -1,12 +1,11 @@
-import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createMessageViews } from '../../../src/webhooks/message-views.ts';
 import { createRenderer } from '../../../src/webhooks/render/renderer.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
 import { NO_ANSWERS } from '../../support/answers.ts';
-import { crlf, renderJob } from '../../support/mime.ts';
+import { aMail, crlf } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
 import { noLinks, openThreads } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -36,11 +35,10 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
     log,
     stop: pool.stop,
     async content(raw: Buffer) {
-      if (raw.length <= LARGEST_INLINE) return views.content(renderJob(new Uint8Array(raw)));
+      if (raw.length <= LARGEST_INLINE) return views.content(aMail(new Uint8Array(raw)));
       const path = join(dir, 'message');
       await writeFile(path, raw);
-      const sha256 = createHash('sha256').update(raw).digest('hex');
-      return views.content(renderJob(raw, { body: { kind: 'blob', path, size: raw.length, sha256 } }));
+      return views.content(aMail(raw, { body: { kind: 'file', path, size: raw.length } }));
     },
   };
 }

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
 import { MANDRILL } from '../../../src/inbound/formats.ts';
 import { mandrillSignature, toSigningSecret } from '../../../src/webhooks/signing.ts';
-import type { Rendered, RenderJob } from '../../../src/webhooks/types.ts';
+import type { Mail, RenderJob } from '../../../src/webhooks/types.ts';
 import {
   bytesOf,
   crlf,
@@ -59,9 +59,8 @@ describe('the payload of an inbound message', () => {
   });
   after(() => renderer.stop());
 
-  const render = (raw: Buffer, change?: Partial<RenderJob>): Promise<Rendered> =>
-    renderer.render(renderJob(raw, change));
-  const msgOf = async (raw: Buffer, change?: Partial<RenderJob>) =>
+  const render = (raw: Buffer, change?: Partial<RenderJob & Mail>) => renderer.render(renderJob(raw, change));
+  const msgOf = async (raw: Buffer, change?: Partial<RenderJob & Mail>) =>
     (await eventOf((await render(raw, change)).body)).msg;
   const sample = (name: string) => msgOf(CORPUS[name]?.bytes ?? Buffer.alloc(0));
 
@@ -511,7 +510,7 @@ describe('the payload of an inbound message', () => {
     for (const key of [KEY, other]) {
       const webhook = new Webhook(toSigningSecret(key));
       expect(() =>
-        webhook.verify(Buffer.from(body.kind === 'bytes' ? body.bytes : []), headers, { jsonParse: false }),
+        webhook.verify(Buffer.from(body.kind === 'memory' ? body.bytes : []), headers, { jsonParse: false }),
       ).not.to.throw();
     }
     expect(headers['X-Mandrill-Signature']).to.equal(

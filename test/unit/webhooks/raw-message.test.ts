@@ -33,8 +33,8 @@ describe('raw_msg of a message that is not UTF-8', () => {
     const path = join(dir, 'message');
     if (file) await writeFile(path, raw);
     const body: Body = file
-      ? { kind: 'blob', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') }
-      : { kind: 'inline', bytes: raw };
+      ? { kind: 'file', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') }
+      : { kind: 'memory', bytes: raw };
     const rendered = await renderer.render(renderJob(Buffer.alloc(0), { body }));
     const { msg } = await eventOf(rendered.body);
     await renderer.discard(rendered.body);

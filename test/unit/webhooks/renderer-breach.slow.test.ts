@@ -1,7 +1,6 @@
 import { expect } from 'chai';
-import type { Rendered, Renderer } from '../../../src/webhooks/types.ts';
-import { crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
-import { openRenderer } from '../../support/renderer.ts';
+import { aMail, crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 import { PATIENCE } from '../../support/until.ts';
 
 const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
@@ -17,7 +16,7 @@ const slow = (() => {
 })();
 
 /** The bad message among twenty others; all are answered. */
-async function renderAmong(renderer: Renderer, bad: Buffer): Promise<{ bad: Rendered; others: Rendered[] }> {
+async function renderAmong(renderer: OpenRenderer, bad: Buffer) {
   const jobs = Array.from({ length: 21 }, (_, i) => renderJob(i === 10 ? bad : innocent));
   const rendered = await Promise.all(jobs.map(renderer.render));
   const [found] = rendered.splice(10, 1);
@@ -45,16 +44,13 @@ describe('a message that breaks its render thread', function () {
 
   it('is not posted with others: nothing is made of a POST that it shares, and each is rendered alone', async () => {
     const { renderer } = await openBreakable();
-    const parts = [innocent, crlf('X-Test: throw', 'Subject: bad', '', 'x'), innocent].map((bytes) => {
-      const { message, body, delivery } = renderJob(bytes);
-      return { message, body, delivery };
-    });
-    const post = { url: 'https://example.com/hook', keys: ['key'], at: Date.now() };
-    const together = await renderer.renderShared({ ...post, parts });
-    const sound = await renderer.renderShared({ ...post, parts: parts.filter((_, i) => i !== 1) });
+    const job = renderJob(innocent);
+    const mails = [innocent, crlf('X-Test: throw', 'Subject: bad', '', 'x'), innocent].map((bytes) => aMail(bytes));
+    const together = await renderer.renderShared({ ...job, mails });
+    const sound = await renderer.renderShared({ ...job, mails: mails.filter((_, i) => i !== 1) });
     await renderer.stop();
     expect(together).to.equal(undefined);
-    expect(sound?.parts.map((part) => part?.parseError)).to.deep.equal([null, null]);
+    expect(sound?.found.map((one) => one?.parseError)).to.deep.equal([null, null]);
   });
 
   it('is not what a thread is taken for that has much to do', async () => {

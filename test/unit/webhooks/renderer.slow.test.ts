@@ -2,9 +2,9 @@ import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import type { Bytes } from '../../../src/base/bytes.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
 import { mandrillSignature } from '../../../src/webhooks/signing.ts';
-import type { PostBody } from '../../../src/webhooks/types.ts';
 import { bytesOf, crlf, eventOf, formValue, KEY, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
 import { openRenderer } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -13,7 +13,7 @@ import { startZone } from '../../support/zone.ts';
 async function blob(bytes: Buffer): Promise<Body> {
   const path = join(await tempDir(), 'm1');
   await writeFile(path, bytes);
-  return { kind: 'blob', path, size: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
+  return { kind: 'file', path, size: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
 }
 
 const LINE = 'The quick brown fox jumps over the lazy dog, again and again and again.\r\n';
@@ -72,7 +72,7 @@ describe('the renderer', () => {
     const job = renderJob(crlf('From: a@example.com', '', 'x'));
     const { verdicts } = await renderer.render(job);
     await renderer.stop();
-    expect(verdicts).to.deep.equal(job.message.verdicts);
+    expect(verdicts).to.deep.equal(job.mails[0]?.message.verdicts);
   });
 
   it('takes the verdicts when the message has none, many of them while the DNS is slow', async () => {
@@ -84,7 +84,7 @@ describe('the renderer', () => {
       renderJob(crlf('From: a@example.com', '', 'x'), { message: spooled({ verdicts: null }) }),
     );
     const rendered = await Promise.all(jobs.map(renderer.render));
-    const { msg } = await eventOf(rendered[0]?.body ?? { kind: 'bytes', bytes: Buffer.alloc(0) });
+    const { msg } = await eventOf(rendered[0]?.body ?? { kind: 'memory', bytes: Buffer.alloc(0) });
     await renderer.stop();
     await zone.stop();
     expect(rendered.map(({ verdicts }) => verdicts.spf.result)).to.deep.equal(jobs.map(() => 'pass'));
@@ -165,16 +165,16 @@ describe('the renderer', () => {
     const { renderer, tmpDir } = await openRenderer();
     const raw = crlf('From: a@example.com', 'Subject: large', '', LINE.repeat(1.5e6 / LINE.length));
     const job = renderJob(Buffer.alloc(0), { body: await blob(raw) });
-    const render = async (): Promise<PostBody> => (await renderer.render(job)).body;
-    const bodies: PostBody[] = [];
+    const render = async (): Promise<Bytes> => (await renderer.render(job)).body;
+    const bodies: Bytes[] = [];
     for (let n = 0; n < 14; n++) bodies.push(await render());
-    const held = bodies.filter(({ kind }) => kind === 'bytes');
-    const inMemory = held.reduce((sum, body) => sum + (body.kind === 'bytes' ? body.bytes.length : 0), 0);
+    const held = bodies.filter(({ kind }) => kind === 'memory');
+    const inMemory = held.reduce((sum, body) => sum + (body.kind === 'memory' ? body.bytes.length : 0), 0);
     expect(inMemory).to.be.within(24e6, 34e6);
     expect(held).to.have.length.below(14);
     for (const body of bodies) await renderer.discard(body);
     const again = await render();
-    expect(again.kind).to.equal('bytes');
+    expect(again.kind).to.equal('memory');
     const expected = (await renderer.render(renderJob(raw))).body;
     expect((await bytesOf(again)).equals(await bytesOf(expected)), 'same bytes').to.equal(true);
     await renderer.stop();
@@ -184,9 +184,9 @@ describe('the renderer', () => {
   it('goes on in a file when a form turns out too large for memory', async () => {
     const { renderer } = await openRenderer();
     const raw = crlf('From: a@example.com', 'Subject: large', '', '"<é>"\r\n'.repeat(150_000));
-    const job = renderJob(raw);
-    const form = await renderer.render({ ...job, body: await blob(raw) });
-    const expected = await renderer.render(job);
+    const at = Date.now();
+    const form = await renderer.render(renderJob(raw, { at, body: await blob(raw) }));
+    const expected = await renderer.render(renderJob(raw, { at }));
     expect(form.body.kind).to.equal('file');
     expect((await bytesOf(form.body)).equals(await bytesOf(expected.body)), 'same bytes').to.equal(true);
     expect(form.headers).to.deep.equal(expected.headers);
@@ -197,7 +197,7 @@ describe('the renderer', () => {
   it('fails for a message whose file is gone, and for no other', async () => {
     const { renderer } = await openRenderer();
     const lost = renderer
-      .render(renderJob(Buffer.alloc(0), { body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } }))
+      .render(renderJob(Buffer.alloc(0), { body: { kind: 'file', path: '/nowhere/at/all', size: 1 } }))
       .then(
         () => 'rendered',
         (error: Error) => error.message,

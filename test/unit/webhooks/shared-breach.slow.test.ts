@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
-import { PLAIN_TARGET } from '../../../src/webhooks/road.ts';
+import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { openPoster } from '../../support/delivery.ts';
 import { eventsOf } from '../../support/events.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -36,7 +36,7 @@ describe('a message that breaks the parser among others of its route', function 
         receivedAt: systemClock.now(),
         trace: '',
         envelope,
-        body: { kind: 'inline', bytes },
+        body: { kind: 'memory', bytes },
       } as const;
       const where = { account: 'acc', url: receiver.url, routeId: '1.1', pattern: '*', recipient: 'r@in.example' };
       const delivery = { id: deliveryId(id, '1.1', 'r@in.example'), kind: 'inbound', messageId: id, ...where } as const;

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Waiting } from '../../../src/queue/schedule/lane.ts';
+import type { Waiting } from '../../../src/queue/schedule/waiting.ts';
 import { createSharedPosts } from '../../../src/webhooks/shared-posts.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { aDelivery, answered, refused, timedOut } from '../../support/delivery.ts';
@@ -24,7 +24,7 @@ describe('who shares a POST', () => {
     const clock = createTestClock();
     return { clock, shared: createSharedPosts({ batchBytes }, { batchEvents: () => events, clock }) };
   };
-  const takes = (first: Waiting, next: Waiting) => open(10).shared.with(first)?.takes(next);
+  const takes = (first: Waiting, next: Waiting) => open(10).shared.companyOf(first)?.takes(next);
 
   /** What goes alone, and why. */
   const alone: Readonly<Record<string, Waiting>> = {
@@ -37,7 +37,7 @@ describe('who shares a POST', () => {
   };
   for (const [why, one] of Object.entries(alone)) {
     it(`is nothing that ${why}: nobody goes along with it, and it goes along with nobody`, () => {
-      expect(open(10).shared.with(one)).to.equal(undefined);
+      expect(open(10).shared.companyOf(one)).to.equal(undefined);
       expect(takes(waiting(), one)).to.equal(false);
     });
   }
@@ -48,12 +48,12 @@ describe('who shares a POST', () => {
   });
 
   it('is as many as the route says, the first one counted', () => {
-    expect(open(10).shared.with(waiting())?.most).to.equal(9);
-    expect(open(1).shared.with(waiting())).to.equal(undefined);
+    expect(open(10).shared.companyOf(waiting())?.most).to.equal(9);
+    expect(open(1).shared.companyOf(waiting())).to.equal(undefined);
   });
 
   it('is what has room: a byte of a message counts as four of JSON', () => {
-    const company = open(10, 16 * KIB).shared.with(waiting());
+    const company = open(10, 16 * KIB).shared.companyOf(waiting());
     expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(true);
     expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(false);
     expect(company?.takes(waiting({}, { size: KIB }))).to.equal(true);
@@ -64,10 +64,10 @@ describe('who shares a POST', () => {
     for (const result of [answered(500), answered(413), timedOut]) {
       const { clock, shared } = open(10);
       shared.ended('1.1', result, false);
-      expect(shared.with(waiting())).to.equal(undefined);
-      expect(shared.with(waiting({}, { routeId: '1.2' }))).to.not.equal(undefined);
+      expect(shared.companyOf(waiting())).to.equal(undefined);
+      expect(shared.companyOf(waiting({}, { routeId: '1.2' }))).to.not.equal(undefined);
       await clock.advance(60_000);
-      expect(shared.with(waiting())).to.not.equal(undefined);
+      expect(shared.companyOf(waiting())).to.not.equal(undefined);
     }
   });
 
@@ -78,7 +78,7 @@ describe('who shares a POST', () => {
     ] as const) {
       const { shared } = open(10);
       shared.ended('1.1', result, delivered);
-      expect(shared.with(waiting())).to.not.equal(undefined);
+      expect(shared.companyOf(waiting())).to.not.equal(undefined);
     }
   });
 });

@@ -5,7 +5,7 @@ import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
-import type { RenderPart } from '../../../webhooks/types.ts';
+import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { operation } from '../../operation.ts';
@@ -90,7 +90,7 @@ interface Parts
 export async function htmlOf(
   id: string,
   { store, messages, now }: Pick<AccountParts, 'store' | 'messages' | 'now'>,
-): Promise<RenderPart | undefined> {
+): Promise<Mail | undefined> {
   const row = await store.messages.one({ id });
   const kept = row?.delivery ? await messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
   const outgoing = kept?.message.envelope.outgoing;
@@ -99,7 +99,7 @@ export async function htmlOf(
   const { message, delivery } = kept;
   return html === null
     ? undefined
-    : { message, delivery, body: { kind: 'inline', bytes: toShownDocument(html, images) } };
+    : { message, delivery, body: { kind: 'memory', bytes: toShownDocument(html, images) } };
 }
 
 async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Promise<Parts> {

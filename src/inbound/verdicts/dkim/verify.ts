@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { hash, verify } from 'node:crypto';
+import { type Bytes, chunksOf } from '../../../base/bytes.ts';
 import { frozen } from '../../../base/frozen.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
-import { bodyPieces, type Field, type HeaderSection, type RawSource } from '../../../mail/header-section.ts';
+import type { Field, HeaderSection } from '../../../mail/header-section.ts';
 import { BUDGET_CODE, isFailureCode } from '../lookups.ts';
 import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
@@ -34,7 +35,7 @@ export function isUsable(read: Signature | Unusable): read is Signature {
 /** Creates a checker. Reads the body once for all `signatures`; rejects if it cannot be read. */
 export async function createSignatureChecker(
   section: HeaderSection,
-  source: RawSource,
+  source: Bytes,
   signatures: readonly Signature[],
   deps: Deps,
 ): Promise<SignatureChecker> {
@@ -57,17 +58,17 @@ export async function createSignatureChecker(
 /** Hashes the body once for each canonical form and length, however many signatures there are. */
 async function hashBodies(
   signatures: readonly Signature[],
-  source: RawSource,
+  source: Bytes,
   bodyAt: number,
 ): Promise<ReadonlyMap<string, HashedBody>> {
   const wanted = new Map(signatures.map((signature) => [bodyKey(signature), signature]));
-  if ('bytes' in source) {
+  if (source.kind === 'memory') {
     const body = source.bytes.subarray(bodyAt);
     return new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, hashBody(bodyForm, body, length)]));
   }
   if (wanted.size === 0) return new Map();
   const running = new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, createBodyHash(bodyForm, length)]));
-  for await (const piece of bodyPieces(source, bodyAt)) for (const one of running.values()) one.update(piece);
+  for await (const piece of chunksOf(source, bodyAt)) for (const one of running.values()) one.update(piece);
   return new Map(Array.from(running, ([key, one]) => [key, one.digest()]));
 }
 

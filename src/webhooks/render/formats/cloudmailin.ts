@@ -1,14 +1,14 @@
 import { toFileName } from '../../../mail/filename.ts';
 import { additions, replyIn } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
-import type { Mail, Written } from './mail.ts';
+import type { ParsedMail, Written } from './mail.ts';
 
 /** CloudMailin's "JSON (normalized)". */
-export function cloudmailin(mail: Mail): Written {
+export function cloudmailin(mail: ParsedMail): Written {
   return { type: 'application/json', pieces: pieces(mail) };
 }
 
-function* pieces(mail: Mail): Iterable<Piece> {
+function* pieces(mail: ParsedMail): Iterable<Piece> {
   const { inbound } = mail;
   const { mailFrom, client } = inbound.message.envelope;
   const { spf } = inbound.senderAuth;
@@ -53,7 +53,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
 }
 
 /** Values by name in lower case with underscores; several of one name are a list. */
-function headersJson({ fields }: Mail): string {
+function headersJson({ fields }: ParsedMail): string {
   const byName = Map.groupBy(fields, ({ name }) => name.toLowerCase().replaceAll('-', '_'));
   const members = [...byName].map(([name, all]) => {
     const values = all.map(({ value }) => value);

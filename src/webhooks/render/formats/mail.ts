@@ -4,12 +4,12 @@ import { withHeader } from '../../../mail/header-section.ts';
 import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/headers.ts';
 import type { FilePart, Mailbox, Text } from '../../../mail/message.ts';
 import { textWithoutForged } from '../as-utf8.ts';
-import { type Inbound, ownFields, sendersFields, traceFields } from '../payload.ts';
+import { type InboundEvent, ownFields, sendersFields, traceFields } from '../payload.ts';
 import type { Piece, Plain } from '../pieces.ts';
 
 /** What every writer of a format gets: one message for one recipient, parsed as far as it can be. */
-export interface Mail {
-  readonly inbound: Inbound;
+export interface ParsedMail {
+  readonly inbound: InboundEvent;
   /** The fields in order, ours first; those that claim to be ours are left out. */
   readonly fields: readonly HeaderField[];
   readonly from: Mailbox | undefined;
@@ -36,7 +36,7 @@ export interface Written {
   readonly pieces: Iterable<Piece | Plain>;
 }
 
-export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'at'>): Mail {
+export function toParsedMail(inbound: InboundEvent, rest: Pick<ParsedMail, 'withRaw' | 'key' | 'at'>): ParsedMail {
   const { message, content, author } = inbound;
   const from = author.mailbox;
   const trace = traceFields(message);
@@ -72,9 +72,9 @@ export function toMail(inbound: Inbound, rest: Pick<Mail, 'withRaw' | 'key' | 'a
 }
 
 /** The value of a field; '' if there is none. */
-export const fieldOf = (mail: Mail, name: string): string => firstValue(mail.fields, name) ?? '';
+export const fieldOf = (mail: ParsedMail, name: string): string => firstValue(mail.fields, name) ?? '';
 
-function headOf({ message, recipient, hostname, verdicts, senderAuth, automated }: Inbound): string {
+function headOf({ message, recipient, hostname, verdicts, senderAuth, automated }: InboundEvent): string {
   const { envelope, trace } = message;
   const own = `Return-Path: <${oneLine(envelope.mailFrom)}>\r\nX-Original-To: ${oneLine(recipient)}\r\n`;
   const kind = automated.why === null ? '' : `${AUTOMATED_FIELD}: ${automated.why}\r\n`;
@@ -85,13 +85,13 @@ function headOf({ message, recipient, hostname, verdicts, senderAuth, automated 
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu, '?');
 
 /** The message as it came, behind our fields. */
-export function* rawBytes({ inbound, head }: Mail): Iterable<Plain> {
+export function* rawBytes({ inbound, head }: ParsedMail): Iterable<Plain> {
   yield { bytes: Buffer.from(head) };
   for (const bytes of withoutForged(withHeader(inbound.raw), ownFields(inbound, true))) yield { bytes };
 }
 
 /** As `rawBytes`, as UTF-8: parts in other charsets are encoded for transfer. For fields that must be text. */
-export function* rawAsUtf8(mail: Mail): Iterable<Plain> {
+export function* rawAsUtf8(mail: ParsedMail): Iterable<Plain> {
   const { inbound, head } = mail;
   yield { bytes: Buffer.from(head) };
   const whole = withHeader(inbound.raw);

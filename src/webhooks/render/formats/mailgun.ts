@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
-import type { Mail, Written } from './mail.ts';
+import type { ParsedMail, Written } from './mail.ts';
 import { rawAsUtf8, toTexts } from './mail.ts';
 import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
@@ -20,7 +20,7 @@ const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
 const MOST_HEADER_FIELDS = 500;
 
 /** Mailgun's route that forwards a parsed message. */
-export function mailgun(mail: Mail): Written {
+export function mailgun(mail: ParsedMail): Written {
   const { inbound, text, html } = mail;
   const files = toFormFiles(mail.files, (n) => `attachment-${n}`);
   const byId = files.flatMap(({ name, file }) =>
@@ -55,7 +55,7 @@ export function mailgun(mail: Mail): Written {
  * The header fields that are fields of the form. Of From and Subject there is one, with the value of `from` and
  * `subject`.
  */
-function formHeaders(fields: readonly HeaderField[], mail: Mail): HeaderField[] {
+function formHeaders(fields: readonly HeaderField[], mail: ParsedMail): HeaderField[] {
   const values = new Map(addressing(mail).map(({ name, value }) => [name, value]));
   const seen = new Set<string>();
   return fields
@@ -71,7 +71,7 @@ function formHeaders(fields: readonly HeaderField[], mail: Mail): HeaderField[] 
 }
 
 /** A field in UTF-8: encoded words are decoded, mailboxes one by one, because a name may hold a comma. */
-function toUtf8({ name, value }: HeaderField, { from, to, cc }: Mail): HeaderField {
+function toUtf8({ name, value }: HeaderField, { from, to, cc }: ParsedMail): HeaderField {
   const mailboxes = new Map([
     ['from', from ? [from] : []],
     ['to', to],
@@ -99,7 +99,7 @@ const SPF_WORDS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** What was found out about the sender, as Mailgun's spam filter adds it to the header. */
-function resultFields({ inbound: { senderAuth } }: Mail): HeaderField[] {
+function resultFields({ inbound: { senderAuth } }: ParsedMail): HeaderField[] {
   const spf = SPF_WORDS.get(senderAuth.spf.result);
   const { dkim } = senderAuth;
   const passed = dkim.some(({ result }) => result === 'pass');
@@ -110,11 +110,15 @@ function resultFields({ inbound: { senderAuth } }: Mail): HeaderField[] {
 }
 
 /** Mailgun's route to a URL that ends in `mime`. */
-export function mailgunMime(mail: Mail): Written {
+export function mailgunMime(mail: ParsedMail): Written {
   return multipart([...addressing(mail), { name: 'body-mime', value: rawAsUtf8(mail) }, ...signed(mail)]);
 }
 
-function addressing({ inbound, from, subject }: Mail): readonly { readonly name: string; readonly value: string }[] {
+function addressing({
+  inbound,
+  from,
+  subject,
+}: ParsedMail): readonly { readonly name: string; readonly value: string }[] {
   return [
     { name: 'recipient', value: inbound.recipient },
     { name: 'sender', value: inbound.message.envelope.mailFrom },
@@ -124,7 +128,7 @@ function addressing({ inbound, from, subject }: Mail): readonly { readonly name:
 }
 
 /** Proves the time and not the message, as Mailgun does; webhook-signature proves both. */
-function signed({ key, at }: Mail): FormField[] {
+function signed({ key, at }: ParsedMail): FormField[] {
   const timestamp = String(Math.floor(at / 1000));
   const token = randomBytes(25).toString('hex');
   const signature = createHmac('sha256', key)

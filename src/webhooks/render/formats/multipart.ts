@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import { percentDecoded } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
-import { additionsOf, type Inbound } from '../payload.ts';
+import { additionsOf, type InboundEvent } from '../payload.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';
 
@@ -50,7 +50,7 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
  * What we add to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
  * field.
  */
-export const additionFields = (inbound: Inbound): FormField[] =>
+export const additionFields = (inbound: InboundEvent): FormField[] =>
   additionsOf(inbound)
     .filter(([name, value]) => name !== 'thread' || value !== null)
     .map(([name, value]) => ({ name, value: typeof value === 'string' ? value : JSON.stringify(value) }));

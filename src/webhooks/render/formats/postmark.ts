@@ -4,17 +4,17 @@ import { createNames, toFileName } from '../../../mail/filename.ts';
 import type { HeaderField } from '../../../mail/headers.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import type { Scan } from '../../../mail/scan.ts';
-import { additions, type Inbound, replyIn, tagsOf } from '../payload.ts';
+import { additions, type InboundEvent, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
-import { fieldOf, type Mail, toTexts, type Written } from './mail.ts';
+import { fieldOf, type ParsedMail, toTexts, type Written } from './mail.ts';
 
 /** Postmark's inbound webhook. Its MessageID is an id of the delivery, not of the header. */
-export function postmark(mail: Mail): Written {
+export function postmark(mail: ParsedMail): Written {
   return { type: 'application/json', pieces: pieces(mail) };
 }
 
-function* pieces(mail: Mail): Iterable<Piece> {
+function* pieces(mail: ParsedMail): Iterable<Piece> {
   const { inbound, from } = mail;
   const { recipient, message } = inbound;
   const sender = from ?? { address: '', name: null };
@@ -70,7 +70,7 @@ function* pieces(mail: Mail): Iterable<Piece> {
 const LEFT_OUT = /^(?:from|to|cc|bcc|subject|date|reply-to|x-spam-.*|received-spf)$/i;
 
 /** The first is Return-Path, where consumers look for MAIL FROM. */
-function headersOf({ fields, inbound }: Mail) {
+function headersOf({ fields, inbound }: ParsedMail) {
   const own = fields.filter(({ name }) => !LEFT_OUT.test(name));
   return [...own, receivedSpf(inbound), ...spamFields(inbound.message.scan)].map(({ name, value }) => ({
     Name: name,
@@ -79,7 +79,7 @@ function headersOf({ fields, inbound }: Mail) {
 }
 
 /** Where consumers look for SPF and MAIL FROM (RFC 7208 section 9.1). */
-function receivedSpf({ message, verdicts: { spf }, hostname }: Inbound): HeaderField {
+function receivedSpf({ message, verdicts: { spf }, hostname }: InboundEvent): HeaderField {
   const { mailFrom, client } = message.envelope;
   const facts = [
     ['receiver', hostname],

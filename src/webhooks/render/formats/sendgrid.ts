@@ -1,10 +1,10 @@
 import { singleLine } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
-import { fieldOf, type Mail, rawAsUtf8, toTexts, type Written } from './mail.ts';
+import { fieldOf, type ParsedMail, rawAsUtf8, toTexts, type Written } from './mail.ts';
 import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
 /** SendGrid's Inbound Parse. All text is UTF-8, which `charsets` says. */
-export function sendgrid(mail: Mail): Written {
+export function sendgrid(mail: ParsedMail): Written {
   const files = toFormFiles(mail.files, (n) => `attachment${n}`);
   const info = files.map(({ name, fileName, file: { type, contentId } }) => [
     name,
@@ -27,11 +27,11 @@ export function sendgrid(mail: Mail): Written {
 }
 
 /** SendGrid's Inbound Parse with "POST the raw, full MIME message". */
-export function sendgridRaw(mail: Mail): Written {
+export function sendgridRaw(mail: ParsedMail): Written {
   return multipart([...common(mail), { name: 'email', value: rawAsUtf8(mail) }]);
 }
 
-function common(mail: Mail): FormField[] {
+function common(mail: ParsedMail): FormField[] {
   const { inbound, from } = mail;
   const { mailFrom, client } = inbound.message.envelope;
   const utf8 = ['to', 'cc', 'from', 'subject', 'html', 'text'].map((name) => [name, 'UTF-8']);
@@ -61,7 +61,7 @@ function spamFields(scan: Scan | undefined): FormField[] {
 }
 
 /** `{@example.com : pass}`, or `none`. */
-function dkimOf({ inbound: { senderAuth } }: Mail): string {
+function dkimOf({ inbound: { senderAuth } }: ParsedMail): string {
   const { dkim } = senderAuth;
   return dkim.length === 0 ? 'none' : `{${dkim.map(({ domain, result }) => `@${domain} : ${result}`).join(', ')}}`;
 }

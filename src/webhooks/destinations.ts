@@ -1,0 +1,97 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import { MANDRILL, type PostStyle } from '../inbound/formats.ts';
+import type { RouteTarget, Routing } from '../inbound/types.ts';
+import type { Delivery } from '../queue/delivery.ts';
+import { createBeliefs } from '../store/beliefs.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { Store } from '../store/store.ts';
+
+/**
+ * Where a delivery goes now. here: to its queued URL · there: to another URL · nowhere: its webhook was deleted ·
+ * unknown: the store is unavailable and nothing is cached.
+ */
+export type Destination =
+  | { readonly kind: 'here' | 'nowhere' | 'unknown' }
+  | { readonly kind: 'there'; readonly url: string };
+
+/** Checks whether the queued URL is still current: another host may have changed it. */
+export interface Destinations {
+  of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
+  /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
+  batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
+  /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
+  target(delivery: Pick<Delivery, 'routeId' | 'recipient'>): PostTarget;
+}
+
+/** The form of a post, and the password that it is sent with. */
+export type PostTarget = PostStyle & Pick<RouteTarget, 'password'> & { readonly url: string | null };
+
+/** For mail whose route is not known. */
+export const PLAIN_TARGET: PostTarget = { ...MANDRILL, password: null, url: null };
+
+/** Rails expects this user; others ignore it. A user and password in the URL come first (post/post.ts). */
+export function basicAuth(password: string | null): Readonly<Record<string, string>> {
+  if (password === null) return {};
+  return { authorization: `Basic ${Buffer.from(`actionmailbox:${password}`).toString('base64')}` };
+}
+
+interface DestinationDeps {
+  readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
+  readonly routing: Pick<Routing, 'routeOf'>;
+  readonly clock: Clock;
+}
+
+/** Milliseconds for which the URL of a webhook is cached. */
+const FRESH_MS = 5000;
+
+const HERE = { kind: 'here' } as const;
+const UNKNOWN = { kind: 'unknown' } as const;
+
+/**
+ * Checks the destination before every attempt. A deleted webhook gets nothing more. Mail of a deleted route is still
+ * delivered, because we accepted it for that URL.
+ */
+export function createDestinations({ store, routing, clock }: DestinationDeps): Destinations {
+  const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });
+
+  async function ofBatch(url: string, webhook: string): Promise<Destination> {
+    const believed = await webhooks.of(webhook);
+    if (believed === undefined) return UNKNOWN;
+    if (believed === url) return HERE;
+    // The queue may be newer than the cache: an API call on this host updates both, one after the other.
+    const now = await webhooks.now(webhook);
+    return now === null ? { kind: 'nowhere' } : toThere(url, now);
+  }
+
+  async function ofMail({
+    url,
+    routeId,
+    recipient,
+  }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
+    const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
+    if (believed === undefined || believed === url) return HERE;
+    return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
+  }
+
+  return frozen({
+    batchEvents({ routeId, recipient }) {
+      const target = routing.routeOf(routeId, domainOf(recipient));
+      return target?.format === 'mandrill' ? target.batchEvents : 1;
+    },
+    target: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
+    async of(delivery) {
+      try {
+        return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
+      } catch (error) {
+        if (error instanceof StoreAway) return UNKNOWN;
+        throw error;
+      }
+    },
+  });
+}
+
+/** The domain of an address, as written. */
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
+
+const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });
