@@ -25,7 +25,7 @@ import type { AccountStore, Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Sample, SamplePart } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
-import { bindBulk, type Change } from './account-bulk.ts';
+import { bindBulk } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
@@ -60,9 +60,8 @@ export interface AccountParts {
   readonly history: ReturnType<typeof bindHistory>;
   /** Notes what its people do. */
   readonly actions: ReturnType<typeof bindActions>;
-  readonly replays: ReturnType<typeof bindBulk>;
-  readonly drops: ReturnType<typeof bindBulk>;
-  readonly retries: ReturnType<typeof bindBulk>;
+  /** Changes of much of its inbound mail at once. */
+  readonly bulk: ReturnType<typeof bindBulk>;
   /** Its job with this id, if this process knows it. */
   job(id: string): ReturnType<Jobs['find']>;
   /** The state of the URLs of its routes and webhooks on this host. */
@@ -183,8 +182,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {
     const history = bindHistory(historyDeps, account.id);
-    const bulk = (change: Change) => bindBulk({ ...deps, history }, account.id, change);
-    return { history, replays: bulk('replay'), drops: bulk('drop'), retries: bulk('retry') };
+    return { history, bulk: bindBulk({ ...deps, history }, account.id) };
   };
   return (account, apiKey, person, gone = new AbortController().signal) => ({
     account,

@@ -5,7 +5,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
-import type { DeliveryState } from './states.ts';
+import type { BulkAction, DeliveryState } from './states.ts';
 
 /** The raw bytes of a message, in memory or in a file. Lines end in CRLF, as received. */
 export type Body =
@@ -284,13 +284,12 @@ export interface Selection {
   /** Batches of this webhook. */
   readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
+  /** Only those that this action would change. */
+  readonly changeable?: BulkAction | undefined;
   /** Accepted at or after / before, milliseconds since 1970. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
 }
-
-/** Called with the number of deliveries changed so far. */
-export type Progress = (count: number) => void;
 
 /**
  * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
@@ -387,8 +386,9 @@ export interface Spool {
   scan(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
+  // People change many deliveries with bulk-changes.ts, which counts first and calls these step by step.
   /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */
-  retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  retry(selection: Selection, now: number): Promise<number>;
   /** The same for the deliveries to an endpoint that are not due yet. `onChange` listeners are not called. */
   retryEndpoint(account: string, url: string, now: number): Promise<number>;
   /**
@@ -396,12 +396,12 @@ export interface Spool {
    */
   reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting, held and dead deliveries without delivering them. Returns how many. */
-  drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  drop(selection: Selection, now: number): Promise<number>;
   /**
    * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id.
    * Returns how many.
    */
-  replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  replay(selection: Selection, now: number): Promise<number>;
   /** Moves the waiting, held and dead deliveries of a route to another URL. Returns how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /**

@@ -44,6 +44,35 @@ export const ENDED_STATES = statesThat('ended');
 /** The states of deliveries that somebody may still want to have delivered, or dropped. */
 export const OPEN_STATES = statesThat('open');
 
+/** The states as prose lists them: `waiting, dead or held`. */
+export const inWords = (states: readonly DeliveryState[]): string =>
+  [states.slice(0, -1).join(', '), ...states.slice(-1)].filter(Boolean).join(' or ');
+
 /** How many deliveries there are in all of the states. */
 export const sumOfStates = (counts: Readonly<Record<DeliveryState, number>>): number =>
   DELIVERY_STATES.reduce((sum, state) => sum + counts[state], 0);
+
+/** What a change of many deliveries is, and how the list of actions says it. */
+interface BulkFacts {
+  /** It is possible in these states; disk/queries.ts has what else must hold. */
+  readonly states: readonly DeliveryState[];
+  /** When a job begins it, and when it has ended. */
+  readonly started: string;
+  readonly ended: string;
+  /** Endpoints that are down are probed after it. */
+  readonly probes: boolean;
+  /** A call of the API that names no deliveries must say how many it may change. */
+  readonly isLimited: boolean;
+}
+
+/** What people do to many deliveries at once. */
+export const BULK_ACTIONS = {
+  /** Makes what waits due now. */
+  retry: { states: ['waiting'], started: 'retry started', ended: 'retried', probes: true, isLimited: false },
+  /** Ends what is still to be delivered. */
+  drop: { states: OPEN_STATES, started: 'drop started', ended: 'dropped', probes: false, isLimited: true },
+  /** Makes what has ended wait again. */
+  replay: { states: ENDED_STATES, started: 'replay started', ended: 'replayed', probes: false, isLimited: false },
+} as const satisfies Readonly<Record<string, BulkFacts>>;
+
+export type BulkAction = keyof typeof BULK_ACTIONS;

@@ -1,7 +1,7 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
-import type { EndpointName, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
+import type { EndpointName, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
 import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
@@ -29,12 +29,8 @@ export function createBulk(
 > {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
-  const change = async (
-    selection: Selection,
-    run: (keys: readonly number[]) => Promise<number>,
-    progress?: Progress,
-  ) => {
-    const count = await scan.change(selection, run, progress);
+  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
+    const count = await scan.change(selection, run);
     if (count > 0) listeners.tell([]);
     return count;
   };
@@ -42,15 +38,12 @@ export function createBulk(
     list: scan.list,
     scan: scan.pages,
     count: scan.count,
-    retry: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('retry', keys, now), progress),
+    retry: (selection, now) => change(selection, (keys) => file.write('retry', keys, now)),
     retryEndpoint: (account, url, now) => retryEndpoint(parts, { account, url }, now),
-    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('drop', keys, now), progress),
-    replay: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('replay', keys, now), progress),
-    redirect: (routeId: string, url: string) =>
+    reschedule: (selection, at) => change(selection, (keys) => file.write('reschedule', keys, at)),
+    drop: (selection, now) => change(selection, (keys) => file.write('drop', keys, now)),
+    replay: (selection, now) => change(selection, (keys) => file.write('replay', keys, now)),
+    redirect: (routeId, url) =>
       change({ targetId: routeId, states: OPEN_STATES }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
@@ -99,11 +92,7 @@ interface Scan {
   pages(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
-  change(
-    selection: Selection,
-    change: (keys: readonly number[]) => Promise<number>,
-    progress?: Progress,
-  ): Promise<number>;
+  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>): Promise<number>;
 }
 
 /** Keys scanned in one query: about 10 ms. */
@@ -130,9 +119,11 @@ function createScan({ read }: Reader): Scan {
     },
     async *pages(selection) {
       const [first, last] = await read('span');
-      for (let from = first; from <= last; from += PAGE) {
-        const page = await read('list', selection, PAGE, from, Math.min(last, from + PAGE - 1));
-        if (page.length > 0) yield page;
+      const width = widthFor(selection);
+      for (let from = first; from <= last; ) {
+        const { rows, next } = await read('page', selection, PAGE, from, Math.min(last, from + width - 1));
+        if (rows.length > 0) yield rows;
+        from = next;
       }
     },
     async count(selection) {
@@ -145,16 +136,13 @@ function createScan({ read }: Reader): Scan {
       }
       return sum;
     },
-    async change(selection, change, progress) {
+    async change(selection, change) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       let count = 0;
       for (let from = first; from <= last; from += width) {
         const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
-        for (let at = 0; at < keys.length; at += STEP) {
-          count += await change(keys.slice(at, at + STEP));
-          progress?.(count);
-        }
+        for (let at = 0; at < keys.length; at += STEP) count += await change(keys.slice(at, at + STEP));
       }
       return count;
     },

@@ -4,18 +4,19 @@ import { crc32 } from 'node:zlib';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type {
-  AttemptRecord,
-  Body,
-  EndpointName,
-  LastTime,
-  Message,
-  QueuedDelivery,
-  Report,
-  Selection,
+import {
+  type AttemptRecord,
+  type Body,
+  type EndpointName,
+  kindsOf,
+  type LastTime,
+  type Message,
+  type QueuedDelivery,
+  type Report,
+  type Selection,
 } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
-import { DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
+import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault, startOfBlob } from './bodies.ts';
 import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
@@ -44,6 +45,12 @@ interface Due {
   readonly damaged: number[];
 }
 
+/** Some deliveries in the order of their keys. */
+interface Page {
+  readonly rows: readonly QueuedDelivery[];
+  readonly next: number;
+}
+
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
@@ -64,6 +71,8 @@ export interface Queries extends MessageQueries, ScanQueries, ReportQueries, End
   /** Returns the first and last key of deliveries. */
   span(): [first: number, last: number];
   list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
+  /** Returns the oldest of them, and the key at which to go on. */
+  page(selection: Selection, limit: number, from: number, to: number): Page;
   count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
   keys(selection: Selection, from: number, to: number): number[];
   /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
@@ -215,6 +224,12 @@ function createScans(db: DatabaseSync) {
         .all(...values, limit)
         .map(toDelivery);
     },
+    page(selection: Selection, limit: number, from: number, to: number): Page {
+      const { where, values } = within(selection, from, to);
+      const rows = db.prepare(`${DELIVERY} ${where} ORDER BY d.key LIMIT ?`).all(...values, limit);
+      const last = rows.at(-1);
+      return { rows: rows.map(toDelivery), next: (last && rows.length === limit ? number(last, 'key') : to) + 1 };
+    },
     count(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
       const counts = tableOf(DELIVERY_STATES, () => 0);
@@ -352,6 +367,18 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/**
+ * The deliveries that an action changes, besides their states; so what is counted is what will be changed. What waits
+ * behind another is due when that has ended; what a consumer pulls (its URL is a name and not an address) must not be
+ * handed out again before its lease ends; and what a route discarded without a URL has nowhere to go.
+ */
+const CHANGEABLE: Readonly<Record<BulkAction, string>> = {
+  retry: `d.due_at < ${BEHIND} AND NOT (d.kind IN (${kindsOf('route').map(kindCode).join(', ')}) AND
+    EXISTS (SELECT 1 FROM endpoints WHERE key = d.endpoint AND url NOT LIKE '%://%'))`,
+  drop: '1',
+  replay: `EXISTS (SELECT 1 FROM endpoints WHERE key = d.endpoint AND url <> '')`,
+};
+
 /** The route of a delivery, without the number of its URL. */
 const ROUTE = `substr(d.route, 1, instr(d.route || '+', '+') - 1)`;
 
@@ -380,6 +407,10 @@ function toCondition(selection: Selection): Condition {
       'd.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)',
       selection.webhook,
     );
+  if (selection.changeable !== undefined) {
+    inList('d.state', BULK_ACTIONS[selection.changeable].states.map(stateCode));
+    add(CHANGEABLE[selection.changeable]);
+  }
   if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
   if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
   if (selection.to !== undefined) add('d.created_at < ?', selection.to);
