@@ -30,7 +30,7 @@ interface Terms {
 }
 
 interface BulkDeps {
-  readonly spool: Pick<Spool, 'list' | 'count' | 'scan' | BulkAction>;
+  readonly spool: Pick<Spool, 'names' | 'count' | BulkAction>;
   readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
   readonly dispatcher: Pick<Dispatcher, 'probe'>;
   readonly jobs: Jobs;

@@ -165,13 +165,13 @@ export function watch(
         if (attempt) notes.settled(end.deliveryId, end.state, end.at, attempt);
         return attempt;
       },
-      async replay(selection, now) {
-        const count = await spool.replay(selection, now);
+      async replay(selection, now, of) {
+        const count = await spool.replay(selection, now, of);
         if (count > 0) await changed(selection, 'replayed', now).catch(failed);
         return count;
       },
-      async drop(selection, now) {
-        const count = await spool.drop(selection, now);
+      async drop(selection, now, of) {
+        const count = await spool.drop(selection, now, of);
         if (count > 0) await changed(selection, 'dropped', now).catch(failed);
         return count;
       },

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { tableOf } from '../base/tables.ts';
-import type { EndpointName, QueuedDelivery, Selection, Spool } from './delivery.ts';
+import type { DeliveryName, EndpointName, Selection, Spool } from './delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, sumOfStates } from './states.ts';
 
 // The one way to change many deliveries: counted first, then changed in steps. Of the API, the console and the commands.
@@ -41,7 +41,7 @@ export interface BulkChanges {
 }
 
 interface BulkDeps {
-  readonly spool: Pick<Spool, 'list' | 'scan' | 'count' | BulkAction>;
+  readonly spool: Pick<Spool, 'names' | 'count' | BulkAction>;
   /** Undefined where no dispatcher runs. */
   readonly probe?: ((endpoint: EndpointName) => void) | undefined;
   readonly clock: Pick<Clock, 'now'>;
@@ -53,18 +53,6 @@ const STEP = 500;
 const MOST_PROBED = 10_000;
 
 export function createBulkChanges({ spool, probe, clock }: BulkDeps): BulkChanges {
-  /** Changes some deliveries in one commit, and counts them by account. */
-  async function step(action: BulkAction, rows: readonly QueuedDelivery[], counts: Map<string, number>): Promise<void> {
-    const now = clock.now();
-    const changes = [...Map.groupBy(rows, (row) => row.account)].map(async ([account, own]) => {
-      const count = await spool[action]({ account, ids: own.map(({ id }) => id), changeable: action }, now);
-      if (count > 0) counts.set(account, (counts.get(account) ?? 0) + count);
-    });
-    // What the others changed is counted, even if one fails.
-    await Promise.allSettled(changes);
-    await Promise.all(changes);
-  }
-
   return frozen({
     async count(action, which) {
       const byState = tableOf(DELIVERY_STATES, () => 0);
@@ -87,8 +75,10 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps): BulkChange
           if (BULK_ACTIONS[action].probes)
             for (const { account, url } of rows)
               if (endpoints.size < MOST_PROBED) endpoints.set(`${account}\n${url}`, { account, url });
-          await step(action, rows, counts);
-          done = [...counts.values()].reduce((sum, count) => sum + count, 0);
+          const ids = rows.map(({ id }) => id);
+          done += await spool[action]({ ids, changeable: action }, clock.now(), (account, count) =>
+            counts.set(account, (counts.get(account) ?? 0) + count),
+          );
           progress?.(done);
         }
         return done;
@@ -119,8 +109,8 @@ async function* slices(
   spool: BulkDeps['spool'],
   action: BulkAction,
   which: BulkSelection,
-): AsyncGenerator<readonly QueuedDelivery[]> {
+): AsyncGenerator<readonly DeliveryName[]> {
   for await (const { selection } of parts(which))
-    for await (const page of spool.scan({ ...selection, changeable: action }))
+    for await (const page of spool.names({ ...selection, changeable: action }))
       for (let at = 0; at < page.length; at += STEP) yield page.slice(at, at + STEP);
 }

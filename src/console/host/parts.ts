@@ -68,7 +68,7 @@ export interface HostDeps {
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
-  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'list' | 'scan' | 'count' | BulkAction>;
+  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'names' | 'count' | BulkAction>;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'probe'>;
   readonly jobs: Jobs;
   /** Runs a task now. */

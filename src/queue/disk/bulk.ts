@@ -3,9 +3,10 @@ import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
 import type { EndpointName, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
-import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
+import { type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
+import type { Page } from './queries.ts';
 import type { Reader } from './reader.ts';
 
 interface BulkParts {
@@ -25,7 +26,17 @@ export function createBulk(
   parts: BulkParts,
 ): Pick<
   Spool,
-  'list' | 'scan' | 'count' | 'retry' | 'retryEndpoint' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'
+  | 'list'
+  | 'scan'
+  | 'names'
+  | 'count'
+  | 'retry'
+  | 'retryEndpoint'
+  | 'reschedule'
+  | 'drop'
+  | 'replay'
+  | 'redirect'
+  | 'purge'
 > {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
@@ -34,15 +45,24 @@ export function createBulk(
     if (count > 0) listeners.tell([]);
     return count;
   };
+  const act =
+    (action: BulkAction): Spool[BulkAction] =>
+    (selection, now, changed) =>
+      change(selection, async (keys) => {
+        const endpoints = await file.write(action, keys, now);
+        for (const [account = '', own] of Map.groupBy(endpoints, file.tally.accountOf)) changed?.(account, own.length);
+        return endpoints.length;
+      });
   return {
     list: scan.list,
-    scan: scan.pages,
+    scan: (selection) => scan.pages(selection, (from, to) => reading.read('page', selection, PAGE, from, to)),
+    names: (selection) => scan.pages(selection, (from, to) => reading.read('names', selection, PAGE, from, to)),
     count: scan.count,
-    retry: (selection, now) => change(selection, (keys) => file.write('retry', keys, now)),
+    retry: act('retry'),
     retryEndpoint: (account, url, now) => retryEndpoint(parts, { account, url }, now),
     reschedule: (selection, at) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection, now) => change(selection, (keys) => file.write('drop', keys, now)),
-    replay: (selection, now) => change(selection, (keys) => file.write('replay', keys, now)),
+    drop: act('drop'),
+    replay: act('replay'),
     redirect: (routeId, url) =>
       change({ targetId: routeId, states: OPEN_STATES }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
@@ -61,7 +81,7 @@ async function retryEndpoint(
     const last = found.at(-1);
     if (!last) return count;
     const keys = found.map(([, key]) => key);
-    count += await file.write('retry', keys, now);
+    count += (await file.write('retry', keys, now)).length;
     after = last;
   }
 }
@@ -89,7 +109,8 @@ async function purge(
 /** Scans the whole queue in windows, so that short queries can run in between. */
 interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
-  pages(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
+  /** What `read` finds between two keys, the oldest first. */
+  pages<T>(selection: Selection, read: (from: number, to: number) => Promise<Page<T>>): AsyncIterable<readonly T[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
   change(selection: Selection, change: (keys: readonly number[]) => Promise<number>): Promise<number>;
@@ -117,11 +138,11 @@ function createScan({ read }: Reader): Scan {
       }
       return found;
     },
-    async *pages(selection) {
+    async *pages(selection, readPage) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       for (let from = first; from <= last; ) {
-        const { rows, next } = await read('page', selection, PAGE, from, Math.min(last, from + width - 1));
+        const { rows, next } = await readPage(from, Math.min(last, from + width - 1));
         if (rows.length > 0) yield rows;
         from = next;
       }

@@ -7,6 +7,7 @@ import { summaryFields } from '../../mail/summary.ts';
 import {
   type AttemptRecord,
   type Body,
+  type DeliveryName,
   type EndpointName,
   kindsOf,
   type LastTime,
@@ -45,9 +46,9 @@ interface Due {
   readonly damaged: number[];
 }
 
-/** Some deliveries in the order of their keys. */
-interface Page {
-  readonly rows: readonly QueuedDelivery[];
+/** Some deliveries in the order of their keys, and the key at which to go on. */
+export interface Page<T> {
+  readonly rows: readonly T[];
   readonly next: number;
 }
 
@@ -71,8 +72,8 @@ export interface Queries extends MessageQueries, ScanQueries, ReportQueries, End
   /** Returns the first and last key of deliveries. */
   span(): [first: number, last: number];
   list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
-  /** Returns the oldest of them, and the key at which to go on. */
-  page(selection: Selection, limit: number, from: number, to: number): Page;
+  page(selection: Selection, limit: number, from: number, to: number): Page<QueuedDelivery>;
+  names(selection: Selection, limit: number, from: number, to: number): Page<DeliveryName>;
   count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
   keys(selection: Selection, from: number, to: number): number[];
   /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
@@ -201,6 +202,14 @@ function createHookQueries(db: DatabaseSync) {
   };
 }
 
+const NAME = 'SELECT d.key, d.id, e.account, e.url FROM deliveries d JOIN endpoints e ON e.key = d.endpoint';
+
+const toName = (row: SqlRow): DeliveryName => ({
+  id: text(row, 'id'),
+  account: text(row, 'account'),
+  url: text(row, 'url'),
+});
+
 function createScans(db: DatabaseSync) {
   const span = db.prepare(
     'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
@@ -211,6 +220,17 @@ function createScans(db: DatabaseSync) {
   const within = (selection: Selection, from: number, to: number) => {
     const { sql, values } = toCondition(selection);
     return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };
+  };
+  const pageOf = <T>(
+    columns: string,
+    toRow: (row: SqlRow) => T,
+    { where, values }: ReturnType<typeof within>,
+    limit: number,
+    to: number,
+  ): Page<T> => {
+    const rows = db.prepare(`${columns} ${where} ORDER BY d.key LIMIT ?`).all(...values, limit);
+    const last = rows.at(-1);
+    return { rows: rows.map(toRow), next: (last && rows.length === limit ? number(last, 'key') : to) + 1 };
   };
   return {
     span(): [number, number] {
@@ -224,12 +244,10 @@ function createScans(db: DatabaseSync) {
         .all(...values, limit)
         .map(toDelivery);
     },
-    page(selection: Selection, limit: number, from: number, to: number): Page {
-      const { where, values } = within(selection, from, to);
-      const rows = db.prepare(`${DELIVERY} ${where} ORDER BY d.key LIMIT ?`).all(...values, limit);
-      const last = rows.at(-1);
-      return { rows: rows.map(toDelivery), next: (last && rows.length === limit ? number(last, 'key') : to) + 1 };
-    },
+    page: (selection: Selection, limit: number, from: number, to: number) =>
+      pageOf(DELIVERY, toDelivery, within(selection, from, to), limit, to),
+    names: (selection: Selection, limit: number, from: number, to: number) =>
+      pageOf(NAME, toName, within(selection, from, to), limit, to),
     count(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
       const counts = tableOf(DELIVERY_STATES, () => 0);
