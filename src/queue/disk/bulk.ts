@@ -6,8 +6,8 @@ import type { Cache, Listeners } from '../spool.ts';
 import { type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
-import type { Page } from './queries.ts';
 import type { Reader } from './reader.ts';
+import type { Page } from './selections.ts';
 
 interface BulkParts {
   readonly log: Log;
