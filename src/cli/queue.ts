@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
@@ -18,12 +19,12 @@ import {
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import {
+  ASKED_STATES,
   BULK_ACTIONS,
   type BulkAction,
   DELIVERY_STATES,
   type DeliveryState,
   ENDED_STATES,
-  inWords,
   OPEN_STATES,
   STATES,
 } from '../queue/states.ts';
@@ -397,11 +398,11 @@ export const queueFlush: Command = {
 
 const requeue = changing({
   name: 'replay',
-  summary:
-    'Delivers dead letters again; with --delivered or --held, or by id, also messages that were delivered or are held. Ids stay the same.',
+  summary: `Delivers dead letters again; with ${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id, also ${inWords(ASKED_STATES)} messages. Ids stay the same.`,
   options: {
-    delivered: { type: 'boolean', help: 'also delivered messages' },
-    held: { type: 'boolean', help: 'also messages that their route holds' },
+    ...Object.fromEntries(
+      ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
+    ),
     to: {
       type: 'string',
       value: 'TIME|URL',
@@ -415,8 +416,9 @@ const requeue = changing({
   wouldDo: 'Would requeue',
   isNoted: true,
   narrow(selection, call) {
-    const isAsked = (state: 'delivered' | 'held') => call.flag(state) || call.words.length > 0;
-    const states = ENDED_STATES.filter((state) => (state !== 'delivered' && state !== 'held') || isAsked(state));
+    const isMeant = (state: DeliveryState) =>
+      STATES[state].replayOption === null || call.flag(state) || call.words.length > 0;
+    const states = ENDED_STATES.filter(isMeant);
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
     // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
     // mail of the operator, such as a report to a sender.

@@ -5,7 +5,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
-import type { BulkAction, DeliveryState } from './states.ts';
+import type { BulkAction, DeliveryState, RouteState } from './states.ts';
 
 /** The raw bytes of a message, in memory or in a file. Lines end in CRLF, as received. */
 export type Body =
@@ -124,7 +124,7 @@ export interface Delivery {
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
   /** Set if it is not carried: how it ends at once, and why. Read on acceptance. */
-  readonly fate?: { readonly state: 'held' | 'dropped'; readonly note: string } | undefined;
+  readonly fate?: { readonly state: RouteState; readonly note: string } | undefined;
   /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
 }

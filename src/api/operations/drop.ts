@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
+import { OPEN_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
 import { EXAMPLE } from './deliveries.ts';
@@ -9,9 +11,9 @@ const dropInbound = operation({
   path: '/inbound/drop',
   access: 'settings',
   extension: true,
-  summary: 'Ends deliveries that wait, are held or were given up, without posting them.',
+  summary: `Ends ${inWords(OPEN_STATES)} deliveries without posting them.`,
   notes:
-    'Selects as /inbound/replay does: give `id`, `ids`, `query`, `url`, `status`, or `from` and `to`; all that are given must hold. By id, any delivery that waits, is held or is dead is dropped; else only dead ones unless `state` or the query says otherwise. ' +
+    'Selects as /inbound/replay does: give `id`, `ids`, `query`, `url`, `status`, or `from` and `to`; all that are given must hold. By id, any delivery in these states is dropped; else only dead ones unless `state` or the query says otherwise. ' +
     'Without ids, `at_most` is needed: nothing is dropped if more match than the caller has seen, so count with `dry_run` first. ' +
     `More than ${MOST_AT_ONCE} deliveries are dropped by a job, as with /inbound/replay. ` +
     'Senders are told nothing. What was dropped can be replayed for delivery.keep_delivered_hours. With several hosts, each drops the mail that it accepted itself.',

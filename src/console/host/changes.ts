@@ -3,18 +3,12 @@ import { carryOut } from '../../api/bulk-orders.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
 import { createBulkChanges } from '../../queue/bulk-changes.ts';
 import type { Endpoint, Selection } from '../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
-import {
-  BULK_ACTIONS,
-  type BulkAction,
-  DELIVERY_STATES,
-  type DeliveryState,
-  inWords,
-  OPEN_STATES,
-} from '../../queue/states.ts';
+import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
 

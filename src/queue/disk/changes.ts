@@ -3,7 +3,6 @@ import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
-import { OPEN_STATES } from '../states.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
 import { createLeasing, type Leasing } from './leases.ts';
@@ -16,6 +15,7 @@ import {
   KEPT_ATTEMPTS,
   kindCode,
   number,
+  OPEN_CODES,
   type SqlRow,
   stateCode,
   sumOf,
@@ -262,8 +262,6 @@ export interface Ending {
   /** Gives up waiting deliveries, by key or id. */
   bury(which: readonly (number | string)[], note: string, now: number): number;
 }
-
-const OPEN_CODES = OPEN_STATES.map(stateCode);
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
 function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Ending {
