@@ -25,7 +25,7 @@ import type { Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
 import type { Sample, SampleMail } from '../webhooks/render/renderer.ts';
 import type { Trials } from '../webhooks/trials.ts';
-import { bindBulk, type Change } from './account-bulk.ts';
+import { bindBulk } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
@@ -123,8 +123,6 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const now = () => new Date(clock.now());
   const newToken = () => ids.key();
   const invalidField = (field: string, text: string) => invalid({ [field]: text });
-  const bindChange = (account: string, change: Change) =>
-    bindBulk({ ...deps, history: bindHistory(historyDeps, account) }, account, change);
 
   // A class: getters of an object cost as much as what they put off.
   class Parts {
@@ -190,14 +188,9 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     get actions() {
       return bindActions(deps, store.of(this.account.id), { apiKey: this.apiKey ?? undefined, person: this.#person });
     }
-    get replays() {
-      return bindChange(this.account.id, 'replay');
-    }
-    get drops() {
-      return bindChange(this.account.id, 'drop');
-    }
-    get retries() {
-      return bindChange(this.account.id, 'retry');
+    /** Changes of much of its inbound mail at once. */
+    get bulk() {
+      return bindBulk({ ...deps, history: this.history }, this.account.id);
     }
     /** Its job with an id, if this process knows it. */
     get job() {

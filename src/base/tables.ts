@@ -8,3 +8,7 @@ export function tableOf<const K extends string, V>(names: readonly K[], make: (n
 export function tableOf(names: readonly string[], make: (name: string) => unknown): Record<string, unknown> {
   return Object.fromEntries(names.map((name) => [name, make(name)]));
 }
+
+/** Names as prose lists them: `waiting, dead or held`. */
+export const inWords = (names: readonly string[]): string =>
+  [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' or ');

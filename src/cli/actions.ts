@@ -1,22 +1,9 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { noteBeside } from '../journal/beside.ts';
-import type { Selection, Spool } from '../queue/delivery.ts';
+import type { Selection } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
 
 // What commands note in the history of the accounts whose mail they change.
-
-/** How many of the selected deliveries each account has. */
-export async function countByAccount(
-  spool: Spool,
-  selections: readonly Selection[],
-): Promise<ReadonlyMap<string, number>> {
-  const counts = new Map<string, number>();
-  for (const selection of selections) {
-    const pages = selection.ids ? [await spool.list(selection, selection.ids.length)] : spool.scan(selection);
-    for await (const page of pages) for (const { account } of page) counts.set(account, (counts.get(account) ?? 0) + 1);
-  }
-  return counts;
-}
 
 /** Puts into the history of each account what was done to its mail. */
 export function noteActions(

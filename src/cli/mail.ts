@@ -11,6 +11,7 @@ import {
 } from '../journal/query-language.ts';
 import { hostOf, toTimeline } from '../journal/timeline.ts';
 import type { History, Mail, MailStory, Page, Refusal } from '../journal/types.ts';
+import { HOLDING_STATES } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
 import { adviceOf } from '../smtp/advice.ts';
 import { lookBeside } from './beside.ts';
@@ -176,7 +177,7 @@ function refusalTable(rows: readonly Refusal[]): string {
 
 /** Why it is not delivered yet, as the queue knows it; null if it has ended, or the queue cannot be asked. */
 async function waitsFor({ id, state }: Mail, settings: Settings): Promise<string | null> {
-  if (state !== 'waiting' && state !== 'held') return null;
+  if (![...HOLDING_STATES, 'waiting'].includes(state)) return null;
   try {
     return await withSpool(settings, async (spool) => {
       const delivery = await spool.delivery(id);

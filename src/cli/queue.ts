@@ -1,9 +1,11 @@
 import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
+import { createBulkChanges } from '../queue/bulk-changes.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
@@ -11,21 +13,22 @@ import {
   KINDS,
   kindsOf,
   nextAttemptAt,
-  type Progress,
   type QueuedDelivery,
   type Selection,
   type Spool,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import {
+  ASKED_STATES,
+  BULK_ACTIONS,
+  type BulkAction,
   DELIVERY_STATES,
   type DeliveryState,
   ENDED_STATES,
   OPEN_STATES,
   STATES,
-  sumOfStates,
 } from '../queue/states.ts';
-import { countByAccount, noteActions, toWords } from './actions.ts';
+import { noteActions, toWords } from './actions.ts';
 import { type Beside, lookBeside } from './beside.ts';
 import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
@@ -305,19 +308,19 @@ interface Change {
   readonly summary: string;
   readonly notes?: string;
   readonly options?: NonNullable<Command['options']>;
+  readonly action: BulkAction;
   /** Printed before the count. */
   readonly done: string;
-  /** What the history says was done; undefined: nothing. */
-  readonly noted?: string;
-  /** The same as `done` for a dry run. */
+  /** The same for a dry run. */
   readonly wouldDo: string;
-  /** Narrows the selection of the command line to the deliveries that may be changed. */
-  narrow(selection: Selection, call: Invocation): readonly Selection[];
-  change(spool: Spool, selection: Selection, now: number, progress: Progress): Promise<number>;
+  /** Whether it is noted in the history. */
+  readonly isNoted: boolean;
+  /** Narrows the selection of the command line to what is meant by it. */
+  narrow?(selection: Selection, call: Invocation): readonly Selection[];
 }
 
 /** Creates a command that changes the selected deliveries. It exits 1 if ids were given and none could be changed. */
-function changing({ name, summary, notes, options, done, noted, wouldDo, narrow, change }: Change): Command {
+function changing({ name, summary, notes, options, action, done, wouldDo, isNoted, narrow }: Change): Command {
   return {
     name,
     summary,
@@ -332,20 +335,19 @@ function changing({ name, summary, notes, options, done, noted, wouldDo, narrow,
     async run(call, io) {
       const chosen = toSelection(call);
       requireChoice(call, chosen);
-      const selections = narrow(chosen, call);
+      const which = { selections: narrow?.(chosen, call) ?? [chosen] };
       const dryRun = call.flag('dry-run');
       const { settings } = call.settings();
       return withSpool(settings, async (spool) => {
-        const total = await countAll(spool, selections);
-        const whose = dryRun || noted === undefined ? undefined : await countByAccount(spool, selections);
-        const progress = createProgress(io, name, total);
-        let count = dryRun ? total : 0;
-        for (const selection of dryRun ? [] : selections) {
-          const before = count;
-          count += await change(spool, selection, systemClock.now(), (so) => progress(before + so));
-        }
-        if (whose && noted !== undefined && count > 0)
-          noteActions(io, journalSettings(settings).file, whose, { what: noted, detail: toWords(chosen) });
+        const bulk = createBulkChanges({ spool, clock: systemClock });
+        const { matched } = await bulk.count(action, which);
+        const noted = { what: BULK_ACTIONS[action].ended, detail: toWords(chosen) };
+        const count = dryRun
+          ? matched
+          : await bulk.change(action, which, {
+              progress: createProgress(io, name, matched),
+              ended: (byAccount) => isNoted && noteActions(io, journalSettings(settings).file, byAccount, noted),
+            });
         call.print(
           [{ count, dry_run: dryRun }],
           () => `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}.\n`,
@@ -356,44 +358,33 @@ function changing({ name, summary, notes, options, done, noted, wouldDo, narrow,
   };
 }
 
-async function countAll(spool: Spool, selections: readonly Selection[]): Promise<number> {
-  let sum = 0;
-  for (const selection of selections) sum += sumOfStates(await spool.count(selection));
-  return sum;
-}
-
 /** Reports progress on standard error; prints nothing if the change completes in one step. */
-function createProgress(io: Io, name: string, total: number): Progress {
+function createProgress(io: Io, name: string, total: number): (done: number) => void {
   let reportedAt = -Infinity;
-  return (count) => {
+  return (done) => {
     const now = systemClock.monotonic();
-    if (count >= total || now - reportedAt < PROGRESS_EVERY_MS) return;
+    if (done >= total || now - reportedAt < PROGRESS_EVERY_MS) return;
     reportedAt = now;
-    io.err(`${name}: ${count} of ${total}\n`);
+    io.err(`${name}: ${done} of ${total}\n`);
   };
 }
 
-const inStates =
-  (...states: readonly DeliveryState[]) =>
-  (selection: Selection): readonly Selection[] => [{ ...selection, states }];
-
 export const queueRetry = changing({
   name: 'queue retry',
-  summary: 'Makes waiting deliveries due now.',
+  summary: 'Makes waiting deliveries due now. Mail that a consumer pulls is left out.',
+  action: 'retry',
   done: 'Made due:',
   wouldDo: 'Would make due:',
-  narrow: inStates('waiting'),
-  change: (spool, selection, now, progress) => spool.retry(selection, now, progress),
+  isNoted: false,
 });
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: 'Ends waiting, dead or held deliveries without delivering them.',
+  summary: `Ends ${inWords(OPEN_STATES)} deliveries without delivering them.`,
+  action: 'drop',
   done: 'Dropped',
-  noted: 'dropped',
   wouldDo: 'Would drop',
-  narrow: inStates(...OPEN_STATES),
-  change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
+  isNoted: true,
 });
 
 export const queueFlush: Command = {
@@ -407,11 +398,11 @@ export const queueFlush: Command = {
 
 const requeue = changing({
   name: 'replay',
-  summary:
-    'Delivers dead letters again; with --delivered or --held, or by id, also messages that were delivered or are held. Ids stay the same.',
+  summary: `Delivers dead letters again; with ${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id, also ${inWords(ASKED_STATES)} messages. Ids stay the same.`,
   options: {
-    delivered: { type: 'boolean', help: 'also delivered messages' },
-    held: { type: 'boolean', help: 'also messages that their route holds' },
+    ...Object.fromEntries(
+      ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
+    ),
     to: {
       type: 'string',
       value: 'TIME|URL',
@@ -420,12 +411,14 @@ const requeue = changing({
   },
   notes:
     'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06\n\nTo try a message with a receiver on your machine (webhooks.allow_private must allow its address):\n  postern replay ID --to http://127.0.0.1:3000/mail',
+  action: 'replay',
   done: 'Requeued',
-  noted: 'replayed',
   wouldDo: 'Would requeue',
+  isNoted: true,
   narrow(selection, call) {
-    const isAsked = (state: 'delivered' | 'held') => call.flag(state) || call.words.length > 0;
-    const states = ENDED_STATES.filter((state) => (state !== 'delivered' && state !== 'held') || isAsked(state));
+    const isMeant = (state: DeliveryState) =>
+      STATES[state].replayOption === null || call.flag(state) || call.words.length > 0;
+    const states = ENDED_STATES.filter(isMeant);
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
     // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
     // mail of the operator, such as a report to a sender.
@@ -434,7 +427,6 @@ const requeue = changing({
       { ...selection, kinds: kindsOf('operator'), states: states.filter((state) => state !== 'delivered') },
     ];
   },
-  change: (spool, selection, now, progress) => spool.replay(selection, now, progress),
 });
 
 export const replay: Command = {

@@ -3,6 +3,7 @@ import type { WaitingAges } from '../queue/ages.ts';
 import type { EndpointSummary } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
 import { readMemory } from '../queue/schedule/breaker.ts';
+import { type DeliveryState, HOLDING_STATES } from '../queue/states.ts';
 import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 
 /** Most endpoints that are named; the counts are of all. */
@@ -76,11 +77,7 @@ function trouble(one: Seen, now: number): Finding | undefined {
   return warning(check, `up, but ${backlog}`, advice);
 }
 
-function summary(
-  endpoints: readonly Seen[],
-  counts: { readonly waiting: number; readonly held: number },
-  now: number,
-): Finding {
+function summary(endpoints: readonly Seen[], counts: Readonly<Record<DeliveryState, number>>, now: number): Finding {
   const busy = endpoints.filter(({ waiting }) => waiting > 0);
   const of = (state: Seen['state']) =>
     busy.filter((one) => one.state === state).reduce((sum, { waiting }) => sum + waiting, 0);
@@ -90,7 +87,9 @@ function summary(
       : `${count(counts.waiting, 'delivery waits', 'deliveries wait')}, the oldest for ${duration(now - Math.min(now, ...busy.map(({ oldest }) => oldest)))}`,
     ...(of('down') + of('gone') > 0 ? [`${of('down') + of('gone')} for endpoints that are down`] : []),
     ...(of('paused') > 0 ? [`${of('paused')} for endpoints that their accounts paused`] : []),
-    ...(counts.held > 0 ? [`${counts.held} held by routes (postern queue list --state held)`] : []),
+    ...HOLDING_STATES.flatMap((state) =>
+      counts[state] > 0 ? [`${counts[state]} ${state} by routes (postern queue list --state ${state})`] : [],
+    ),
   ];
   return ok('queue', parts.join('; '));
 }

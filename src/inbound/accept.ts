@@ -6,6 +6,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Notes } from '../journal/types.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
+import { STATES } from '../queue/states.ts';
 import type { Brake } from './brake.ts';
 import type { Choosing } from './choosing.ts';
 import { type Sequencing, sequencingOf } from './order.ts';
@@ -136,7 +137,7 @@ function toDeliveries(
     const isHeld = !fate && kind === 'inbound' && held.includes(recipient);
     for (const { routeId, url } of fate ? [match] : [match, ...also]) {
       const id = deliveryId(messageId, routeId, recipient);
-      const ended = isHeld ? HELD_LOOP : fate && { fate: { state: fate, note: `${WHY[fate]} ${routeId}` } };
+      const ended = isHeld ? HELD_LOOP : fate && { fate: { state: fate, note: `${STATES[fate].byRoute} ${routeId}` } };
       const sequence = sequencing?.(order, routeId);
       const turn = sequence !== undefined && { sequence };
       byId.set(id, { id, kind, task, account, pattern, routeId, url, messageId, recipient, size, ...ended, ...turn });
@@ -145,6 +146,4 @@ function toDeliveries(
   return [...byId.values()];
 }
 
-/** Why a delivery is not posted, as its history shows it; the id of the route follows. */
-const WHY = { held: 'held by route', dropped: 'discarded by route' } as const;
 const HELD_LOOP = { fate: { state: 'held', note: 'held as part of a loop (inbound.loop_messages)' } } as const;

@@ -1,21 +1,72 @@
+import { namesOf } from '../base/tables.ts';
+import type { RouteState } from '../queue/states.ts';
 import type { When } from '../store/rows/domains.ts';
 import { type Fact, holds, type MailFacts } from './conditions.ts';
 import type { Match } from './types.ts';
 
+/** What the router, the API and the commands ask of an action. */
+interface ActionFacts {
+  /** For the reference. */
+  readonly about: string;
+  /** What it did with one message, for who tests a route. */
+  readonly does: string;
+  /** No later route gets the mail. */
+  readonly takes: boolean;
+  /** Nobody can get the mail afterwards. */
+  readonly loses: boolean;
+  /** It is of no use without a URL. */
+  readonly needsUrl: boolean;
+  /** The state in which its mail ends at once; null: it is posted, goes on, or is not accepted. */
+  readonly fate: RouteState | null;
+}
+
 /** What a route does with the mail that it takes. */
 export const ACTIONS = {
-  post: { about: 'post it to `url` and to the URLs of `also`', takes: true, loses: false },
-  tag: { about: 'add `tags` to it, and go on to the next route that matches', takes: false, loses: false },
-  hold: { about: 'keep it until it is released with /inbound/replay', takes: true, loses: false },
-  discard: { about: 'accept it, and post it nowhere', takes: true, loses: true },
-  reject: { about: 'refuse it with 550 5.7.1', takes: true, loses: true },
-} as const satisfies Readonly<
-  Record<string, { readonly about: string; readonly takes: boolean; readonly loses: boolean }>
->;
+  post: {
+    about: 'post it to `url` and to the URLs of `also`',
+    does: 'It takes the mail.',
+    takes: true,
+    loses: false,
+    needsUrl: true,
+    fate: null,
+  },
+  tag: {
+    about: 'add `tags` to it, and go on to the next route that matches',
+    does: 'It adds its tags, and the next route is tried.',
+    takes: false,
+    loses: false,
+    needsUrl: false,
+    fate: null,
+  },
+  hold: {
+    about: 'keep it until it is released with /inbound/replay',
+    does: 'It takes the mail, and holds it.',
+    takes: true,
+    loses: false,
+    needsUrl: true,
+    fate: 'held',
+  },
+  discard: {
+    about: 'accept it, and post it nowhere',
+    does: 'It takes the mail, and discards it.',
+    takes: true,
+    loses: true,
+    needsUrl: false,
+    fate: 'dropped',
+  },
+  reject: {
+    about: 'refuse it with 550 5.7.1',
+    does: 'It refuses the mail.',
+    takes: true,
+    loses: true,
+    needsUrl: false,
+    fate: null,
+  },
+} as const satisfies Readonly<Record<string, ActionFacts>>;
 
 export type Action = keyof typeof ACTIONS;
 
-export const ACTION_NAMES = ['post', 'tag', 'hold', 'discard', 'reject'] as const satisfies readonly Action[];
+export const ACTION_NAMES = namesOf(ACTIONS);
 
 /** The action of this name; a route without one, or with one of a later version, posts. */
 export const toAction = (name: string | undefined): Action => ACTION_NAMES.find((action) => action === name) ?? 'post';
@@ -58,15 +109,15 @@ export function decide(choices: readonly Choice[], facts: MailFacts): Decision {
     if (truth !== true) return { kind: 'open', fact: truth };
     if (choice.action === 'reject') return { kind: 'rejected', match: choice.match };
     tags.push(...choice.tags);
-    if (choice.action !== 'tag') return { kind: 'matched', match: taken(choice, tags) };
+    if (ACTIONS[choice.action].takes) return { kind: 'matched', match: taken(choice, tags) };
   }
   return { kind: 'none' };
 }
 
 function taken({ match, action }: Choice, tags: readonly string[]): Match {
   const tagged = tags.length > 0 ? { ...match, tags: [...new Set(tags)] } : match;
-  if (action === 'hold') return { ...tagged, fate: 'held' };
-  return action === 'discard' ? { ...tagged, fate: 'dropped' } : tagged;
+  const { fate } = ACTIONS[action];
+  return fate === null ? tagged : { ...tagged, fate };
 }
 
 /** The routes that may still take a message from this sender; those after one that takes everything are left out. */

@@ -1,6 +1,7 @@
 import type { Envelope } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
+import type { RouteState } from '../queue/states.ts';
 import type { Choice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
 import type { Order } from './order.ts';
@@ -18,7 +19,7 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
   /** Set if the route posts its mail in order. */
   readonly order?: Order | undefined;
   /** Set if the route does not post its mail. */
-  readonly fate?: 'held' | 'dropped' | undefined;
+  readonly fate?: RouteState | undefined;
   /** Set if the content of the message decides which route takes it; the match itself is that of the first one. */
   readonly choices?: readonly Choice[] | undefined;
   /** Whether the content may make us refuse the message, which must have no other recipient then. */

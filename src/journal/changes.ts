@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
 import { summaryOf } from '../mail/summary.ts';
-import { ENDED_STATES } from '../queue/states.ts';
+import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
 import { MAX_STORY } from './gathering.ts';
 
 // What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
@@ -232,7 +232,9 @@ function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fi
 }
 
 /** Without the end that the queue did not take. */
-const attemptsOf = (story: string): string => story.replace(/,\["(?:delivered|given_up)",\d+\]$/, '');
+const attemptsOf = (story: string): string => story.replace(END, '');
+
+const END = new RegExp(`,\\["(?:${END_NAMES.join('|')})",\\d+\\]$`);
 
 type Indexing = ReturnType<typeof createIndexing>;
 

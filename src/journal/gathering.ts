@@ -5,7 +5,7 @@ import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.ts';
-import type { DeliveryState } from '../queue/states.ts';
+import { type DeliveryState, STATES } from '../queue/states.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { Action, Arrival, MailState, Note, Refusal, Session } from './types.ts';
@@ -133,7 +133,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       if (fate) {
         draft.endedAt = mail.receivedAt;
         draft.lastError = fate.note;
-        tell(draft, JSON.stringify([fate.state === 'held' ? 'held' : 'discarded', mail.receivedAt]));
+        tell(
+          draft,
+          JSON.stringify([fate.state === 'dropped' ? 'discarded' : STATES[fate.state].story.name, mail.receivedAt]),
+        );
       }
       added();
     },
@@ -153,7 +156,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       if (draft.state === null || draft.state === 'waiting') {
         draft.state = state;
         draft.endedAt = state === 'waiting' ? null : at;
-        if (state !== 'waiting') tell(draft, JSON.stringify([ENDINGS[state], at]));
+        if (state !== 'waiting') tell(draft, JSON.stringify([STATES[state].story.name, at]));
       }
       added();
     },
@@ -283,8 +286,6 @@ const NOTHING: Draft = {
   endedAt: null,
   story: '',
 };
-
-const ENDINGS = { delivered: 'delivered', dead: 'given_up', dropped: 'dropped', held: 'held' } as const;
 
 function tell(draft: Draft, entry: string): void {
   if (draft.story.length < MAX_STORY) draft.story += draft.story === '' ? entry : `,${entry}`;

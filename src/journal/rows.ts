@@ -1,5 +1,6 @@
 import type { SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
+import { END_NAMES } from '../queue/states.ts';
 import {
   type Action,
   type Cause,
@@ -124,7 +125,7 @@ function toStory(value: unknown): readonly StoryEntry[] {
   }
 }
 
-const ENDS = ['delivered', 'given_up', 'dropped', 'held', 'discarded', 'replayed'] as const;
+const ENDS = [...END_NAMES, 'discarded', 'replayed'] as const;
 
 function toEntry(value: unknown): StoryEntry[] {
   if (!Array.isArray(value)) return [];

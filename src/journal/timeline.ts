@@ -1,5 +1,6 @@
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery } from '../queue/delivery.ts';
 import type { Making } from '../queue/insight.ts';
+import { END_NAMES, END_TEXTS } from '../queue/states.ts';
 import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
 
@@ -12,10 +13,7 @@ export const TIMELINE_KINDS = [
   'making',
   'verdicts',
   'attempt',
-  'delivered',
-  'given_up',
-  'dropped',
-  'held',
+  ...END_NAMES,
   'discarded',
   'replayed',
   'next_attempt',
@@ -129,18 +127,15 @@ function attempt({ kind, url }: Mail, { at, durationMs, status, error, answer }:
   };
 }
 
-const CHANGES = {
-  delivered: 'Delivered',
-  given_up: 'Given up; it can be replayed while the queue keeps it',
-  dropped: 'Dropped; it can be replayed while the queue keeps it',
-  held: 'Held; a replay releases it',
-  discarded: 'Discarded by its route; it can be replayed while the queue keeps it',
-  replayed: 'Replayed',
-} as const;
+const CHANGES: ReadonlyMap<string, string> = new Map([
+  ...END_TEXTS,
+  ['discarded', 'Discarded by its route; it can be replayed while the queue keeps it'],
+  ['replayed', 'Replayed'],
+]);
 
 function change(entry: StoryEntry): TimelineEntry[] {
   if (entry.what === 'attempt') return [];
-  return [{ at: entry.at, kind: entry.what, text: CHANGES[entry.what], detail: null }];
+  return [{ at: entry.at, kind: entry.what, text: CHANGES.get(entry.what) ?? entry.what, detail: null }];
 }
 
 /** What comes next: the attempt that is being made ready, or the time of the next one. */

@@ -1,7 +1,7 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
-import { DELIVERY_STATES } from '../queue/states.ts';
+import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
 
 // What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
@@ -68,7 +68,7 @@ export type StoryEntry =
       readonly error: string | null;
       readonly answer: string;
     }
-  | { readonly what: 'delivered' | 'given_up' | 'dropped' | 'held' | 'discarded' | 'replayed'; readonly at: number };
+  | { readonly what: EndName | 'discarded' | 'replayed'; readonly at: number };
 
 /** A refused command or session. */
 export interface Refusal {

@@ -166,13 +166,13 @@ export function watch(
         if (attempt) notes.settled(end.deliveryId, end.state, end.at, attempt);
         return attempt;
       },
-      async replay(selection, now, progress) {
-        const count = await spool.replay(selection, now, progress);
+      async replay(selection, now, of) {
+        const count = await spool.replay(selection, now, of);
         if (count > 0) await changed(selection, 'replayed', now).catch(failed);
         return count;
       },
-      async drop(selection, now, progress) {
-        const count = await spool.drop(selection, now, progress);
+      async drop(selection, now, of) {
+        const count = await spool.drop(selection, now, of);
         if (count > 0) await changed(selection, 'dropped', now).catch(failed);
         return count;
       },

@@ -6,7 +6,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
-import type { DeliveryState } from './states.ts';
+import type { BulkAction, DeliveryState, RouteState } from './states.ts';
 
 /**
  * The raw bytes of a message as it is accepted; lines end in CRLF, as received. A file is under `blobs/`; it and its
@@ -125,7 +125,7 @@ export interface Delivery {
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
   /** Set if it is not carried: how it ends at once, and why. Read on acceptance. */
-  readonly fate?: { readonly state: 'held' | 'dropped'; readonly note: string } | undefined;
+  readonly fate?: { readonly state: RouteState; readonly note: string } | undefined;
   /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
 }
@@ -256,6 +256,9 @@ export interface EndpointSummary extends Endpoint {
   readonly memory: string | null;
 }
 
+/** Which delivery it is, and for which endpoint. */
+export type DeliveryName = Pick<Delivery, 'id' | 'account' | 'url'>;
+
 export interface NewMessage {
   readonly id: string;
   readonly receivedAt: number;
@@ -285,13 +288,15 @@ export interface Selection {
   /** Batches of this webhook. */
   readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
+  /** Only those that this action would change. */
+  readonly changeable?: BulkAction | undefined;
   /** Accepted at or after / before, milliseconds since 1970. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
 }
 
-/** Called with the number of deliveries changed so far. */
-export type Progress = (count: number) => void;
+/** Called after each step of a change with the number of deliveries changed of an account. */
+export type ChangedOf = (account: string, count: number) => void;
 
 /**
  * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
@@ -386,10 +391,13 @@ export interface Spool {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
   scan(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
+  /** The same, without what a change of many does not need to know. */
+  names(selection: Selection): AsyncIterable<readonly DeliveryName[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
+  // People change many deliveries with bulk-changes.ts, which counts first and calls these step by step.
   /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */
-  retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  retry(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
   /** The same for the deliveries to an endpoint that are not due yet. `onChange` listeners are not called. */
   retryEndpoint(account: string, url: string, now: number): Promise<number>;
   /**
@@ -397,12 +405,12 @@ export interface Spool {
    */
   reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting, held and dead deliveries without delivering them. Returns how many. */
-  drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  drop(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
   /**
    * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id.
    * Returns how many.
    */
-  replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
+  replay(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
   /** Moves the waiting, held and dead deliveries of a route to another URL. Returns how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /**

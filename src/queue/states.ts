@@ -1,38 +1,81 @@
 import { namesOf } from '../base/tables.ts';
 
-/** What the queue, the commands, the API and the console ask of a state. */
+/** What the queue, the journal, the commands, the API and the console ask of a state. */
 interface StateFacts {
+  /** For the reference; null: the name says it. */
+  readonly about: string | null;
   /** Nothing more happens by itself, so that it can be replayed. */
   readonly ended: boolean;
   /** Its mail has not reached anybody, and still can: it can be dropped, moves with its route, and is listed first. */
   readonly open: boolean;
+  /** After its end it is kept as long as delivered mail, or as long as dead letters. */
+  readonly kept: 'delivered' | 'dead' | null;
+  /** Set if `postern replay` includes it only by id, or with the option of its name: the help of that option. */
+  readonly replayOption: string | null;
+  /** How the history calls the end of a delivery in this state, and tells it. */
+  readonly story: { readonly name: string; readonly text: string } | null;
+  /** Set if a route may end its mail so at once: the note of the delivery; the id of the route follows. */
+  readonly byRoute: string | null;
 }
 
 /**
  * The states of a delivery, in the order of their codes in the queue file: a new one comes last, and `waiting` stays first,
- * since the indexes rely on it. Lists of states are derived from this table.
+ * since the indexes rely on it. Lists of states are derived from this table, as is what follows from a state; what the
+ * queue does with a delivery that gets into one is in settle.ts and disk/changes.ts.
  */
 export const STATES = {
   /** Due at some time. */
-  waiting: { ended: false, open: true },
-  delivered: { ended: true, open: false },
+  waiting: { about: null, ended: false, open: true, kept: null, replayOption: null, story: null, byRoute: null },
+  delivered: {
+    about: null,
+    ended: true,
+    open: false,
+    kept: 'delivered',
+    replayOption: 'also delivered messages',
+    story: { name: 'delivered', text: 'Delivered' },
+    byRoute: null,
+  },
   /** Given up, kept for replay. */
-  dead: { ended: true, open: true },
-  /** Ended by a person, or discarded by its route. */
-  dropped: { ended: true, open: false },
+  dead: {
+    about: 'given up, can be replayed',
+    ended: true,
+    open: true,
+    kept: 'dead',
+    replayOption: null,
+    story: { name: 'given_up', text: 'Given up; it can be replayed while the queue keeps it' },
+    byRoute: null,
+  },
+  /** Ended by a person, or discarded by its route: somebody decided, so it is not kept as long as dead letters. */
+  dropped: {
+    about: 'ended by a person or discarded by its route, can be replayed as long as it is kept',
+    ended: true,
+    open: false,
+    kept: 'delivered',
+    replayOption: null,
+    story: { name: 'dropped', text: 'Dropped; it can be replayed while the queue keeps it' },
+    byRoute: 'discarded by route',
+  },
   /** Kept by its route until somebody replays it. */
-  held: { ended: true, open: true },
+  held: {
+    about: 'kept by its route or by the brake on loops, a replay releases it',
+    ended: true,
+    open: true,
+    kept: 'dead',
+    replayOption: 'also messages that their route holds',
+    story: { name: 'held', text: 'Held; a replay releases it' },
+    byRoute: 'held by route',
+  },
 } as const satisfies Readonly<Record<string, StateFacts>>;
 
 export type DeliveryState = keyof typeof STATES;
 
-/** The states for which one of the facts holds. */
+/** The states for which one of the facts holds, or is given. */
 type StatesThat<F extends keyof StateFacts> = {
-  [S in DeliveryState]: (typeof STATES)[S][F] extends true ? S : never;
+  [S in DeliveryState]: (typeof STATES)[S][F] extends false | null ? never : S;
 }[DeliveryState];
 
 function statesThat<F extends keyof StateFacts>(fact: F): readonly StatesThat<F>[] {
-  return DELIVERY_STATES.filter((state): state is StatesThat<F> => STATES[state][fact]);
+  return DELIVERY_STATES.filter((state): state is StatesThat<F> => Boolean(STATES[state][fact]));
 }
 
 /** The states by their code in the queue file. */
@@ -44,6 +87,64 @@ export const ENDED_STATES = statesThat('ended');
 /** The states of deliveries that somebody may still want to have delivered, or dropped. */
 export const OPEN_STATES = statesThat('open');
 
+/** The ended states that a replay includes only if they are asked for. */
+export const ASKED_STATES = statesThat('replayOption');
+
+/** A state in which a route may end its mail at once. */
+export type RouteState = StatesThat<'byRoute'>;
+
+/** The states in which mail is kept for somebody's decision, because its route says so. */
+export const HOLDING_STATES = statesThat('byRoute').filter(
+  (state): state is RouteState & OpenState => STATES[state].open,
+);
+
+type OpenState = StatesThat<'open'>;
+
+/** How the history calls the ends of deliveries. */
+export type EndName = NonNullable<(typeof STATES)[DeliveryState]['story']>['name'];
+
+const ENDS = ENDED_STATES.map((state) => STATES[state].story);
+
+export const END_NAMES: readonly EndName[] = ENDS.map(({ name }) => name);
+
+/** What each of them says in a timeline. */
+export const END_TEXTS: ReadonlyMap<string, string> = new Map(ENDS.map(({ name, text }) => [name, text]));
+
+/** What the states mean, for the reference. */
+export const STATE_MEANINGS = DELIVERY_STATES.flatMap((state) => {
+  const { about } = STATES[state];
+  return about === null ? [] : [`${state}: ${about}`];
+}).join('; ');
+
+/** The ended states that are kept as long as another. */
+export const keptAs = (kept: StateFacts['kept']): readonly DeliveryState[] =>
+  ENDED_STATES.filter((state) => STATES[state].kept === kept);
+
 /** How many deliveries there are in all of the states. */
 export const sumOfStates = (counts: Readonly<Record<DeliveryState, number>>): number =>
   DELIVERY_STATES.reduce((sum, state) => sum + counts[state], 0);
+
+/** What a change of many deliveries is, and how the list of actions says it. */
+interface BulkFacts {
+  /** It is possible in these states; disk/queries.ts has what else must hold. */
+  readonly states: readonly DeliveryState[];
+  /** When a job begins it, and when it has ended. */
+  readonly started: string;
+  readonly ended: string;
+  /** Endpoints that are down are probed after it. */
+  readonly probes: boolean;
+  /** A call of the API that names no deliveries must say how many it may change. */
+  readonly isLimited: boolean;
+}
+
+/** What people do to many deliveries at once. */
+export const BULK_ACTIONS = {
+  /** Makes what waits due now. */
+  retry: { states: ['waiting'], started: 'retry started', ended: 'retried', probes: true, isLimited: false },
+  /** Ends what is still to be delivered. */
+  drop: { states: OPEN_STATES, started: 'drop started', ended: 'dropped', probes: false, isLimited: true },
+  /** Makes what has ended wait again. */
+  replay: { states: ENDED_STATES, started: 'replay started', ended: 'replayed', probes: false, isLimited: false },
+} as const satisfies Readonly<Record<string, BulkFacts>>;
+
+export type BulkAction = keyof typeof BULK_ACTIONS;

@@ -2,6 +2,7 @@ import { toTimestamp } from '../base/clock.ts';
 import { KINDS, type QueuedDelivery } from './delivery.ts';
 import { BREAKER_WORDS, type LaneView, type Making } from './insight.ts';
 import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
+import { HOLDING_STATES } from './states.ts';
 
 // Why a delivery is not delivered yet: the one answer of the API, the command line and the console.
 
@@ -11,7 +12,7 @@ import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
  * attempt · scheduled: for a time to come · due: for its turn.
  */
 export const WAIT_KINDS = [
-  'held',
+  ...HOLDING_STATES,
   'behind',
   'paused',
   'gone',
@@ -45,8 +46,9 @@ export interface WaitFacts {
 /** Undefined if it has ended, except when it is held. */
 export function waitReason(delivery: QueuedDelivery, facts: WaitFacts): WaitReason | undefined {
   const { state, lastError } = delivery;
-  if (state === 'held')
-    return { kind: 'held', text: `${capital(lastError ?? 'held by its route')} until it is released` };
+  const holding = HOLDING_STATES.find((one) => one === state);
+  if (holding)
+    return { kind: holding, text: `${capital(lastError ?? `${holding} by its route`)} until it is released` };
   if (state !== 'waiting') return undefined;
   return ofTurn(delivery) ?? ofEndpoint(delivery, facts) ?? ofPreparation(facts) ?? ofTime(delivery, facts);
 }

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
-import { DELIVERY_STATES } from '../../queue/states.ts';
+import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
@@ -71,10 +72,7 @@ export const deliveryRecord = z
     pattern: str('pattern of the route when the message arrived'),
     url: str('the URL that it is posted to'),
     email: str('the recipient'),
-    state: z.enum(DELIVERY_STATES).meta({
-      description:
-        'dead: given up, can be replayed; held: kept by its route or by the brake on loops, a replay releases it; dropped: ended by a person or discarded by its route, can be replayed as long as it is kept',
-    }),
+    state: z.enum(DELIVERY_STATES).meta({ description: STATE_MEANINGS }),
     created_at: time('when the message was accepted'),
     next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),
     ended_at: timeOrNull('when it was delivered, given up, dropped or held'),
@@ -216,8 +214,7 @@ const list = operation({
   access: 'mail',
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
-  notes:
-    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
+  notes: `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ${inWords(keptAs('dead'))} for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.`,
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,

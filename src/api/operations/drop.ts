@@ -1,23 +1,24 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import { OPEN_STATES } from '../../queue/states.ts';
-import { MOST_AT_ONCE } from '../account-bulk.ts';
+import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
 import { EXAMPLE } from './deliveries.ts';
-import { areNamed, selecting, toWish } from './selection.ts';
+import { changeInbound, selecting } from './selection.ts';
 
 const dropInbound = operation({
   path: '/inbound/drop',
   access: 'settings',
   extension: true,
-  summary: 'Ends deliveries that wait, are held or were given up, without posting them.',
+  summary: `Ends ${inWords(OPEN_STATES)} deliveries without posting them.`,
   notes:
-    'Selects as /inbound/replay does: give `id`, `ids`, `query`, `url`, `status`, or `from` and `to`; all that are given must hold. By id, any delivery that waits, is held or is dead is dropped; else only dead ones unless `state` or the query says otherwise. ' +
+    'Selects as /inbound/replay does: give `id`, `ids`, `query`, `url`, `status`, or `from` and `to`; all that are given must hold. By id, any delivery in these states is dropped; else only dead ones unless `state` or the query says otherwise. ' +
     'Without ids, `at_most` is needed: nothing is dropped if more match than the caller has seen, so count with `dry_run` first. ' +
     `More than ${MOST_AT_ONCE} deliveries are dropped by a job, as with /inbound/replay. ` +
     'Senders are told nothing. What was dropped can be replayed for delivery.keep_delivered_hours. With several hosts, each drops the mail that it accepted itself.',
   params: {
-    ...selecting(OPEN_STATES),
+    ...selecting('drop'),
     at_most: optional(z.int().min(0)).meta({
       description: 'nothing is dropped if more deliveries match; needed unless there are ids or it is a dry run',
     }),
@@ -33,18 +34,8 @@ const dropInbound = operation({
     answer: { matched: 1, dropped: 1, job: null },
   },
   async handle(given, call) {
-    const { dry_run: dry, at_most: most } = given;
-    const wish = toWish(given, OPEN_STATES, call);
-    if (most === undefined && !dry && !areNamed(given))
-      throw call.invalid('at_most', 'Please enter how many may be dropped: the number that a call with dry_run counts');
-    if (wish.selection.ids?.length === 0) return { matched: 0, dropped: 0, job: null };
-    const { matched } = await call.drops.count(wish);
-    if (dry || matched === 0) return { matched, dropped: 0, job: null };
-    if (most !== undefined && matched > most)
-      throw call.invalid('at_most', `${matched} deliveries match now (limit ${most}); nothing was dropped`);
-    const note = await call.actions.begin();
-    if (matched <= MOST_AT_ONCE) return { matched, dropped: await call.drops.now(wish, note, most), job: null };
-    return { matched, dropped: 0, job: call.drops.later(wish, matched, note, most).id };
+    const { matched, changed, job } = await changeInbound('drop', given, call);
+    return { matched, dropped: changed, job };
   },
 });
 

@@ -10,6 +10,7 @@ import {
 } from '../../journal/query-language.ts';
 import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
 import { MAIL_STATES, type Mail, type Refusal } from '../../journal/types.ts';
+import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
 import { operation } from '../operation.ts';
 import { deliveryRecord, EXAMPLE, toDeliveryRecord } from './deliveries.ts';
@@ -35,10 +36,7 @@ const mailRecord = z
     route: str('id of the route'),
     pattern: str('pattern of the route when the mail was accepted'),
     url: str('the URL of the route when the mail was accepted'),
-    state: z.enum(MAIL_STATES).meta({
-      description:
-        'dead: given up, can be replayed while it is kept; dropped: ended by a person or its route; unknown: the queue lost it without a trace',
-    }),
+    state: z.enum(MAIL_STATES).meta({ description: `${STATE_MEANINGS}; unknown: the queue lost it without a trace` }),
     attempts: z.int().meta({ description: 'how many POSTs there were, replays included' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
     last_error: textOrNull('why the last POST got no answer'),

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { optional, PLEASE_ENTER, text } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import { asksForUnknown } from '../../inbound/conditions.ts';
-import { ACTIONS, type Action, toAction } from '../../inbound/decision.ts';
+import { ACTION_NAMES, ACTIONS, type Action, toAction } from '../../inbound/decision.ts';
 import {
   ATTACHMENT_MODES,
   type AttachmentMode,
@@ -179,7 +180,8 @@ const addRoute = operation({
     pattern,
     url: routeUrl.or(z.literal(NOWHERE)).meta({
       description:
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`. With the actions tag, discard and reject it may be left out',
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`. With the actions ' +
+        `${inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl))} it may be left out`,
     }),
     batch_events: batchEvents,
     format,
@@ -191,7 +193,8 @@ const addRoute = operation({
     order,
     ...RULES,
   },
-  defaults: ({ action }) => (action === 'tag' || action === 'discard' || action === 'reject' ? { url: NOWHERE } : {}),
+  defaults: ({ action }) =>
+    ACTIONS[toAction(typeof action === 'string' ? action : undefined)].needsUrl ? {} : { url: NOWHERE },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: {
@@ -274,7 +277,7 @@ async function mustBeOne(
 }
 
 function mustHaveUrl(url: string, action: Action, { invalid }: Call<never>): void {
-  if (url === '' && (action === 'post' || action === 'hold')) throw invalid('url', PLEASE_ENTER);
+  if (url === '' && ACTIONS[action].needsUrl) throw invalid('url', PLEASE_ENTER);
 }
 
 /** What a route does with mail must make sense together. */

@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { ENDED_STATES } from '../../queue/states.ts';
-import { MOST_AT_ONCE } from '../account-bulk.ts';
+import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { selecting, toWish } from './selection.ts';
+import { changeInbound, selecting } from './selection.ts';
 
 const replayInbound = operation({
   path: '/inbound/replay',
@@ -13,7 +12,7 @@ const replayInbound = operation({
     'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended or is held is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
     `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which goes on after the answer: /jobs/info shows how far it is. An account has one job at a time. ` +
     'Mail that the queue has deleted cannot be replayed. With several hosts, each replays the mail that it accepted itself.',
-  params: selecting(ENDED_STATES),
+  params: selecting('replay'),
   returns: z.object({
     matched: z.int().meta({ description: 'how many deliveries can be replayed' }),
     forgotten: z.int().meta({
@@ -29,13 +28,8 @@ const replayInbound = operation({
     answer: { matched: 1, forgotten: 0, replayed: 1, job: null },
   },
   async handle(given, call) {
-    const wish = toWish(given, ENDED_STATES, call);
-    if (wish.selection.ids?.length === 0) return { matched: 0, forgotten: 0, replayed: 0, job: null };
-    const counts = await call.replays.count(wish);
-    if (given.dry_run || counts.matched === 0) return { ...counts, replayed: 0, job: null };
-    const note = await call.actions.begin();
-    if (counts.matched <= MOST_AT_ONCE) return { ...counts, replayed: await call.replays.now(wish, note), job: null };
-    return { ...counts, replayed: 0, job: call.replays.later(wish, counts.matched, note).id };
+    const { matched, forgotten, changed, job } = await changeInbound('replay', given, call);
+    return { matched, forgotten, replayed: changed, job };
   },
 });
 

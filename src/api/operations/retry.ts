@@ -1,11 +1,9 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import { MOST_AT_ONCE } from '../account-bulk.ts';
+import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
 import { EXAMPLE } from './deliveries.ts';
-import { selecting, toWish } from './selection.ts';
-
-const STATES = ['waiting'] as const;
+import { changeInbound, selecting } from './selection.ts';
 
 const retryInbound = operation({
   path: '/inbound/retry',
@@ -17,7 +15,7 @@ const retryInbound = operation({
     'Endpoints that are down are probed with one delivery, and the others follow if it is answered with 2xx. A pause is not ended. Mail that a consumer pulls is left out. ' +
     `More than ${MOST_AT_ONCE} deliveries are retried by a job, as with /inbound/replay. With several hosts, each retries the mail that it accepted itself.`,
   params: {
-    ...selecting(STATES),
+    ...selecting('retry'),
     at_most: optional(z.int().min(0)).meta({ description: 'nothing is retried if more deliveries match' }),
   },
   returns: z.object({
@@ -31,16 +29,8 @@ const retryInbound = operation({
     answer: { matched: 0, retried: 0, job: null },
   },
   async handle(given, call) {
-    const { dry_run: dry, at_most: most } = given;
-    const wish = toWish(given, STATES, call);
-    if (wish.selection.ids?.length === 0) return { matched: 0, retried: 0, job: null };
-    const { matched } = await call.retries.count(wish);
-    if (dry || matched === 0) return { matched, retried: 0, job: null };
-    if (most !== undefined && matched > most)
-      throw call.invalid('at_most', `${matched} deliveries match now (limit ${most}); nothing was retried`);
-    const note = await call.actions.begin();
-    if (matched <= MOST_AT_ONCE) return { matched, retried: await call.retries.now(wish, note, most), job: null };
-    return { matched, retried: 0, job: call.retries.later(wish, matched, note, most).id };
+    const { matched, changed, job } = await changeInbound('retry', given, call);
+    return { matched, retried: changed, job };
   },
 });
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { conditionsOf, DMARC_RESULTS, type MailFacts, type Truth } from '../../inbound/conditions.ts';
-import { type Action, type Decision, decide, toAction } from '../../inbound/decision.ts';
+import { ACTIONS, type Decision, decide, toAction } from '../../inbound/decision.ts';
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/patterns.ts';
 import type { Lookup, Match } from '../../inbound/types.ts';
@@ -235,20 +235,12 @@ function resultOf(
   if (unknown !== '') return { result: 'conditions', why: `Not known, so it does not hold: ${unknown}.` };
   const action = toAction(route.action);
   const taker = decision.kind === 'matched' || decision.kind === 'rejected' ? decision.match.routeId : undefined;
-  if (route.id === (hit?.routeId ?? taker)) return { result: 'hit', why: DOES[action] };
+  if (route.id === (hit?.routeId ?? taker)) return { result: 'hit', why: ACTIONS[action].does };
   if (action === 'tag' && route.tags?.every((tag) => hit?.tags?.includes(tag)))
-    return { result: 'tags', why: DOES.tag };
+    return { result: 'tags', why: ACTIONS.tag.does };
   if (taker === undefined) return { result: 'depends', why: 'Depends on whether a route before it takes the mail.' };
   return { result: 'less specific', why: `The route ${taker} is tried first, and takes the mail.` };
 }
-
-const DOES: Readonly<Record<Action, string>> = {
-  post: 'It takes the mail.',
-  tag: 'It adds its tags, and the next route is tried.',
-  hold: 'It takes the mail, and holds it.',
-  discard: 'It takes the mail, and discards it.',
-  reject: 'It refuses the mail.',
-};
 
 /** Tools to set up and debug routes; not part of Mandrill's API. */
 export const routeTools = [routeKey, testRoute];

@@ -2,26 +2,26 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
-import type { DeliveryState } from '../../queue/states.ts';
-import type { Wish } from '../account-bulk.ts';
+import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../../queue/states.ts';
+import type { MailSelection } from '../account-bulk.ts';
 import type { Call } from '../operation.ts';
 import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
-// Which deliveries a call that changes many of them means: the same words for a replay and for a drop.
+// The calls that change many deliveries: replays, drops and retries select in the same words.
 
 /** URLs that may be left out. */
 const MAX_EXCEPT = 100;
 
-/** The parameters that select deliveries in these states. */
-export const selecting = <const S extends readonly DeliveryState[]>(states: S) => ({
+/** The parameters that select the deliveries of an action. */
+export const selecting = <const A extends BulkAction>(action: A) => ({
   id: optional(deliveryId).meta({ description: 'one delivery' }),
   ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
   from,
   to,
   route: routeId,
-  state: optional(z.enum(states)).meta({ description: 'only deliveries in this state' }),
+  state: optional(z.enum(BULK_ACTIONS[action].states)).meta({ description: 'only deliveries in this state' }),
   query: optional(text(MAX_QUERY)).meta({
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
@@ -35,13 +35,32 @@ export const selecting = <const S extends readonly DeliveryState[]>(states: S) =
   dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
 });
 
-type Given = z.output<z.ZodObject<ReturnType<typeof selecting<readonly DeliveryState[]>>>>;
+type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;
 
 /** Whether deliveries are named, so that the caller knows how many there are. */
-export const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
+const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
+
+/** Counts the deliveries that a call means, and changes them unless it is a dry run or more match than `at_most`. */
+export async function changeInbound(
+  action: BulkAction,
+  given: Given & { readonly at_most?: number | undefined },
+  call: Call<never>,
+) {
+  const { states, ended, isLimited } = BULK_ACTIONS[action];
+  const which = toSelection(given, states, call);
+  if (isLimited && given.at_most === undefined && !given.dry_run && !areNamed(given))
+    throw call.invalid('at_most', `Please enter how many may be ${ended}: the number that a call with dry_run counts`);
+  if (which.selection.ids?.length === 0) return { matched: 0, forgotten: 0, changed: 0, job: null };
+  return call.bulk.change(action, which, {
+    dryRun: given.dry_run,
+    atMost: given.at_most,
+    tooMany: (text) => call.invalid('at_most', `${text}; nothing was ${ended}`),
+    begin: () => call.actions.begin(),
+  });
+}
 
 /** What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise. */
-export function toWish(given: Given, states: readonly DeliveryState[], call: Call<never>): Wish {
+function toSelection(given: Given, states: readonly DeliveryState[], call: Call<never>): MailSelection {
   const { id, ids, from, to, route, state, url, query, status } = given;
   const named = id === undefined ? ids : [...(ids ?? []), id];
   // Without this check, a call that omits a parameter would change everything.

@@ -1,13 +1,14 @@
 import { z } from 'zod';
-import { MOST_AT_ONCE } from '../../api/account-bulk.ts';
-import type { JobProgress } from '../../api/jobs.ts';
+import { carryOut } from '../../api/bulk-orders.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
-import type { Endpoint, EndpointName, Selection } from '../../queue/delivery.ts';
+import { createBulkChanges } from '../../queue/bulk-changes.ts';
+import type { Endpoint, Selection } from '../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
-import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, sumOfStates } from '../../queue/states.ts';
+import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
 
@@ -17,25 +18,13 @@ const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());
 const atMost = optional(z.int().min(0));
 
-interface Change {
-  readonly path: `/host/${string}`;
-  readonly summary: string;
-  /** As the list of actions says it. */
-  readonly noted: string;
-  /** Deliveries in these states can be changed. */
-  readonly states: readonly DeliveryState[];
-  /** Changes deliveries of one account; returns how many. */
-  change(selection: Selection, call: HostCall): Promise<number>;
-  /** Called once for each endpoint whose deliveries were changed. */
-  after?(endpoint: EndpointName, call: HostCall): void;
-}
-
 /** Declares an operation that changes the deliveries of a query. */
-function changing(declared: Change) {
+function changing(action: BulkAction, path: `/host/${string}`, summary: string) {
+  const { states, ended } = BULK_ACTIONS[action];
   return hostOperation({
-    path: declared.path,
+    path,
     access: 'host',
-    summary: declared.summary,
+    summary,
     params: { query, dry_run: dryRun, at_most: atMost },
     returns: z.object({
       matched: z.int(),
@@ -44,83 +33,41 @@ function changing(declared: Change) {
       job: z.string().nullable(),
     }),
     async handle({ query, dry_run: dry, at_most: most }, call) {
-      const selection = toSelection(query, declared.states, call);
-      const counts = await call.spool.count(selection);
-      const byState = selection.states.flatMap((state) =>
-        counts[state] === 0 ? [] : [{ state, count: counts[state] }],
+      const { spool, dispatcher, clock } = call;
+      const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
+      const which = { selections: [toSelection(query, states, call)] };
+      const { matched, byState, changed, job } = await carryOut(
+        {
+          owner: HOST_JOBS,
+          dryRun: dry,
+          atMost: most,
+          count: () => bulk.count(action, which),
+          tooMany: (text) => call.invalid('at_most', `${text}; review and retry`),
+          begin: async () => (course) =>
+            bulk.change(action, which, {
+              ...course,
+              ended(byAccount) {
+                for (const [account, count] of byAccount) noteAction(call, ended, count, query, account);
+              },
+            }),
+        },
+        call.jobs,
       );
-      const found = { matched: sumOfStates(counts), by_state: byState };
-      const { matched } = found;
-      mustBeAtMost(matched, most, 'deliveries', call);
-      if (dry || matched === 0) return { ...found, changed: 0, job: null };
-      const work = (progress: JobProgress) => changeAll(declared, selection, { query, progress }, call);
-      if (matched <= MOST_AT_ONCE) return { ...found, changed: await work(AT_ONCE), job: null };
-      const job = call.jobs.start(HOST_JOBS, matched, async (_, progress) => void (await work(progress)));
-      return { ...found, changed: 0, job: job.id };
+      const counts = states.flatMap((state) => (byState[state] === 0 ? [] : [{ state, count: byState[state] }]));
+      return { matched, by_state: counts, changed, job };
     },
   });
 }
 
-/** Nothing is changed if more match by now than the person was shown. */
-function mustBeAtMost(matched: number, most: number | undefined, what: string, call: HostCall): void {
-  if (most !== undefined && matched > most)
-    throw call.invalid('at_most', `${matched} ${what} match now (limit ${most}); review and retry`);
-}
-
 /** Whose jobs they are: no account has this id, so none finds them. */
 const HOST_JOBS = '';
-const AT_ONCE: JobProgress = { done: () => undefined, stopping: () => false };
-/** Deliveries changed in one step, which shares a commit with new mail. */
-const STEP = 500;
-/** Endpoints that are remembered for `after`. */
-const MOST_ENDPOINTS = 10_000;
 
-/** Changes page by page, and notes for each account how many of its deliveries were changed. */
-async function changeAll(
-  { noted, change, after }: Change,
-  selection: Selection,
-  { query, progress }: { readonly query: string; readonly progress: JobProgress },
-  call: HostCall,
-): Promise<number> {
-  const { spool } = call;
-  const { ids, states } = selection;
-  const counts = new Map<string, number>();
-  const endpoints = new Map<string, EndpointName>();
-  let done = 0;
-  try {
-    const pages = ids ? [await spool.list(selection, ids.length)] : spool.scan(selection);
-    for await (const page of pages) {
-      if (progress.stopping()) break;
-      for (const { account, url } of page)
-        if (endpoints.size < MOST_ENDPOINTS) endpoints.set(`${account}\n${url}`, { account, url });
-      for (const account of new Set(page.map((one) => one.account))) {
-        const own = page.filter((one) => one.account === account).map(({ id }) => id);
-        for (let at = 0; at < own.length; at += STEP) {
-          const count = await change({ ids: own.slice(at, at + STEP), account, states }, call);
-          counts.set(account, (counts.get(account) ?? 0) + count);
-          done += count;
-          progress.done(done);
-        }
-      }
-    }
-  } finally {
-    for (const [account, count] of counts) if (count > 0) noteAction(call, noted, count, query, account);
-    for (const endpoint of endpoints.values()) after?.(endpoint, call);
-  }
-  return done;
-}
-
-/** The deliveries of a query, in the states that can be changed. */
-function toSelection(
-  query: string,
-  states: readonly DeliveryState[],
-  call: HostCall,
-): Selection & { readonly states: readonly DeliveryState[] } {
+/** The deliveries of a query, which must not name a state in which nothing can be changed. */
+function toSelection(query: string, states: readonly DeliveryState[], call: HostCall): Selection {
   const asked = parsed(query, call);
-  const wanted = asked.states ?? states;
-  const wrong = wanted.find((state) => !states.includes(state));
-  if (wrong !== undefined) throw call.invalid('query', `state: takes ${states.join(', ')} here`);
-  return { ...asked, states: wanted };
+  if (asked.states?.some((state) => !states.includes(state)))
+    throw call.invalid('query', `state: takes ${states.join(', ')} here`);
+  return asked;
 }
 
 /** Nothing is changed by oversight: a query that chooses nothing must say so with a star. */
@@ -132,22 +79,13 @@ function parsed(query: string, call: HostCall): Selection {
   return read.filter;
 }
 
-const retry = changing({
-  path: '/host/retry',
-  summary: 'Makes waiting deliveries due now, and probes the endpoints that are down.',
-  noted: 'retried',
-  states: ['waiting'],
-  change: (selection, { spool, now }) => spool.retry(selection, now()),
-  after: (endpoint, { dispatcher }) => dispatcher.probe(endpoint),
-});
+const retry = changing(
+  'retry',
+  '/host/retry',
+  'Makes waiting deliveries due now, and probes the endpoints that are down. Mail that a consumer pulls is left out.',
+);
 
-const drop = changing({
-  path: '/host/drop',
-  summary: 'Ends waiting, dead and held deliveries without delivering them.',
-  noted: 'dropped',
-  states: OPEN_STATES,
-  change: (selection, { spool, now }) => spool.drop(selection, now()),
-});
+const drop = changing('drop', '/host/drop', `Ends ${inWords(OPEN_STATES)} deliveries without delivering them.`);
 
 const held = z.object({ matched: z.int(), changed: z.int(), waiting: z.int() });
 
@@ -221,7 +159,8 @@ async function hold(
   { noted, query, dry, most, change }: Holding,
   call: HostCall,
 ): Promise<z.input<typeof held>> {
-  mustBeAtMost(found.length, most, 'endpoints', call);
+  if (most !== undefined && found.length > most)
+    throw call.invalid('at_most', `${found.length} endpoints match now (limit ${most}); review and retry`);
   const waiting = found.reduce((sum, one) => sum + one.waiting, 0);
   if (dry) return { matched: found.length, changed: 0, waiting };
   await Promise.all(found.map(({ account, url, kind }) => change({ account, url, kind })));

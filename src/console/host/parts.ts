@@ -10,6 +10,7 @@ import type { Series } from '../../journal/series.ts';
 import type { History, Notes } from '../../journal/types.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import type { Dispatcher } from '../../queue/dispatcher.ts';
+import type { BulkAction } from '../../queue/states.ts';
 import type { Store } from '../../store/store.ts';
 import { createExaminations, type Examinations, type Finding } from './examinations.ts';
 
@@ -67,10 +68,7 @@ export interface HostDeps {
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
-  readonly spool: Pick<
-    Spool,
-    'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'list' | 'scan' | 'count' | 'retry' | 'drop'
-  >;
+  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'names' | 'count' | BulkAction>;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'probe'>;
   readonly jobs: Jobs;
   /** Runs a task now. */

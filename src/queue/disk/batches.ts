@@ -3,6 +3,7 @@ import { crc32 } from 'node:zlib';
 import { deliveryId } from '../../base/ids.ts';
 import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
 import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pending } from '../events.ts';
+import { STATES } from '../states.ts';
 import type { Ending } from './changes.ts';
 import type { Endpoints } from './open-file.ts';
 import {
@@ -281,7 +282,7 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         .all(key)
         .filter((row) => number(row, 'state') === 0)
         .map((row) => number(row, 'key'));
-      return { more: false, batches: ending.drop(waiting, now) };
+      return { more: false, batches: ending.drop(waiting, now).length };
     },
     redirectHook(webhook, url) {
       const key = keyOf(webhook);
@@ -337,7 +338,7 @@ export function createTallying(db: DatabaseSync): Tallying {
 
 function openness(state: Settlement['state'], parked: boolean): number {
   if (state === 'waiting') return parked ? 2 : 1;
-  return state === 'dead' ? 2 : 0;
+  return STATES[state].open ? 2 : 0;
 }
 
 /** The wording that readers of `last_error` expect. */

@@ -1,12 +1,13 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
-import type { EndpointName, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
+import type { EndpointName, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
-import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
+import { type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import type { Reader } from './reader.ts';
+import type { Page } from './selections.ts';
 
 interface BulkParts {
   readonly log: Log;
@@ -25,32 +26,44 @@ export function createBulk(
   parts: BulkParts,
 ): Pick<
   Spool,
-  'list' | 'scan' | 'count' | 'retry' | 'retryEndpoint' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'
+  | 'list'
+  | 'scan'
+  | 'names'
+  | 'count'
+  | 'retry'
+  | 'retryEndpoint'
+  | 'reschedule'
+  | 'drop'
+  | 'replay'
+  | 'redirect'
+  | 'purge'
 > {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
-  const change = async (
-    selection: Selection,
-    run: (keys: readonly number[]) => Promise<number>,
-    progress?: Progress,
-  ) => {
-    const count = await scan.change(selection, run, progress);
+  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
+    const count = await scan.change(selection, run);
     if (count > 0) listeners.tell([]);
     return count;
   };
+  const act =
+    (action: BulkAction): Spool[BulkAction] =>
+    (selection, now, changed) =>
+      change(selection, async (keys) => {
+        const endpoints = await file.write(action, keys, now);
+        for (const [account = '', own] of Map.groupBy(endpoints, file.tally.accountOf)) changed?.(account, own.length);
+        return endpoints.length;
+      });
   return {
     list: scan.list,
-    scan: scan.pages,
+    scan: (selection) => scan.pages(selection, (from, to) => reading.read('page', selection, PAGE, from, to)),
+    names: (selection) => scan.pages(selection, (from, to) => reading.read('names', selection, PAGE, from, to)),
     count: scan.count,
-    retry: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('retry', keys, now), progress),
+    retry: act('retry'),
     retryEndpoint: (account, url, now) => retryEndpoint(parts, { account, url }, now),
-    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('drop', keys, now), progress),
-    replay: (selection: Selection, now: number, progress?: Progress) =>
-      change(selection, (keys) => file.write('replay', keys, now), progress),
-    redirect: (routeId: string, url: string) =>
+    reschedule: (selection, at) => change(selection, (keys) => file.write('reschedule', keys, at)),
+    drop: act('drop'),
+    replay: act('replay'),
+    redirect: (routeId, url) =>
       change({ targetId: routeId, states: OPEN_STATES }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
@@ -68,7 +81,7 @@ async function retryEndpoint(
     const last = found.at(-1);
     if (!last) return count;
     const keys = found.map(([, key]) => key);
-    count += await file.write('retry', keys, now);
+    count += (await file.write('retry', keys, now)).length;
     after = last;
   }
 }
@@ -96,14 +109,11 @@ async function purge(
 /** Scans the whole queue in windows, so that short queries can run in between. */
 interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
-  pages(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
+  /** What `read` finds between two keys, the oldest first. */
+  pages<T>(selection: Selection, read: (from: number, to: number) => Promise<Page<T>>): AsyncIterable<readonly T[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
-  change(
-    selection: Selection,
-    change: (keys: readonly number[]) => Promise<number>,
-    progress?: Progress,
-  ): Promise<number>;
+  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>): Promise<number>;
 }
 
 /** Keys scanned in one query: about 10 ms. */
@@ -128,11 +138,13 @@ function createScan({ read }: Reader): Scan {
       }
       return found;
     },
-    async *pages(selection) {
+    async *pages(selection, readPage) {
       const [first, last] = await read('span');
-      for (let from = first; from <= last; from += PAGE) {
-        const page = await read('list', selection, PAGE, from, Math.min(last, from + PAGE - 1));
-        if (page.length > 0) yield page;
+      const width = widthFor(selection);
+      for (let from = first; from <= last; ) {
+        const { rows, next } = await readPage(from, Math.min(last, from + width - 1));
+        if (rows.length > 0) yield rows;
+        from = next;
       }
     },
     async count(selection) {
@@ -145,16 +157,13 @@ function createScan({ read }: Reader): Scan {
       }
       return sum;
     },
-    async change(selection, change, progress) {
+    async change(selection, change) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       let count = 0;
       for (let from = first; from <= last; from += width) {
         const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
-        for (let at = 0; at < keys.length; at += STEP) {
-          count += await change(keys.slice(at, at + STEP));
-          progress?.(count);
-        }
+        for (let at = 0; at < keys.length; at += STEP) count += await change(keys.slice(at, at + STEP));
       }
       return count;
     },

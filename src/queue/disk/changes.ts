@@ -3,7 +3,6 @@ import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
-import { OPEN_STATES } from '../states.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
 import { createLeasing, type Leasing } from './leases.ts';
@@ -16,6 +15,7 @@ import {
   KEPT_ATTEMPTS,
   kindCode,
   number,
+  OPEN_CODES,
   type SqlRow,
   stateCode,
   sumOf,
@@ -248,13 +248,14 @@ function value(row: SqlRow, name: string): SQLOutputValue {
   return row[name] ?? null;
 }
 
-/** The operations of operators and the API on deliveries, by key. Each returns how many it changed. */
+/** The operations of operators and the API on deliveries, by key. */
 export interface Ending {
-  retry(keys: readonly number[], now: number): number;
+  /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
+  retry(keys: readonly number[], now: number): readonly number[];
+  drop(keys: readonly number[], now: number): readonly number[];
+  replay(keys: readonly number[], now: number): readonly number[];
   /** Moves waiting deliveries that were never attempted to another time. */
   reschedule(keys: readonly number[], at: number): number;
-  drop(keys: readonly number[], now: number): number;
-  replay(keys: readonly number[], now: number): number;
   redirect(keys: readonly number[], url: string): number;
   /** Gives up the waiting deliveries of a message whose body is lost. */
   quarantine(messageId: string, note: string, now: number): number;
@@ -272,32 +273,38 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
   const reschedule = db.prepare(
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
   );
-  const drop = db.prepare('UPDATE deliveries SET state = 3, ended_at = ? WHERE key = ? AND state = ?');
+  const drop = db.prepare(
+    `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ? WHERE key = ? AND state = ?`,
+  );
   const replay =
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL,
     held_since = NULL WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state, sequence FROM deliveries WHERE key = ?');
   const redirect = db.prepare(
-    `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_STATES.map(stateCode).join(', ')})`,
+    `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_CODES.join(', ')})`,
   );
   const lost = db.prepare(
     'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
   );
   const keyOf = db.prepare('SELECT key FROM deliveries WHERE id = ?');
-  const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
+  const bury = db.prepare(
+    `UPDATE deliveries SET state = ${stateCode('dead')}, ended_at = ?, note = ? WHERE key = ? AND state = 0`,
+  );
   const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
 
-  /** Runs `change` for each key that still exists and returns how often it changed something. */
+  /** Runs `change` for each key that still exists, and returns the endpoints of those that it changed. */
   const each = (
     keys: readonly number[],
     change: (key: number, endpoint: number, state: number, sequence: string | null) => boolean,
   ) => {
-    let count = 0;
+    const changed: number[] = [];
     for (const key of keys) {
       const row = where.get(key);
-      if (row && change(key, number(row, 'endpoint'), number(row, 'state'), sequenceOf(row))) count++;
+      if (!row) continue;
+      const endpoint = number(row, 'endpoint');
+      if (change(key, endpoint, number(row, 'state'), sequenceOf(row))) changed.push(endpoint);
     }
-    return count;
+    return changed;
   };
   const shifted = (changed: boolean, key: number, endpoint: number, more: number) => {
     if (changed) {
@@ -315,15 +322,15 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
         turns.advance(sequence, now);
         return buried;
       },
-    );
+    ).length;
 
   return {
     retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
-    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0),
+    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
     drop: (keys, now) =>
       each(keys, (key, endpoint, state, sequence) => {
         const dropped =
-          (state === 0 || state === 2 || state === 4) &&
+          OPEN_CODES.includes(state) &&
           shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0);
         turns.advance(sequence, now);
         return dropped;
@@ -347,7 +354,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
           endpoints.shift(target, 1);
         }
         return true;
-      }),
+      }).length,
     quarantine: (messageId, note, now) => buryAll(lost.all(messageId), note, now),
     bury: (which, note, now) =>
       buryAll(

@@ -181,6 +181,8 @@ interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
+  /** The account of an endpoint, by the key of its row. */
+  accountOf(endpoint: number): string | undefined;
   /** The endpoints of an account with waiting deliveries. */
   endpointsOf(account: string): readonly Readonly<Entry>[];
   /** The totals by kind of endpoint. */
@@ -226,6 +228,7 @@ function createTally(): Tally {
       }
     },
     ofAccount: (account, way) => (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    accountOf: (endpoint) => endpoints.get(endpoint)?.account,
     endpointsOf: (account) => [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     byEndpoint: () => byEndpoint,
     entries: () =>

@@ -1,6 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { ENDED_STATES, STATES } from '../states.ts';
 import type { ChangeParts } from './changes.ts';
-import { detailKeys, number, type SqlRow, text, textOrNull } from './schema.ts';
+import { detailKeys, number, type SqlRow, stateCode, text, textOrNull } from './schema.ts';
 import { sequenceOf } from './turns.ts';
 
 // The end of rows: of deliveries that ended long ago, and of messages that were never confirmed.
@@ -32,13 +33,8 @@ const SPARE_PAGES = 16_384;
 const MOST_EVENTS = 2000;
 const VACUUM_STEP = 256;
 
-/** A dropped delivery is not kept as long as a dead one: somebody discarded it. */
-const ENDED = [
-  [1, 'deliveredBefore'],
-  [2, 'deadBefore'],
-  [3, 'deliveredBefore'],
-  [4, 'deadBefore'],
-] as const;
+const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
+const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
 /** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts): Forgetting {

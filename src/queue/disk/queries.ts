@@ -1,19 +1,10 @@
 import { existsSync } from 'node:fs';
-import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type {
-  AttemptRecord,
-  Body,
-  EndpointName,
-  LastTime,
-  Message,
-  QueuedDelivery,
-  Report,
-  Selection,
-} from '../delivery.ts';
+import type { AttemptRecord, Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
 import type { Hook, HookTally, Pending } from '../events.ts';
 import { DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
@@ -25,11 +16,9 @@ import {
   DELIVERY,
   detailKey,
   isWholeDelivery,
-  kindCode,
   number,
   numberOrNull,
   type SqlRow,
-  stateCode,
   sumOf,
   text,
   textOrNull,
@@ -37,6 +26,7 @@ import {
   toDelivery,
   toMessage,
 } from './schema.ts';
+import { createSelectionQueries, type SelectionQueries } from './selections.ts';
 
 /** The due deliveries, and the keys of deliveries that were damaged on disk. */
 interface Due {
@@ -45,7 +35,7 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries {
+export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries, SelectionQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
   overdue(endpoint: EndpointName, before: number, now: number, limit: number): QueuedDelivery[];
@@ -61,13 +51,6 @@ export interface Queries extends MessageQueries, ScanQueries, ReportQueries, End
   behind(): { readonly counts: number; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
   attempts(deliveryId: string): AttemptRecord[];
-  /** Returns the first and last key of deliveries. */
-  span(): [first: number, last: number];
-  list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
-  count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
-  keys(selection: Selection, from: number, to: number): number[];
-  /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
-  deliveredLimit(bytes: number): number;
   /** Returns the webhooks with pending events, counted up to `limit` each. */
   pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
   /** Returns the webhooks with pending events, or with batches that may still be sent. */
@@ -83,7 +66,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
     ...createLookups(db),
     ...createMessageQueries(db, blobs),
     ...createScanQueries(db),
-    ...createScans(db),
+    ...createSelectionQueries(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
     ...createEndpointQueries(db),
@@ -192,58 +175,6 @@ function createHookQueries(db: DatabaseSync) {
   };
 }
 
-function createScans(db: DatabaseSync) {
-  const span = db.prepare(
-    'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
-  );
-  const newest = db.prepare(
-    'SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC',
-  );
-  const within = (selection: Selection, from: number, to: number) => {
-    const { sql, values } = toCondition(selection);
-    return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };
-  };
-  return {
-    span(): [number, number] {
-      const row = span.get();
-      return row ? [numberOrNull(row, 'first') ?? 0, numberOrNull(row, 'last') ?? -1] : [0, -1];
-    },
-    list(selection: Selection, limit: number, from: number, to: number) {
-      const { where, values } = within(selection, from, to);
-      return db
-        .prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`)
-        .all(...values, limit)
-        .map(toDelivery);
-    },
-    count(selection: Selection, from: number, to: number) {
-      const { where, values } = within(selection, from, to);
-      const counts = tableOf(DELIVERY_STATES, () => 0);
-      for (const row of db
-        .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
-        .all(...values)) {
-        const state = DELIVERY_STATES[number(row, 'state')];
-        if (state) counts[state] += number(row, 'n');
-      }
-      return counts;
-    },
-    keys(selection: Selection, from: number, to: number) {
-      const { where, values } = within(selection, from, to);
-      return db
-        .prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`)
-        .all(...values)
-        .map((row) => number(row, 'key'));
-    },
-    deliveredLimit(bytes: number) {
-      let sum = 0;
-      for (const row of newest.iterate()) {
-        sum += number(row, 'bytes');
-        if (sum > bytes) return number(row, 'ended_at') + 1;
-      }
-      return 0;
-    },
-  };
-}
-
 /** A message from the disk: intact, or with the reason why its body is lost. */
 type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
@@ -344,46 +275,6 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   if (sound.size > 10_000) sound.clear();
   sound.add(name);
   return { kind: 'whole', message, body: { kind: 'file', path, size, sha256 } };
-}
-
-/** A condition on `deliveries d` with the values of its parameters. */
-interface Condition {
-  readonly sql: string;
-  readonly values: readonly SQLInputValue[];
-}
-
-/** The route of a delivery, without the number of its URL. */
-const ROUTE = `substr(d.route, 1, instr(d.route || '+', '+') - 1)`;
-
-/** Converts a selection to SQL; all external values are bound. */
-function toCondition(selection: Selection): Condition {
-  const parts: string[] = [];
-  const values: SQLInputValue[] = [];
-  const add = (sql: string, ...bound: readonly SQLInputValue[]) => {
-    parts.push(sql);
-    values.push(...bound);
-  };
-  // A list is bound as one JSON value, so its length is not limited by SQLite's number of parameters.
-  const inList = (sql: string, list: readonly (string | number)[] | undefined) => {
-    if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
-  };
-  inList('d.id', selection.ids);
-  inList(ROUTE, selection.routeIds);
-  inList('d.route', selection.targetId === undefined ? undefined : [selection.targetId]);
-  inList('d.state', selection.states?.map(stateCode));
-  inList('d.kind', selection.kinds?.map(kindCode));
-  if (selection.account !== undefined)
-    add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
-  if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
-  if (selection.webhook !== undefined)
-    add(
-      'd.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)',
-      selection.webhook,
-    );
-  if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
-  if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
-  if (selection.to !== undefined) add('d.created_at < ?', selection.to);
-  return { sql: parts.length === 0 ? '1' : parts.join(' AND '), values };
 }
 
 /** Reports inside the common transaction. */

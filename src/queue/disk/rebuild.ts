@@ -3,7 +3,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { kindOf } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
 import { fillKinds } from './kinds.ts';
-import { connect, lacksKinds, makeTables, TABLE_KEYS, text } from './schema.ts';
+import { connect, lacksKinds, makeTables, OPEN_CODES, stateCode, TABLE_KEYS, text } from './schema.ts';
 
 /** What was salvaged into a new queue file. */
 export interface Rebuilt {
@@ -107,7 +107,9 @@ function mend(db: DatabaseSync, now: number) {
   const bury = (what: string, where: string) =>
     Number(
       db
-        .prepare(`UPDATE fresh.deliveries SET state = 2, ended_at = ?, note = ? WHERE state = 0 AND ${where}`)
+        .prepare(
+          `UPDATE fresh.deliveries SET state = ${stateCode('dead')}, ended_at = ?, note = ? WHERE state = 0 AND ${where}`,
+        )
         .run(now, `message lost: ${what}`).changes,
     );
   const lostMessages =
@@ -122,7 +124,7 @@ function mend(db: DatabaseSync, now: number) {
   );
   db.exec(`DELETE FROM fresh.batches WHERE message NOT IN (SELECT key FROM fresh.messages);
     DELETE FROM fresh.events WHERE hook NOT IN (SELECT key FROM fresh.hooks) OR batch NOT IN (SELECT message FROM fresh.batches);
-    UPDATE fresh.batches SET open = coalesce((SELECT CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (0, 2) THEN 2 ELSE 0 END
+    UPDATE fresh.batches SET open = coalesce((SELECT CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (${OPEN_CODES.join(', ')}) THEN 2 ELSE 0 END
       FROM fresh.deliveries d WHERE d.key = message), 0)`);
   const count = (table: string) => Number(db.prepare(`SELECT count(*) AS n FROM fresh.${table}`).get()?.['n']);
   return { messages: count('messages'), deliveries: count('deliveries'), lostMessages, lostDeliveries };

@@ -10,7 +10,7 @@ import {
   type QueuedDelivery,
   type ReturnTask,
 } from '../delivery.ts';
-import { DELIVERY_STATES, type DeliveryState } from '../states.ts';
+import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import { SpoolTooNew } from './faults.ts';
 import { fillKinds } from './kinds.ts';
 
@@ -181,6 +181,8 @@ export const detailKeys = (delivery: string): string =>
 export function stateCode(state: DeliveryState): number {
   return DELIVERY_STATES.indexOf(state);
 }
+
+export const OPEN_CODES: readonly number[] = OPEN_STATES.map(stateCode);
 
 /** Returns the code of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
