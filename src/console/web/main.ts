@@ -8,7 +8,7 @@ import { Frame } from './parts/frame.ts';
 import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { mayOpen } from './parts/sections.ts';
-import { tickClock } from './parts/text.ts';
+import { capital, tickClock } from './parts/text.ts';
 import { followLinks, forgetSearches, linkTo, place } from './router.ts';
 import { Enter } from './screens/enter.ts';
 import { person, readSession, session } from './session.ts';
@@ -126,12 +126,12 @@ function NotIncluded(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h('h1', null, 'Not for your role'),
+    h('h1', null, 'No access'),
     h(
       'p',
       null,
-      `The role ${person.value?.role} does not include this. `,
-      h('a', { href: linkTo('/') }, 'To the start'),
+      `${capital(person.value?.role ?? '')}s cannot open this page. `,
+      h('a', { href: linkTo('/') }, 'Go to Overview'),
     ),
   );
 }
@@ -140,8 +140,8 @@ function Missing(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h('h1', null, 'There is no such page'),
-    h('p', null, h('a', { href: linkTo('/') }, 'To the start')),
+    h('h1', null, 'Page not found'),
+    h('p', null, h('a', { href: linkTo('/') }, 'Go to Overview')),
   );
 }
 
@@ -156,8 +156,8 @@ class Screen extends Component<{ readonly path: string }, { readonly failed: boo
     return h(
       'div',
       { class: 'screen', role: 'alert' },
-      h('h1', null, 'This screen has failed'),
-      h('p', null, h(Button, { label: 'Load the page again', onPress: () => window.location.reload() })),
+      h('h1', null, 'This page could not be displayed'),
+      h('p', null, h(Button, { label: 'Reload', onPress: () => window.location.reload() })),
     );
   }
 }

@@ -11,7 +11,7 @@ export function ConfirmPassword(): ComponentChildren {
   const { has_password: hasPassword = false, has_factor: hasFactor = false } = person.value ?? {};
   return h(
     Dialog,
-    { title: hasPassword ? 'Confirm your password' : 'Come in by a new link', onClose: waiting.giveUp },
+    { title: hasPassword ? 'Confirm your password' : 'Open a new sign-in link', onClose: waiting.giveUp },
     h('p', null, waiting.text),
     hasPassword
       ? h(Form, {
@@ -39,7 +39,7 @@ export function ConfirmPassword(): ComponentChildren {
 export const CODE_FIELD = {
   name: 'code',
   label: 'Code',
-  help: 'Six digits of your authenticator app, or a recovery code.',
+  help: 'The 6-digit code from your authenticator app, or a recovery code.',
   autocomplete: 'one-time-code',
   required: true,
 } as const;

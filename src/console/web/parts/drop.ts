@@ -38,8 +38,8 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
         operation: 'jobs/info',
         id: started.job,
         what: 'Drop',
-        one: 'mail',
-        several: 'mails',
+        one: 'message',
+        several: 'messages',
         of: started.matched,
         again: { operation: 'inbound/drop', params: asked },
       });
@@ -49,16 +49,12 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
     if (error) return h(Fault, { error, since: failedAt, again });
     if (!data) return h(Bars, { rows: 2 });
     const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing to drop.');
+    if (matched === 0) return h('p', null, 'Nothing to drop');
     return h(
       'div',
       null,
-      h(
-        'p',
-        null,
-        `${count(matched, 'mail ends', 'mails end')} without being posted. Senders are told nothing. Nothing has been changed yet.`,
-      ),
-      h('p', { class: 'faint' }, 'As long as the content is kept, what was dropped can be replayed.'),
+      h('p', null, `${count(matched, 'message')} will end without being posted. Senders are not notified.`),
+      h('p', { class: 'faint' }, 'Dropped messages can be replayed until their content is deleted.'),
       h(Decision, {
         matched,
         label: `Drop ${number(matched)}`,
@@ -76,7 +72,7 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
       ? h(
           'div',
           { role: answer.job === null ? 'status' : undefined },
-          answer.job === null ? h('p', null, `${count(answer.dropped, 'mail')} dropped.`) : h(JobProgress, null),
+          answer.job === null ? h('p', null, `${count(answer.dropped, 'message')} dropped.`) : h(JobProgress, null),
           h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
         )
       : question(),
@@ -103,7 +99,7 @@ export function Decision({
   return h(
     'div',
     null,
-    isTyped && h(Field, { label: `Type ${matched} to drop them`, value: typed, onValue: setTyped }),
+    isTyped && h(Field, { label: `Type ${matched} to confirm`, value: typed, onValue: setTyped }),
     h(
       'p',
       { class: 'buttons' },

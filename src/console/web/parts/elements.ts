@@ -3,7 +3,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { messageOf } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
-import { exactTime, now, relative, toMs } from './text.ts';
+import { age, exactTime, now, relative, toMs } from './text.ts';
 
 // The few elements that screens are made of.
 
@@ -173,7 +173,7 @@ export function Fault({
       h(
         'p',
         { class: 'row' },
-        since !== undefined && now.value - since > 10_000 && `For ${relative(since, now.value).replace(' ago', '')}. `,
+        since !== undefined && now.value - since > 10_000 && `Failing for ${age(since, now.value)}. `,
         h(Button, { label: 'Try again', icon: 'replay', onPress: again }),
       ),
     ),

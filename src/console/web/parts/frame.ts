@@ -24,7 +24,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
   return h(
     'div',
     { class: 'frame' },
-    h('a', { class: 'skip', href: '#main' }, 'Skip to the content'),
+    h('a', { class: 'skip', href: '#main' }, 'Skip to content'),
     h(
       'header',
       { class: 'top' },
@@ -65,7 +65,7 @@ function Rail(): ComponentChildren {
     );
   return h(
     'nav',
-    { class: 'rail', 'aria-label': 'Screens', onKeyDown: close },
+    { class: 'rail', 'aria-label': 'Pages', onKeyDown: close },
     sections.slice(0, IN_BAR).map(entry),
     others.length > 0 &&
       h(
@@ -104,16 +104,19 @@ interface Searched {
 
 const OF_MAIL: Searched = {
   about: 'mail',
-  help: 'Words, or from: to: subject: route: client: url: state: status: id: before: after:',
+  help: 'Words or filters: from: to: subject: route: client: url: state: status: id: before: after:',
 };
-const OF_DOMAINS: Searched = { about: 'domains', help: 'A part of the name' };
+const OF_DOMAINS: Searched = { about: 'domains', help: 'Part of the name' };
 /** Screens with a search of their own. */
 const SEARCHED: Readonly<Record<string, Searched>> = {
   '/mail': OF_MAIL,
   '/given-up': OF_MAIL,
-  '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
-  '/sent': { about: 'mail out', help: 'Words, or email: sender: subject: tag: state: template: subaccount: u_name:' },
-  '/lists': { about: 'addresses', help: 'The beginning of an address' },
+  '/refused': { about: 'refusals', help: 'Words or filters: from: to: client: reason: domain: before: after:' },
+  '/sent': {
+    about: 'outbound mail',
+    help: 'Words or filters: email: sender: subject: tag: state: template: subaccount: u_name:',
+  },
+  '/lists': { about: 'addresses', help: 'The start of an address' },
   '/domains': OF_DOMAINS,
 };
 
@@ -181,7 +184,7 @@ function Seconds({ until }: { readonly until: number }): ComponentChildren {
     return () => clearInterval(timer);
   }, [until]);
   const seconds = Math.ceil(left / SECOND_MS);
-  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, trying again in ${seconds} s` : ', trying again now');
+  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, retrying in ${seconds} s` : ', retrying now');
 }
 
 /** Opens a dialog, and closes the menu that it was chosen from. */
@@ -197,15 +200,20 @@ function PersonMenu(): ComponentChildren {
   return h(
     'details',
     { class: 'menu', key: place.value.path },
-    h('summary', { 'aria-label': `${name}, menu` }, h(Icon, { name: 'person' })),
+    h('summary', { 'aria-label': `Menu for ${name}` }, h(Icon, { name: 'person' })),
     h(
       'div',
       { class: 'sheet' },
       h('p', null, h('strong', null, name), h('br', null), h('span', { class: 'faint' }, role)),
-      h('button', { type: 'button', class: 'button quiet', onClick: opens(helpOpen) }, 'Keys'),
+      h('button', { type: 'button', class: 'button quiet', onClick: opens(helpOpen) }, 'Keyboard shortcuts'),
       (has || can) &&
         h('button', { type: 'button', class: 'button quiet', onClick: opens(passwordOpen) }, 'Password\u2026'),
-      has && h('button', { type: 'button', class: 'button quiet', onClick: opens(factorOpen) }, 'Second factor\u2026'),
+      has &&
+        h(
+          'button',
+          { type: 'button', class: 'button quiet', onClick: opens(factorOpen) },
+          'Two-factor authentication\u2026',
+        ),
       h('a', { class: 'button quiet', href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button', { type: 'button', class: 'button quiet', onClick: leave }, 'Sign out'),
       failed !== undefined && h('p', { class: 'wrong', role: 'alert' }, failed),
@@ -220,14 +228,14 @@ function Away(): ComponentChildren {
     'p',
     { class: 'banner', role: 'status' },
     h(Icon, { name: 'alert' }),
-    `The store does not answer (noticed ${relative(since, now.value)}). Lists may be old; mail is still taken.`,
+    `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is still accepted.`,
   );
 }
 
 function Help(): ComponentChildren {
   return h(
     Dialog,
-    { title: 'Keys', onClose: () => (helpOpen.value = false) },
+    { title: 'Keyboard shortcuts', onClose: () => (helpOpen.value = false) },
     h(
       'dl',
       { class: 'keys' },
@@ -245,7 +253,7 @@ function Help(): ComponentChildren {
       ),
     ),
     h(Button, {
-      label: keysOn.value ? 'Turn single keys off' : 'Turn single keys on',
+      label: keysOn.value ? 'Turn off shortcuts' : 'Turn on shortcuts',
       onPress: () => turnKeys(!keysOn.value),
     }),
   );

@@ -118,9 +118,9 @@ export function JobProgress(): ComponentChildren {
       'p',
       { role: isRunning(one) ? undefined : 'status' },
       state === 'done'
-        ? `${job.what}: done for ${count(done, job.one, job.several)}.`
+        ? `${job.what} complete: ${count(done, job.one, job.several)}.`
         : `${job.what}: ${number(done)} of ${number(of)}.`,
-      isRunning(one) && ' This goes on wherever you go.',
+      isRunning(one) && ' You can leave this page.',
     ),
     wrong !== null && wrong !== undefined && h('p', { class: 'wrong' }, wrong),
     wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Resume', onPress: () => goOn(one) }),

@@ -215,7 +215,7 @@ export function MailRow({
       h(
         'label',
         { class: 'box' },
-        h('span', { class: 'hidden' }, `Mark ${subjectOf(mail)}`),
+        h('span', { class: 'hidden' }, `Select ${subjectOf(mail)}`),
         h('input', {
           type: 'checkbox',
           checked: marked.value.has(mail.id),
@@ -265,7 +265,7 @@ export function More({ list }: { readonly list: List<unknown> }): ComponentChild
     h(
       'button',
       { type: 'button', class: 'button', disabled: busy, onClick: read },
-      failed ? 'That did not work; try again' : list.rows?.length === 0 ? 'Search further back' : 'Older',
+      failed ? 'Could not load; try again' : list.rows?.length === 0 ? 'Search older' : 'Older',
     ),
   );
 }

@@ -17,9 +17,9 @@ export function PasswordNotice(): ComponentChildren {
     'p',
     { class: 'banner' },
     isNobody()
-      ? 'You came in by a link, which works once. Choose a name and a password: they let you come back, and change keys and people later.'
-      : 'Choose a password: it lets you come back, and change keys later.',
-    h(Button, { label: 'Choose a password\u2026', onPress: () => (passwordOpen.value = true) }),
+      ? 'You signed in with a one-time link. Set a name and a password so that you can sign in again and manage keys and people.'
+      : 'Set a password so that you can sign in again and manage keys.',
+    h(Button, { label: 'Set a password\u2026', onPress: () => (passwordOpen.value = true) }),
   );
 }
 
@@ -57,8 +57,8 @@ export function PasswordDialog(): ComponentChildren {
         'p',
         { role: 'status' },
         nobody
-          ? `From now on sign in as ${person.value?.name} with your password.`
-          : 'The password is changed. Your other sessions have ended.',
+          ? `Password saved. From now on, sign in as ${person.value?.name}.`
+          : 'Password changed. Your other sessions have been signed out.',
       ),
       h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: close })),
     );
@@ -83,12 +83,12 @@ export function PasswordDialog(): ComponentChildren {
         type: 'password',
         value: password,
         autocomplete: 'new-password',
-        help: 'At least 12 characters; several words are good.',
+        help: 'At least 12 characters. Several words work well.',
         required: true,
         onValue: setPassword,
       }),
       error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
-      h('p', { class: 'buttons' }, h('button', { type: 'submit', class: 'button main' }, 'Set the password')),
+      h('p', { class: 'buttons' }, h('button', { type: 'submit', class: 'button main' }, 'Save password')),
     ),
   );
 }

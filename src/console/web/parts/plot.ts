@@ -98,7 +98,7 @@ function Drawing({
 
   return h('div', null, [
     h('div', { key: 'drawing', class: 'drawing', ref: place, 'aria-hidden': 'true' }),
-    failed && h('p', { key: 'failed', class: 'faint' }, 'The plot could not be loaded; its table has all figures.'),
+    failed && h('p', { key: 'failed', class: 'faint' }, 'The chart could not be loaded. The table has all values.'),
   ]);
 }
 
@@ -197,7 +197,7 @@ function Table({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'cu
   return h(
     'details',
     { onToggle: (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open) },
-    h('summary', null, 'As a table'),
+    h('summary', null, 'Show as table'),
     open &&
       h(
         'div',

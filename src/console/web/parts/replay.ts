@@ -61,8 +61,8 @@ export function ReplayDialog({
         operation: 'jobs/info',
         id: started.job,
         what: word,
-        one: 'mail',
-        several: 'mails',
+        one: 'message',
+        several: 'messages',
         of: started.matched,
         again: { operation: 'inbound/replay', params: paramsOf(wish) },
       });
@@ -171,10 +171,8 @@ function Question({
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 2 });
   const { matched, forgotten } = data;
-  const left =
-    forgotten > 0 &&
-    `${count(forgotten, 'other')} can no longer be replayed: the queue has deleted ${forgotten === 1 ? 'it' : 'them'}.`;
-  if (matched === 0) return h('div', null, h('p', null, 'Nothing to replay. '), left && h('p', null, left));
+  const left = forgotten > 0 && `${count(forgotten, 'other message')} can no longer be replayed: content deleted.`;
+  if (matched === 0) return h('div', null, h('p', null, 'Nothing to replay'), left && h('p', null, left));
   return h(
     'div',
     null,
@@ -182,8 +180,8 @@ function Question({
       'p',
       null,
       word === 'Release'
-        ? `${count(matched, 'mail')} will be posted. Nothing has been moved yet.`
-        : `${count(matched, 'mail')} will be posted again, with the same webhook-id as before. Nothing has been moved yet.`,
+        ? `${count(matched, 'message')} will be posted.`
+        : `${count(matched, 'message')} will be posted again, with the same webhook-id as before.`,
     ),
     where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
     left && h('p', { class: 'faint' }, left),
@@ -207,10 +205,10 @@ function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildr
     'p',
     { class: 'faint' },
     where.length === 1 ? `To ${shortUrl(first.url)}` : `To ${count(where.length, 'endpoint')}`,
-    ', the oldest came ',
+    '. Oldest: ',
     h(Time, { at: oldest }),
-    ms !== undefined && ms >= 1_000 && `; about ${span(ms)}, if they answer as they did in the last day`,
     '.',
+    ms !== undefined && ms >= 1_000 && ` Takes about ${span(ms)} at the speed of the last 24 hours.`,
   );
 }
 
@@ -233,14 +231,14 @@ function Troubled({
   return h(
     'div',
     { role: 'status' },
-    leftOut.map((url) => h('p', { key: url, class: 'faint' }, `${shortUrl(url)} is left out.`)),
+    leftOut.map((url) => h('p', { key: url, class: 'faint' }, `${shortUrl(url)} is excluded.`)),
     troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
       h(
         'p',
         { key: url, class: 'row' },
-        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'mail')}). `,
+        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'message')}). `,
         // With one endpoint there is nothing else to replay.
-        where.length > 1 + leftOut.length && h(Button, { label: 'Leave it out', onPress: () => onLeave(url) }),
+        where.length > 1 + leftOut.length && h(Button, { label: 'Exclude', onPress: () => onLeave(url) }),
       ),
     ),
   );
@@ -251,7 +249,7 @@ function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void 
     'div',
     { role: answer.job === null ? 'status' : undefined },
     answer.job === null
-      ? h('p', null, `${count(answer.replayed, 'mail')} put on the queue again.`)
+      ? h('p', null, `${count(answer.replayed, 'message')} queued for delivery.`)
       : h(JobProgress, null),
     h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
   );

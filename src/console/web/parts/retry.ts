@@ -43,8 +43,8 @@ export function RetryDialog({
         operation: 'jobs/info',
         id: started.job,
         what: 'Retry',
-        one: 'mail',
-        several: 'mails',
+        one: 'message',
+        several: 'messages',
         of: started.matched,
         again: { operation: 'inbound/retry', params: asked },
       });
@@ -54,16 +54,16 @@ export function RetryDialog({
     if (error) return h(Fault, { error, since: failedAt, again });
     if (!data) return h(Bars, { rows: 2 });
     const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing to retry.');
+    if (matched === 0) return h('p', null, 'Nothing to retry');
     return h(
       'div',
       null,
-      h('p', null, `${count(matched, 'mail')} will be posted now. Nothing has been changed yet.`),
+      h('p', null, `${count(matched, 'message')} will be posted now.`),
       h(WaitsFor, { query, opened }),
       h(
         'p',
         { class: 'faint' },
-        'An endpoint that is down gets one mail first, and the others if it accepts that. Paused endpoints stay paused.',
+        'An endpoint that is down gets one message first, and the rest if it accepts that one. Paused endpoints stay paused.',
       ),
       h(Decision, {
         matched,
@@ -82,9 +82,7 @@ export function RetryDialog({
       ? h(
           'div',
           { role: answer.job === null ? 'status' : undefined },
-          answer.job === null
-            ? h('p', null, `${count(answer.retried, 'mail is', 'mails are')} due now.`)
-            : h(JobProgress, null),
+          answer.job === null ? h('p', null, `Retrying ${count(answer.retried, 'message')}.`) : h(JobProgress, null),
           h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
         )
       : question(),
@@ -106,7 +104,7 @@ function WaitsFor({ query, opened }: { readonly query: string; readonly opened: 
         h(
           'li',
           { key: `${cause.url} ${answerOf(cause)}` },
-          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last answer ${answerOf(cause)}` : 'not attempted yet'}`,
+          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
         ),
       ),
   );

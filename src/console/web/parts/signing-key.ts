@@ -23,13 +23,13 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
       h(
         Dialog,
         { title: 'Signing key', onClose: () => setKey(undefined) },
-        h('p', null, 'It signs the posts to this URL. Anyone who has it can forge them.'),
-        h(OneForm, { title: 'For X-Mandrill-Signature, and as the signing key of Mailgun', text: key.auth_key }),
-        h(OneForm, { title: 'For webhook-signature, in Standard Webhooks libraries', text: key.signing_secret }),
+        h('p', null, 'Signs the POSTs to this URL. Anyone who has it can forge them.'),
+        h(OneForm, { title: 'For X-Mandrill-Signature, or as the Mailgun signing key', text: key.auth_key }),
+        h(OneForm, { title: 'For webhook-signature (Standard Webhooks libraries)', text: key.signing_secret }),
         h(
           'p',
           { class: 'buttons' },
-          h(Button, { label: 'Make a new one\u2026', onPress: () => setRotating(true) }),
+          h(Button, { label: 'Rotate\u2026', onPress: () => setRotating(true) }),
           h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
         ),
       ),
@@ -38,15 +38,15 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
       h(
         Confirm,
         {
-          title: 'Make a new signing key?',
-          label: 'Make it',
+          title: 'Rotate the signing key?',
+          label: 'Rotate key',
           onConfirm: () => load({ rotate: true }),
           onClose: () => setRotating(false),
         },
         h(
           'p',
           null,
-          'For a day webhook-signature has the signatures of both keys, and X-Mandrill-Signature of each in turn. Then the old one is void.',
+          'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature alternates between them. After that, the old key stops working.',
         ),
       ),
   );

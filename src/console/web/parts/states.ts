@@ -3,7 +3,7 @@ import type { Endpoint, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
-import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
+import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 
 // States in words.
 
@@ -44,18 +44,18 @@ export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' |
 export function sentenceOf(mail: MailStory): string {
   const took = mail.ended_at === null ? undefined : toMs(mail.ended_at) - toMs(mail.at);
   // These times are in whole seconds.
-  const after = took === undefined ? '' : took < 1_000 ? ', at once' : `, ${span(took)} after it came`;
+  const after = took === undefined ? '' : took < 1_000 ? ', immediately' : `, ${span(took)} after arrival`;
   const tries = mail.attempts === 1 ? '1 attempt' : `${mail.attempts} attempts`;
   const answer = answerOf(mail);
   switch (mail.state) {
     case 'delivered':
-      return `Delivered at the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
+      return `Delivered on the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
     case 'dead':
-      return `Failed after ${tries}${after}${answer && `; last answer: ${answer}`}`;
+      return `Failed after ${tries}${after}${answer && `; last response: ${answer}`}`;
     case 'dropped':
-      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped after ${tries}`;
+      return answer.startsWith('discarded') ? capital(answer) : `Dropped after ${tries}`;
     case 'unknown':
-      return 'It is no longer on the queue, and how it ended is not known';
+      return 'No longer on the queue; the result is unknown';
     case 'held':
     case 'waiting':
       return plain(mail.waits?.text ?? stateWord(mail.state));
@@ -83,20 +83,18 @@ export function canTry({ waiting, paused }: Endpoint): boolean {
 
 /** How an endpoint is, in a sentence. */
 export function endpointSentence(endpoint: Endpoint): string {
-  const since = endpoint.since === null ? '' : ` for ${relative(toMs(endpoint.since), now.value).replace(' ago', '')}`;
+  const since = endpoint.since === null ? '' : ` for ${age(toMs(endpoint.since), now.value)}`;
   const probe =
     endpoint.next_probe_at === null
       ? ''
       : toMs(endpoint.next_probe_at) <= now.value
-        ? '; the next probe is due'
+        ? '; next probe due'
         : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
   if (endpoint.paused)
-    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
-  if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
-  if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
+    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; resumes ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+  if (endpoint.breaker === 'gone') return `Responding 410 Gone${since}; retried once a day`;
+  if (endpoint.breaker === 'down') return `Down${since}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;
-  if (isPulled(endpoint.url)) return 'Nothing is posted: a consumer fetches its mail with /inbound/pull';
-  return endpoint.last_at === null
-    ? 'Nothing was posted since Postern was started'
-    : 'The last POST was answered with 2xx';
+  if (isPulled(endpoint.url)) return 'A consumer pulls its mail with /inbound/pull';
+  return endpoint.last_at === null ? 'No POST since Postern started' : 'The last POST succeeded';
 }

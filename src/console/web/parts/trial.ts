@@ -20,8 +20,8 @@ export function TrialAnswer({ trial }: { readonly trial: Trial }): ComponentChil
     h(
       'p',
       null,
-      h('strong', null, status === null ? `No answer: ${plain(error ?? '')}` : `HTTP ${status}`),
-      ` after ${ms} ms`,
+      h('strong', null, status === null ? `No response: ${plain(error ?? '')}` : `HTTP ${status}`),
+      ` in ${ms} ms`,
     ),
     answer !== '' && h('pre', { class: 'code', tabIndex: 0 }, plain(answer)),
   );
@@ -43,12 +43,12 @@ export function PostSample({
     { class: 'sample' },
     h(Button, {
       label,
-      title: 'A sample event, signed as usual and marked with X-Postern-Trial',
+      title: 'Posts a sample event, signed as usual, with X-Postern-Trial: 1',
       onPress: async () =>
         setTrial(await call('inbound/try-route', { id: route, ...(address !== undefined && { address }) })),
     }),
     trial && [
-      h('p', { key: 'to', class: 'faint' }, 'A sample to ', h('bdi', null, plain(trial.email)), ' was posted once.'),
+      h('p', { key: 'to', class: 'faint' }, 'Posted one sample for ', h('bdi', null, plain(trial.email)), '.'),
       h(TrialAnswer, { key: 'answer', trial }),
     ],
   );

@@ -63,15 +63,15 @@ function AccountList(): ComponentChildren {
   return h(
     'div',
     { class: 'pane' },
-    h('p', { class: 'faint' }, 'Their mail of the last 24 hours on this host. A name leads to what the account sees.'),
+    h('p', { class: 'faint' }, 'Mail of the last 24 hours on this host. Click an account to open it.'),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 6 })
       : data.accounts.length === 0
         ? h(
             Notice,
-            { title: 'There is no account yet.' },
-            h('p', null, 'On the host, ', h('code', null, 'postern account create NAME'), ' makes one.'),
+            { title: 'No accounts yet' },
+            h('p', null, 'To create one, run ', h('code', null, 'postern account create NAME'), ' on the host.'),
           )
         : h(
             'ul',
@@ -99,17 +99,17 @@ function AccountRow({ one: { id, name, created_at: createdAt, waiting, day } }: 
   const figures = [
     [day.received, 'received'],
     [day.delivered, 'delivered'],
-    [day.given_up, 'given up'],
+    [day.given_up, 'failed'],
     [day.refused, 'refused'],
     [day.sent, 'sent'],
-    [waiting, waiting === 1 ? 'waits' : 'wait'],
+    [waiting, 'waiting'],
   ] as const;
   const content = [
     h(
       'span',
       { class: 'who', key: 'who' },
       h('bdi', { class: 'name' }, plain(name)),
-      h('span', { class: 'faint' }, 'made ', h(Time, { at: createdAt })),
+      h('span', { class: 'faint' }, 'created ', h(Time, { at: createdAt })),
     ),
     ...figures.map(([value, word]) =>
       h(

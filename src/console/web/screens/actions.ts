@@ -17,11 +17,11 @@ export function Actions(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h(Title, { text: 'What was done' }),
+    h(Title, { text: 'Activity' }),
     h(
       'p',
       { class: 'faint' },
-      'Replays, drops, changes of domains, routes and keys, mail out that was stopped or sent again, and looks of operators at content, on this host. Remembered for a year.',
+      'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and message content viewed by operators, on this host. Kept for a year.',
     ),
     h(ActionList<Action>, { operation: 'actions/list', of: account.value?.id }),
   );
@@ -37,12 +37,12 @@ export function HostActions(): ComponentChildren {
     { class: 'screen' },
     h(
       Title,
-      { text: 'What was done on this host' },
+      { text: 'Host activity' },
       accounts.length > 1 &&
         h(Choice, {
           label: 'Account',
           value: chosen,
-          options: [['', 'Everything'], ...accounts.map(({ id, name }) => [id, plain(name)] as const)],
+          options: [['', 'All accounts and the host'], ...accounts.map(({ id, name }) => [id, plain(name)] as const)],
           onValue: (id) => go(withQuery({ of: id === '' ? undefined : id }), true),
         }),
     ),
@@ -50,7 +50,7 @@ export function HostActions(): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'Who changed the host or the mail of an account, or looked at content, at the console, by command or with an API key. Remembered for a year.',
+      'Changes to the host and to the mail of accounts, and message content viewed: from the console, the command line or the API. Kept for a year.',
     ),
     h(ActionList<HostAction>, {
       key: chosen,
@@ -98,8 +98,8 @@ function ActionList<A extends Action>({ operation, of, params = {}, where }: Act
       : data.actions.length === 0
         ? h(
             Notice,
-            { title: 'Nothing was done yet.' },
-            h('p', null, 'A replay, a new key or a look at content appears here.'),
+            { title: 'No activity yet' },
+            h('p', null, 'Replays, new keys and views of message content appear here.'),
           )
         : h(
             'ul',

@@ -31,7 +31,7 @@ export function Detail({ detail, mail }: { readonly detail: AttemptDetail; reado
     }),
     h(Headers, { title: 'Request headers', headers: request }),
     h(Headers, { title: 'Response headers', headers: response }),
-    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'header')} left out.`),
+    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'header')} omitted.`),
     request.length > 0 && h(AsCurl, { detail, mail }),
   );
 }
@@ -44,26 +44,26 @@ function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mai
     const payload = readable ? await call<unknown>('inbound/payload', { id: mail.id }) : undefined;
     setLine(curlOf({ url: mail.url, headers: detail.request_headers, payload }));
   };
-  if (line === undefined) return h(Button, { label: 'As curl', kind: 'quiet', onPress: show });
+  if (line === undefined) return h(Button, { label: 'Show as curl', kind: 'quiet', onPress: show });
   return h(
     'div',
     null,
     h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, line),
-    h('p', { class: 'faint' }, 'Signatures, passwords and the query of the URL are left out.'),
-    line.endsWith('@body') && h('p', { class: 'faint' }, 'The file body has what the tab Payload shows.'),
-    h(Copy, { text: line, label: 'Copy the command' }),
+    h('p', { class: 'faint' }, 'Signatures, passwords and the URL query are omitted.'),
+    line.endsWith('@body') && h('p', { class: 'faint' }, 'Save what the Payload tab shows to a file named body first.'),
+    h(Copy, { text: line, label: 'Copy command' }),
   );
 }
 
 function timesOf({ reused, dns_ms, connect_ms, tls_ms, first_byte_ms }: AttemptDetail): string {
   const parts = [
-    ['look-up', dns_ms],
-    ['connecting', connect_ms],
+    ['DNS', dns_ms],
+    ['connect', connect_ms],
     ['TLS', tls_ms],
     ['first byte', first_byte_ms],
   ] as const;
   const known = parts.flatMap(([name, ms]) => (ms === null ? [] : [`${name} ${span(ms)}`]));
-  return [...(reused ? ['over an open connection'] : []), ...known].join(', ') || 'not known';
+  return [...(reused ? ['reused connection'] : []), ...known].join(', ') || 'unknown';
 }
 
 function Headers({

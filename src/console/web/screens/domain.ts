@@ -39,7 +39,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
       data === undefined
         ? !error && h(Bars, { rows: 6 })
         : domain === undefined
-          ? h(Notice, { title: 'The account has no such domain.' })
+          ? h(Notice, { title: 'Domain not found' })
           : [
               h(
                 'p',
@@ -77,13 +77,13 @@ function Actions({
         icon: 'replay',
         onPress: async () => checked(await call<InboundDomain>('inbound/check-domain', { domain })),
       }),
-    may('inbound/delete-domain') && h(Button, { label: 'Remove the domain\u2026', onPress: () => setRemoving(true) }),
+    may('inbound/delete-domain') && h(Button, { label: 'Remove domain\u2026', onPress: () => setRemoving(true) }),
     removing &&
       h(
         Confirm,
         {
           title: `Remove ${plain(domain)}?`,
-          label: 'Remove it',
+          label: 'Remove domain',
           onConfirm: async () => {
             await call('inbound/delete-domain', { domain });
             go(linkTo('/domains'));
@@ -93,8 +93,8 @@ function Actions({
         h(
           'p',
           null,
-          routes === 0 ? 'It has no routes. ' : `Its ${count(routes, 'route')} ${routes === 1 ? 'is' : 'are'} lost. `,
-          'Mail to it is refused from then on. Mail that was taken already is still posted.',
+          routes > 0 && `Its ${count(routes, 'route')} will be removed as well. `,
+          'Mail to it will be refused. Mail already accepted is still posted.',
         ),
       ),
   );

@@ -64,11 +64,7 @@ export function Domains(): ComponentChildren {
             ),
       found !== undefined &&
         found.length > MOST_ROWS &&
-        h(
-          'p',
-          { class: 'faint' },
-          `${count(found.length - MOST_ROWS, 'more domain')}; search for a part of the name to see them.`,
-        ),
+        h('p', { class: 'faint' }, `${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`),
     ),
     may('inbound/test-route') && h(Tester, { stamp: '' }),
   );
@@ -93,10 +89,10 @@ function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDoma
   readonly word: string;
   readonly tone: Tone;
 } {
-  if (!routed) return { icon: 'clock', word: 'Not proven', tone: 'wait' };
+  if (!routed) return { icon: 'clock', word: 'Unverified', tone: 'wait' };
   if (isValid) return { icon: 'check', word: 'Ready', tone: 'good' };
   if (testedAt === null) return { icon: 'question', word: 'Not checked', tone: 'off' };
-  return { icon: 'alert', word: 'MX is wrong', tone: 'bad' };
+  return { icon: 'alert', word: 'Wrong MX', tone: 'bad' };
 }
 
 export function DomainStateMark({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
@@ -106,9 +102,9 @@ export function DomainStateMark({ domain }: { readonly domain: InboundDomain }):
 /** How a domain is, in a sentence. */
 export function domainSentence(domain: InboundDomain): string {
   const { routed, valid_mx: isValid, mx_error: error } = domain;
-  if (!routed) return 'Mail to it is refused until its TXT record is published';
-  if (isValid) return 'Its MX record names this service';
-  return error === null ? 'Its MX record was not seen yet' : plain(error);
+  if (!routed) return 'Mail is refused until its TXT record is published';
+  if (isValid) return 'The MX record points here';
+  return error === null ? 'No MX record found yet' : plain(error);
 }
 
 function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
@@ -120,10 +116,10 @@ function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
         {
           name: 'domain',
           label: 'Domain',
-          help: 'Mail to every mailbox of it that a route matches is taken, such as in.example.com.',
+          help: 'For example in.example.com. Mail to every mailbox that a route matches is accepted.',
         },
       ],
-      label: 'Add it',
+      label: 'Add domain',
       onSubmit: async ({ domain }) => {
         const added = await call<InboundDomain>('inbound/add-domain', { domain });
         go(domainLink(added.domain));
@@ -136,16 +132,12 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
     return h(
       Notice,
-      { title: 'No domain has this in its name.' },
+      { title: 'No domains match this search' },
       h('p', null, h('a', { href: linkTo('/domains') }, 'Show all domains')),
     );
   return h(
     Notice,
-    { title: 'No domain yet.' },
-    h(
-      'p',
-      null,
-      'Mail comes in for domains whose MX record names this service. Add one, then a route that says where its mail is posted to.',
-    ),
+    { title: 'No domains yet' },
+    h('p', null, 'Add a domain whose MX record points here, then a route that says where its mail is posted.'),
   );
 }

@@ -30,7 +30,7 @@ export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
     h(Title, { text: shortUrl(url) }),
     error &&
       (error.kind === 'Unknown_Endpoint'
-        ? h(Notice, { title: 'No route and no webhook posts to this URL, and nothing waits for it.' })
+        ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
         : h(Fault, { error, since: failedAt, again })),
     endpoint ? h(Detail, { endpoint, again }) : !error && h(Bars, { rows: 6 }),
   );
@@ -48,30 +48,34 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
         [
           'Waiting',
           waiting === 0
-            ? 'nothing'
+            ? 'None'
             : h(
                 'span',
                 null,
-                h(ToScreen, { path: '/mail', query: { q: `${ofUrl(url)} state:waiting` } }, count(waiting, 'mail')),
-                oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+                h(ToScreen, { path: '/mail', query: { q: `${ofUrl(url)} state:waiting` } }, count(waiting, 'message')),
+                oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
               ),
         ],
-        ['On their way', number(inFlight)],
+        ['In flight', number(inFlight)],
         ['Last hour', figuresText(hour)],
-        ['Last day', figuresText(day)],
-        ['Routes', endpoint.routes.length === 0 ? 'none' : endpoint.routes.join(', ')],
+        ['Last 24 hours', figuresText(day)],
+        ['Routes', endpoint.routes.length === 0 ? 'None' : endpoint.routes.join(', ')],
       ],
     }),
-    h('h2', null, 'The last POSTs'),
+    h('h2', null, 'Recent POSTs'),
     h(Strip, { strip: endpoint.strip }),
     // An answer may quote the mail.
-    mayOpen('/mail') && [h('h2', { key: 'title' }, 'Answers'), h(Answers, { key: 'answers', endpoint })],
+    mayOpen('/mail') && [h('h2', { key: 'title' }, 'Responses'), h(Answers, { key: 'answers', endpoint })],
     endpoint.making.length > 0 && [
-      h('h2', { key: 'title' }, 'Being made ready'),
+      h('h2', { key: 'title' }, 'In preparation'),
       h(MakingList, { key: 'list', making: endpoint.making }),
     ],
     mayOpen('/mail') &&
-      h('p', { class: 'faint' }, h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All mail for this endpoint')),
+      h(
+        'p',
+        { class: 'faint' },
+        h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All messages for this endpoint'),
+      ),
   );
 }
 
@@ -93,14 +97,14 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         label: 'Retry now',
         kind: 'main',
         icon: 'replay',
-        onPress: () => run('endpoints/retry', () => 'All that waits is due now.'),
+        onPress: () => run('endpoints/retry', () => 'Retrying everything that waits.'),
       }),
     may('endpoints/pause') &&
       !paused &&
       h(Button, {
         label: 'Pause',
         icon: 'pause',
-        onPress: () => run('endpoints/pause', () => 'Paused. Mail is still taken, and waits.'),
+        onPress: () => run('endpoints/pause', () => 'Paused. Mail is still accepted, and waits.'),
       }),
     isOperators &&
       may('host/resume') &&
@@ -142,7 +146,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
 }
 
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
-  if (attempts === 0) return 'no POSTs';
+  if (attempts === 0) return 'No POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
   return `${count(attempts, 'POST')}, ${share} % successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
 }
@@ -151,14 +155,14 @@ type StripPost = EndpointDetail['strip'][number];
 
 const isOk = ({ status }: StripPost) => status !== null && status >= 200 && status < 300;
 const answerText = ({ status, error }: { readonly status: number | null; readonly error: string | null }) =>
-  status === null ? plain(error ?? 'no answer') : `HTTP ${status}`;
+  status === null ? plain(error ?? 'no response') : `HTTP ${status}`;
 
 const STEP = 7;
 const HIGH = 28;
 
 /** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
 function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentChildren {
-  if (strip.length === 0) return h('p', { class: 'faint' }, 'None yet.');
+  if (strip.length === 0) return h('p', { class: 'faint' }, 'None yet');
   const good = strip.filter(isOk).length;
   return h(
     'figure',
@@ -168,7 +172,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
       {
         viewBox: `0 0 ${100 * STEP} ${HIGH}`,
         role: 'img',
-        'aria-label': `${good} of the last ${strip.length} POSTs were answered with 2xx`,
+        'aria-label': `${good} of the last ${strip.length} POSTs succeeded`,
         preserveAspectRatio: 'xMinYMid meet',
       },
       strip.map((post, i) => {
@@ -188,14 +192,14 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
         );
       }),
     ),
-    h('figcaption', null, `${good} of the last ${strip.length} were answered with 2xx; the newest is at the right.`),
+    h('figcaption', null, `${good} of the last ${strip.length} succeeded; newest on the right.`),
     h(
       'details',
       null,
-      h('summary', null, 'As a table'),
+      h('summary', null, 'Show as table'),
       h(
         'div',
-        { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'The last POSTs' },
+        { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Recent POSTs' },
         h(
           'table',
           null,
@@ -205,7 +209,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
             h(
               'tr',
               null,
-              ['Time', 'Answer', 'Took'].map((name) => h('th', { key: name, scope: 'col' }, name)),
+              ['Time', 'Response', 'Duration'].map((name) => h('th', { key: name, scope: 'col' }, name)),
             ),
           ),
           h(
@@ -231,7 +235,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
 
 /** One cause is one row. */
 function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
-  if (endpoint.answers.length === 0) return h('p', { class: 'faint' }, 'None yet.');
+  if (endpoint.answers.length === 0) return h('p', { class: 'faint' }, 'None yet');
   return h(
     'ul',
     { class: 'rows answers' },
@@ -247,21 +251,25 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): Component
         h(
           'span',
           null,
-          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'An example'),
+          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'Example'),
           ' \u00b7 ',
-          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, 'Mail with this status'),
+          h(
+            'a',
+            { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) },
+            'Messages with this status',
+          ),
         ),
       );
     }),
-    endpoint.sampled && h('li', { class: 'faint' }, 'Only the newest POSTs are counted.'),
+    endpoint.sampled && h('li', { class: 'faint' }, 'Counts cover the most recent POSTs only.'),
   );
 }
 
 const WAITS: Readonly<Record<string, string>> = {
-  preparing: 'being prepared',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'being parsed',
-  place: 'as many POSTs are on their way as the endpoint takes',
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
 };
 
 function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
@@ -276,8 +284,8 @@ function MakingList({ making }: { readonly making: EndpointDetail['making'] }): 
           'p',
           null,
           h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, WAITS[waitsFor] ?? waitsFor),
-          question !== null && [', asks the DNS for ', h('code', null, plain(question))],
-          ', begun ',
+          question !== null && [', looking up ', h('code', null, plain(question))],
+          ', started ',
           h(Time, { at: since }),
         ),
       ),

@@ -59,7 +59,7 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
   return h(
     'li',
     { 'data-row': url },
-    h(EndpointLink, { endpoint, users: users || (kind === 'events' ? 'events' : 'no route any more') }),
+    h(EndpointLink, { endpoint, users: users || (kind === 'events' ? 'events' : 'no route') }),
   );
 }
 
@@ -82,11 +82,8 @@ export function EndpointLink({
       'span',
       { class: 'waiting' },
       waiting === 0
-        ? 'nothing waits'
-        : [
-            `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`,
-            oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
-          ],
+        ? 'none waiting'
+        : [`${number(waiting)} waiting`, oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })]],
     ),
     users !== undefined && h('span', { class: 'faint users' }, users),
   );
@@ -98,16 +95,16 @@ function Empty(): ComponentChildren {
     null,
     h(
       Notice,
-      { title: 'No endpoint yet.' },
+      { title: 'No endpoints yet' },
       h(
         'p',
         null,
-        'An endpoint is a URL that a route or a webhook posts to: start a receiver, then add a route with its URL to one of your ',
+        'An endpoint is a URL that a route or a webhook posts to. Start a receiver, then add a route with its URL to one of your ',
         h('a', { href: linkTo('/domains') }, 'domains'),
-        '. The signing key is shown by the endpoint; until the receiver has it, posts are answered 401 and tried again.',
+        '. Give the receiver the signing key that the page of the endpoint shows; until then it responds 401, and Postern retries.',
       ),
     ),
-    h('h2', null, 'A receiver'),
+    h('h2', null, 'Sample receiver'),
     h(Receivers, null),
   );
 }
@@ -125,7 +122,7 @@ function Receivers(): ComponentChildren {
       'div',
       { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
       h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, sample.code),
-      h(Copy, { key: chosen, text: sample.code, label: 'Copy the receiver' }),
+      h(Copy, { key: chosen, text: sample.code, label: 'Copy code' }),
     ),
   );
 }

@@ -13,7 +13,7 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   useLayoutEffect(() => {
-    document.title = 'Enter \u00b7 Postern';
+    document.title = 'Sign in \u00b7 Postern';
     document.querySelector<HTMLInputElement>('.enter input')?.focus();
   }, []);
   const enter = async (event: Event) => {
@@ -51,14 +51,14 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
       }),
       code !== undefined && h(CodeField, { code, onCode: setCode }),
       error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
-      h('button', { type: 'submit', class: 'button main', disabled: busy }, 'Enter'),
+      h('button', { type: 'submit', class: 'button main', disabled: busy }, 'Sign in'),
     ),
     h(
       'p',
       { class: 'faint' },
-      'No password yet? On the host, ',
+      'No password yet? Run ',
       h('code', null, 'postern console link'),
-      ' prints a link that opens this page once.',
+      ' on the host for a one-time link.',
     ),
   );
 }

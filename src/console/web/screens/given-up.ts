@@ -98,7 +98,7 @@ function CauseList({
         h(
           'span',
           { class: 'name' },
-          `${shortUrl(cause.url)}: ${answerOf(cause) || 'no answer'}`,
+          `${shortUrl(cause.url)}: ${answerOf(cause) || 'no response'}`,
           h('span', { class: 'faint' }, forgottenText(cause.first_ended_at)),
         ),
         h('span', { class: 'count' }, number(cause.count)),
@@ -116,14 +116,14 @@ function forgottenText(firstEndedAt: string | null): string {
   const { given_up: days } = person.value?.keeps_days ?? {};
   if (firstEndedAt === null || days === undefined) return '';
   const ms = toMs(firstEndedAt) + days * DAY_MS;
-  return ms <= now.value ? '; the oldest are deleted' : `; deleted from ${dateOf(ms)}`;
+  return ms <= now.value ? '; the oldest have been deleted' : `; deleted from ${dateOf(ms)}`;
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
     return h(
       Notice,
-      { title: 'No failed mail matches this search.' },
+      { title: 'No failed messages match this search' },
       h('p', null, h('a', { href: linkTo('/given-up') }, 'Show all')),
     );
   return h(
@@ -131,8 +131,8 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
     {
       icon: 'check',
       tone: 'good',
-      title: `No failed mail in ${count(person.value?.keeps_days.history ?? 0, 'day')}.`,
+      title: `No failed messages in ${count(person.value?.keeps_days.history ?? 0, 'day')}`,
     },
-    h('p', null, 'Mail that an endpoint did not take in time appears here, and can be replayed.'),
+    h('p', null, 'Messages that an endpoint did not accept in time appear here and can be replayed.'),
   );
 }

@@ -34,7 +34,7 @@ export function Checks(): ComponentChildren {
       'div',
       { class: 'heading' },
       h('h2', { id: 'checks' }, 'Checks'),
-      h(Button, { label: 'Look again', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
+      h(Button, { label: 'Refresh', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
     ),
     error && h(Fault, { error, since: failedAt, again: look }),
     run === undefined
@@ -80,7 +80,7 @@ function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: H
     h(State, { ...LEVELS.warning, tone: warning > 0 ? 'wait' : 'off', word: count(warning, 'warning') }),
     h(State, { ...LEVELS.fault, tone: fault > 0 ? 'bad' : 'off', word: count(fault, 'fault') }),
     skipped > 0 && h(State, { ...LEVELS.skipped, word: `${number(skipped)} not checked` }),
-    h('span', { class: 'faint', role: 'status' }, state === 'running' ? 'Looking\u2026' : 'Looked at'),
+    h('span', { class: 'faint', role: 'status' }, state === 'running' ? 'Checking\u2026' : 'Checked'),
     endedAt !== null && h('span', { class: 'faint' }, h(Time, { at: endedAt })),
   );
 }
@@ -101,7 +101,7 @@ function toRow(check: HostCheck, i: number): ComponentChildren {
 }
 
 const NAMES: Readonly<Record<HostListener['name'], string>> = {
-  smtp: 'Mail in',
+  smtp: 'Inbound SMTP',
   submission: 'Submission',
   submissions: 'Submission (TLS)',
   http: 'API and console',
@@ -110,7 +110,7 @@ const NAMES: Readonly<Record<HostListener['name'], string>> = {
 const TLS: Readonly<Record<HostListener['tls'], string>> = {
   none: 'no TLS',
   starttls: 'STARTTLS',
-  implicit: 'TLS from the first byte',
+  implicit: 'implicit TLS',
 };
 
 /** Where the host listens. */
@@ -146,7 +146,7 @@ function ListenerRow({
     { 'data-row': name },
     h('span', { class: 'name' }, NAMES[name]),
     h('code', { class: 'places' }, shown.join(', ')),
-    h('span', null, `${TLS[tls]}, ${count(sessions, name === 'http' ? 'connection' : 'session')} now`),
+    h('span', null, `${TLS[tls]}, ${count(sessions, name === 'http' ? 'open connection' : 'open session')}`),
     certificate && h(CertificateLine, { certificate }),
   );
 }
@@ -161,9 +161,9 @@ function CertificateLine({
 }): ComponentChildren {
   const [icon, tone, word]: [IconName, Tone, string] =
     days < 0
-      ? ['cross', 'bad', 'Ended']
+      ? ['cross', 'bad', 'Expired']
       : days < SOON_DAYS
-        ? ['alert', 'wait', `Ends in ${count(days, 'day')}`]
+        ? ['alert', 'wait', `Expires in ${count(days, 'day')}`]
         : ['check', 'good', `${count(days, 'day')} left`];
   return h(
     'span',

@@ -35,9 +35,9 @@ export function HostLog(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h(Title, { text: 'Log' }, h(Button, { label: 'Look again', icon: 'replay', onPress: again })),
+    h(Title, { text: 'Log' }, h(Button, { label: 'Refresh', icon: 'replay', onPress: again })),
     h(HostParts, null),
-    h('p', { class: 'faint' }, 'The last 500 warnings and errors since the start, at most 100 of one event.'),
+    h('p', { class: 'faint' }, 'The last 500 warnings and errors since startup, at most 100 per event.'),
     h(
       'nav',
       { class: 'chips', 'aria-label': 'Level' },
@@ -124,11 +124,10 @@ function fieldText(value: unknown): string {
 }
 
 function Empty({ filtered }: { readonly filtered: boolean }): ComponentChildren {
-  if (!filtered)
-    return h(Notice, { icon: 'check', tone: 'good', title: 'No warning and no error was logged since the start.' });
+  if (!filtered) return h(Notice, { icon: 'check', tone: 'good', title: 'No warnings or errors since startup' });
   return h(
     Notice,
-    { title: 'No line in the log matches.' },
+    { title: 'No log lines match' },
     h('p', null, h('a', { href: withQuery({ level: undefined, event: undefined }) }, 'Show all lines')),
   );
 }

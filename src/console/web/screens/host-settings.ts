@@ -26,14 +26,14 @@ export function HostSettings(): ComponentChildren {
       label: 'Filter',
       type: 'search',
       value: words,
-      help: 'A part of the name, the value or the origin, such as delivery, default or POSTERN_',
+      help: 'Part of a name, value or origin, such as delivery, default or POSTERN_',
       onValue: setWords,
     }),
     error && h(Fault, { error, since: failedAt, again }),
     found === undefined
       ? !error && h(Bars, { rows: 8 })
       : found.length === 0
-        ? h(Notice, { title: 'No setting matches.' })
+        ? h(Notice, { title: 'No settings match' })
         : [
             h('p', { key: 'count', class: 'faint', role: 'status' }, count(found.length, 'setting')),
             h('ul', { key: 'list', class: 'rows settings' }, found.map(settingRow)),

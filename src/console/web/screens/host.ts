@@ -40,10 +40,10 @@ export function useOverview(): Loaded<HostOverview> {
 }
 
 const PARTS = [
-  ['/host', 'Overview', 'host/overview'],
+  ['/host', 'Status', 'host/overview'],
   ['/host/settings', 'Settings', 'host/settings'],
   ['/host/log', 'Log', 'host/log'],
-  ['/host/actions', 'Done here', 'host/actions'],
+  ['/host/actions', 'Activity', 'host/actions'],
 ] as const;
 
 /** The screens of the host. */
@@ -73,7 +73,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
     { 'aria-label': 'Overview' },
     h(HealthSentence, { overview }),
     needs.length > 0 && [
-      h('h2', { key: 'title' }, 'Needs you'),
+      h('h2', { key: 'title' }, 'Needs attention'),
       h(
         'ul',
         { key: 'list', class: 'rows needs host-needs' },
@@ -85,7 +85,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
         ['Name', plain(hostname)],
         ['Version', version],
         ['Started', h(Time, { at: startedAt })],
-        ['Waiting', [number(waiting), oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]]],
+        ['Waiting', [number(waiting), oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })]]],
         ['Failed', number(dead)],
       ],
     }),
@@ -144,11 +144,11 @@ const WHAT: Readonly<Record<HostNeed['what'], string>> = {
 
 /** A series, its title, and what to say of its last and its worst value. */
 const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
-  ['commit_p95', 'Commits of the queue', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
-  ['dns_p95', 'DNS look-ups', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
-  ['disk_free', 'Free disk', (last, worst) => `${last} is free where the queue is; it was never below ${worst}.`],
-  ['memory', 'Memory', (last, worst) => `The process has ${last}, and had ${worst} at most.`],
-  ['loop_lag', 'Delay of the event loop', (last, worst) => `${last} lately, ${worst} at worst.`],
+  ['commit_p95', 'Queue commits', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
+  ['dns_p95', 'DNS lookups', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
+  ['disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, ${worst} at least.`],
+  ['memory', 'Memory', (last, worst) => `${last} in use, ${worst} at most.`],
+  ['loop_lag', 'Event loop delay', (last, worst) => `${last} now, ${worst} at worst.`],
 ];
 
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
@@ -167,10 +167,10 @@ function Figures(): ComponentChildren {
     h(
       'div',
       { class: 'heading' },
-      h('h2', { id: 'figures' }, 'Figures'),
+      h('h2', { id: 'figures' }, 'Performance'),
       h(
         'nav',
-        { class: 'chips', 'aria-label': 'Time' },
+        { class: 'chips', 'aria-label': 'Time range' },
         Object.entries(SPANS).map(([name, { label }]) =>
           h(
             'a',
@@ -214,8 +214,7 @@ function Figure({
   const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
   return h(Plot, {
     title,
-    sentence:
-      last === undefined ? 'Nothing was measured in this time.' : say(valueText(last, unit), valueText(worst, unit)),
+    sentence: last === undefined ? 'No data for this period.' : say(valueText(last, unit), valueText(worst, unit)),
     times: data.times,
     curves: [{ label: title, unit, tone: 'accent', values }],
   });
@@ -287,7 +286,7 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): C
         'span',
         { class: 'buttons' },
         h(Button, { label: 'Run now', title: `Run ${name} now`, disabled: running, onPress: run }),
-        asked && h('span', { role: 'status', class: 'hidden' }, `${name} was asked to run`),
+        asked && h('span', { role: 'status', class: 'hidden' }, `${name} was started`),
       ),
   );
 }

@@ -20,23 +20,15 @@ export function Keys(): ComponentChildren {
     { class: 'screen' },
     h(
       Title,
-      { text: 'Keys' },
-      may('keys/add') && h(Button, { label: 'Make a key\u2026', kind: 'main', onPress: () => setMaking(true) }),
+      { text: 'API keys' },
+      may('keys/add') && h(Button, { label: 'Create key\u2026', kind: 'main', onPress: () => setMaking(true) }),
     ),
-    h(
-      'p',
-      { class: 'faint' },
-      'A key may do everything that the account may do, by API and as the password of an SMTP login.',
-    ),
+    h('p', { class: 'faint' }, 'A key has full access to the account: through the API, and as the password for SMTP.'),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 3 })
       : data.length === 0
-        ? h(
-            Notice,
-            { title: 'The account has no key.' },
-            h('p', null, 'Nothing can call the API or log in by SMTP until one is made.'),
-          )
+        ? h(Notice, { title: 'No API keys yet' }, h('p', null, 'Create one to call the API or to send over SMTP.'))
         : h(
             'ul',
             { class: 'rows keys-made' },
@@ -53,16 +45,16 @@ export function Keys(): ComponentChildren {
       h(
         Confirm,
         {
-          title: `Revoke the key ${plain(revoking.starts_with)}\u2026?`,
-          label: 'Revoke it',
+          title: `Revoke key ${plain(revoking.starts_with)}\u2026?`,
+          label: 'Revoke key',
           onConfirm: async () => {
             await call('keys/revoke', { id: revoking.id });
             change((keys) => keys.filter(({ id }) => id !== revoking.id));
           },
           onClose: () => setRevoking(undefined),
         },
-        h('p', null, 'Programs that use it are refused within seconds. It cannot be brought back.'),
-        data?.length === 1 && h('p', null, 'It is the only key of the account.'),
+        h('p', null, 'Programs that use it lose access within seconds. This cannot be undone.'),
+        data?.length === 1 && h('p', null, 'It is the account\u2019s only key.'),
       ),
   );
 }
@@ -78,11 +70,11 @@ function KeyRow({
     'li',
     { 'data-row': start },
     h('code', null, `${plain(start)}\u2026`),
-    h('span', { class: 'label' }, h('bdi', null, plain(label) || 'without a label')),
+    h('span', { class: 'label' }, h('bdi', null, plain(label) || 'No label')),
     h(
       'span',
       { class: 'faint' },
-      'made ',
+      'created ',
       h(Time, { at: createdAt }),
       usedAt === null ? ', never used' : [', used ', h(Time, { key: 'used', at: usedAt })],
     ),
@@ -97,25 +89,25 @@ function MakeKey({ onClose }: { onClose(): void }): ComponentChildren {
   if (key === undefined)
     return h(
       Dialog,
-      { title: 'Make a key', onClose },
+      { title: 'Create an API key', onClose },
       h(Form, {
-        fields: [{ name: 'label', label: 'Label', help: 'What it is for, to tell keys apart.' }],
-        label: 'Make it',
+        fields: [{ name: 'label', label: 'Label', help: 'What the key is for.' }],
+        label: 'Create key',
         onSubmit: async ({ label }) => setKey((await call<{ readonly key: string }>('keys/add', { label })).key),
       }),
     );
   const curl = `curl ${window.location.origin}/api/1.0/users/ping.json -d '{"key":"${key}"}'`;
   return h(
     Dialog,
-    { title: 'The key is made', onClose },
-    h('p', null, 'Copy it now: it is shown this once.'),
-    h('p', { class: 'copied' }, h('code', { class: 'secret' }, key), h(Copy, { text: key, label: 'Copy the key' })),
-    h('p', null, 'A call that answers "PONG!":'),
+    { title: 'Key created', onClose },
+    h('p', null, 'Copy it now; it is not shown again.'),
+    h('p', { class: 'copied' }, h('code', { class: 'secret' }, key), h(Copy, { text: key, label: 'Copy key' })),
+    h('p', null, 'To test it (the response is "PONG!"):'),
     h('pre', { class: 'code', tabIndex: 0 }, curl),
     h(
       'p',
       { class: 'buttons' },
-      h(Copy, { text: curl, label: 'Copy the call' }),
+      h(Copy, { text: curl, label: 'Copy command' }),
       h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
     ),
   );

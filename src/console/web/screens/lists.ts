@@ -27,7 +27,7 @@ export function Lists(): ComponentChildren {
     { class: 'screen' },
     h(
       Title,
-      { text: 'Lists' },
+      { text: 'Suppressions' },
       h(
         'span',
         { class: 'buttons' },
@@ -39,15 +39,15 @@ export function Lists(): ComponentChildren {
     h(
       'nav',
       { class: 'chips', 'aria-label': 'List' },
-      h(ListChip, { which, value: 'rejects', label: 'Rejected' }),
+      h(ListChip, { which, value: 'rejects', label: 'Suppressed' }),
       h(ListChip, { which, value: 'whitelists', label: 'Whitelist' }),
     ),
     h(
       'p',
       { class: 'faint' },
       which === 'rejects'
-        ? 'No mail is sent to these addresses: it is rejected at once. Bounces, complaints and unsubscribes put them here for a time, people for good.'
-        : 'Nothing puts these addresses on the list of rejected ones.',
+        ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited time; entries added manually do not expire.'
+        : 'These addresses are never suppressed.',
     ),
     which === 'rejects' ? h(Rejects, { key: 'rejects', q, version }) : h(Whitelist, { key: 'whitelists', q, version }),
     adding &&
@@ -90,7 +90,7 @@ const REASONS: Readonly<
   'soft-bounce': { icon: 'clock', word: 'Soft bounce', tone: 'wait' },
   spam: { icon: 'alert', word: 'Complaint', tone: 'bad' },
   unsub: { icon: 'refused', word: 'Unsubscribed', tone: 'off' },
-  custom: { icon: 'person', word: 'By hand', tone: 'off' },
+  custom: { icon: 'person', word: 'Manual', tone: 'off' },
 };
 
 interface ListProps {
@@ -129,7 +129,7 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
           href: withQuery({ expired: withExpired ? undefined : 'yes' }),
           'aria-current': withExpired ? 'true' : undefined,
         },
-        'Also expired ones',
+        'Include expired',
       ),
     ),
     error && h(Fault, { error, since: failedAt, again }),
@@ -156,7 +156,7 @@ const keyOf = ({ email, subaccount }: RejectEntry) => `${email} ${subaccount ?? 
 
 /** How long an entry still holds. */
 function termOf({ expires_at: at, expired }: RejectEntry): string {
-  if (at === null) return 'for good';
+  if (at === null) return 'no expiry';
   if (expired) return 'expired';
   return `expires ${relative(toMs(at), now.value)}`;
 }
@@ -171,7 +171,7 @@ function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): v
       'span',
       { class: 'address' },
       h('bdi', null, plain(email)),
-      subaccount !== null && h('span', { class: 'faint' }, ` of ${plain(subaccount)}`),
+      subaccount !== null && h('span', { class: 'faint' }, ` (${plain(subaccount)})`),
     ),
     h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
     h('span', { class: 'when faint' }, h(Time, { at }), `, ${termOf(entry)}`),
@@ -183,9 +183,9 @@ function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): v
         h('a', { class: 'button quiet', href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
       message === null &&
         may('messages/search') &&
-        h('a', { class: 'button quiet', href: linkTo('/sent', { q: `email:${email}` }) }, 'Mail to it'),
+        h('a', { class: 'button quiet', href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
       may('rejects/delete') &&
-        h(Button, { label: 'Take off\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
+        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
     ),
   );
 }
@@ -203,23 +203,27 @@ export function TakeOff({
   return h(
     Confirm,
     {
-      title: `Take ${plain(email)} off the list?`,
-      label: 'Take it off',
+      title: `Remove ${plain(email)} from the suppression list?`,
+      label: 'Remove address',
       onConfirm: async () => {
         await call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) });
         taken();
       },
       onClose,
     },
-    h('p', null, 'Mail to it is sent again.'),
+    h('p', null, 'Mail to this address will be sent again.'),
     reason === 'custom'
-      ? h('p', null, 'It was added by hand. Unless it replaced an entry of a bounce or complaint, this costs nothing.')
+      ? h(
+          'p',
+          null,
+          'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.',
+        )
       : h(
           'p',
           null,
-          'This costs reputation, on which the hourly quota depends',
-          expires === null ? '' : `; the entry expires by itself ${relative(toMs(expires), now.value)}`,
-          '. If the address bounces or complains again, it comes back.',
+          'This lowers your reputation, on which the hourly quota depends',
+          expires === null ? '' : `. The entry expires by itself ${relative(toMs(expires), now.value)}`,
+          '. If the address bounces or complains again, it is suppressed again.',
         ),
   );
 }
@@ -253,7 +257,7 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
                   { class: 'buttons' },
                   may('whitelists/delete') &&
                     h(Button, {
-                      label: 'Take off\u2026',
+                      label: 'Remove\u2026',
                       kind: 'quiet',
                       title: plain(email),
                       onPress: () => setTaking(email),
@@ -267,8 +271,8 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
       h(
         Confirm,
         {
-          title: `Take ${plain(taking)} off the whitelist?`,
-          label: 'Take it off',
+          title: `Remove ${plain(taking)} from the whitelist?`,
+          label: 'Remove address',
           onConfirm: async () => {
             await call('whitelists/delete', { email: taking });
             change((rows) => rows.filter(({ email }) => email !== taking));
@@ -278,7 +282,7 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
         h(
           'p',
           null,
-          'Bounces and complaints put it on the list of rejected addresses again. If it was there when it was whitelisted, this costs reputation.',
+          'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, this lowers your reputation.',
         ),
       ),
   );
@@ -289,7 +293,7 @@ function Cut({ length }: { readonly length: number }): ComponentChildren {
   return h(
     'p',
     { class: 'faint' },
-    'These are the first 1,000 by address. Search for the beginning of an address, or export the list, to see the others.',
+    'Showing the first 1,000 addresses. To see the rest, search for the start of an address or export the list.',
   );
 }
 
@@ -305,20 +309,20 @@ function AddAddress({
   const [refused, setRefused] = useState<string>();
   return h(
     Dialog,
-    { title: which === 'rejects' ? 'Reject mail to an address' : 'Whitelist an address', onClose },
+    { title: which === 'rejects' ? 'Suppress an address' : 'Whitelist an address', onClose },
     h(
       'p',
       { class: 'faint' },
       which === 'rejects'
-        ? 'No mail is sent to it until somebody takes it off.'
-        : 'It is taken off the list of rejected addresses, and nothing puts it there again.',
+        ? 'No mail is sent to it until it is removed from this list.'
+        : 'It is removed from the suppression list and never suppressed again.',
     ),
     h(Form, {
       fields: [
         { name: 'email', label: 'Address', type: 'email' },
-        { name: 'comment', label: 'Why', help: 'For whoever asks later.' },
+        { name: 'comment', label: 'Note (optional)' },
       ],
-      label: 'Add it',
+      label: 'Add address',
       onSubmit: async ({ email, comment }) => {
         setRefused(undefined);
         const answer = await call<{ readonly email: string; readonly added: boolean }>(`${which}/add`, {
@@ -330,7 +334,7 @@ function AddAddress({
       },
     }),
     refused !== undefined &&
-      h('p', { class: 'wrong', role: 'alert' }, `${plain(refused)} is on the whitelist. Take it off there first.`),
+      h('p', { class: 'wrong', role: 'alert' }, `${plain(refused)} is on the whitelist. Remove it there first.`),
   );
 }
 
@@ -358,7 +362,7 @@ function Export({ which }: { readonly which: Which }): ComponentChildren {
     if (found.error !== null) throw new Error(found.error);
     setJob(found);
   };
-  if (job?.result_url) return h('a', { class: 'button', href: job.result_url, download: '' }, 'Download the export');
+  if (job?.result_url) return h('a', { class: 'button', href: job.result_url, download: '' }, 'Download export');
   return h(Button, { label: 'Export', onPress: start });
 }
 
@@ -367,19 +371,15 @@ function Empty({ filtered, which }: { readonly filtered: boolean; readonly which
     return h(Notice, {
       icon: 'check',
       tone: 'good',
-      title: which === 'rejects' ? 'Nobody is on the list.' : 'Nobody is on the whitelist.',
+      title: which === 'rejects' ? 'No suppressed addresses' : 'No whitelisted addresses',
     });
   return h(
     Notice,
-    { title: 'No address on the list begins with this, for this reason.' },
+    { title: 'No addresses match this search and reason' },
     h(
       'p',
       null,
-      h(
-        'a',
-        { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) },
-        'Show the whole list',
-      ),
+      h('a', { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) }, 'Show all'),
     ),
   );
 }

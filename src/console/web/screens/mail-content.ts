@@ -48,12 +48,11 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
     h(
       'p',
       { class: 'faint' },
-      'Shown without scripts, forms and links, and without anything from outside',
-      leftOut > 0 ? `; ${count(leftOut, 'picture')} left out.` : '.',
-      truncated &&
-        ('id' in wanted ? ' The end is cut off; download the mail to see all of it.' : ' The end is cut off.'),
+      'Shown without scripts, forms, links and remote content',
+      leftOut > 0 ? `; ${count(leftOut, 'image')} blocked.` : '.',
+      truncated && ('id' in wanted ? ' Truncated; download the message to see all of it.' : ' Truncated.'),
     ),
-    h('iframe', { class: 'mail-frame', sandbox: '', src: frame, title: 'HTML of the mail' }),
+    h('iframe', { class: 'mail-frame', sandbox: '', src: frame, title: 'HTML of the message' }),
     links.length > 0 &&
       h(
         'details',
@@ -85,7 +84,9 @@ export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: num
     'div',
     null,
     bytes > MOST_SHOWN &&
-      h(Notice, { title: `The first ${size(MOST_SHOWN)} of ${size(bytes)}; the rest is in the download.` }),
+      h(Notice, {
+        title: `Showing the first ${size(MOST_SHOWN)} of ${size(bytes)}; download the message for the rest`,
+      }),
     h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(data)),
   );
 }

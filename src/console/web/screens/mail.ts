@@ -42,7 +42,7 @@ export function MailList(): ComponentChildren {
     h(
       'div',
       { class: 'pane' },
-      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(AllThatMatch, { query })),
+      h(Title, { text: 'Inbound' }, h(ReplayMarked, null), h(AllThatMatch, { query })),
       h(StateFilter, { query }),
       h(Choices, { query }),
       h(FieldChips, { query }),
@@ -59,7 +59,7 @@ export function MailList(): ComponentChildren {
         'aside',
         { class: 'pane preview', 'aria-label': 'Preview' },
         preview === undefined
-          ? h(Notice, { title: 'Select a message to preview it (j/k).' })
+          ? h(Notice, { title: 'Select a message to preview it (j/k)' })
           : h(MessageView, { id: preview, key: preview, beside: true }),
       ),
   );
@@ -145,7 +145,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
       ...routes.map(({ id, pattern }) => [id, `${id} ${plain(pattern)}`] as const),
     ]),
     choice('url', 'Endpoint', [['', 'Any endpoint'], ...endpoints.map(({ url }) => [url, shortUrl(url)] as const)]),
-    choice('status', 'Last answer', ANSWERS),
+    choice('status', 'Last response', ANSWERS),
   );
 }
 
@@ -168,7 +168,7 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
           key: name,
           class: 'chip',
           href: linkTo('/mail', { q: withField(query, name, undefined) }),
-          'aria-label': `Take out ${name}:${value}`,
+          'aria-label': `Remove the filter ${name}:${value}`,
         },
         `${name}: ${value} \u00d7`,
       ),
@@ -192,7 +192,7 @@ function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
     h(
       'a',
       { href: linkTo('/refused', { q: without }) },
-      `${count(all, 'refusal')} ${all === 1 ? 'matches' : 'match'} as well`,
+      `${count(all, 'refusal')} also ${all === 1 ? 'matches' : 'match'}`,
     ),
   );
 }
@@ -209,7 +209,7 @@ function ReplayMarked(): ComponentChildren {
   return h(
     'span',
     { class: 'buttons', 'data-key': 'replay' },
-    h(Button, { label: `Replay ${ids.length} marked\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
+    h(Button, { label: `Replay ${ids.length} selected\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
     h(Button, { label: 'Clear', kind: 'quiet', onPress: () => (marked.value = new Set()) }),
   );
 }
@@ -252,17 +252,17 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query.trim() === '')
     return h(
       Notice,
-      { title: 'No mail yet.' },
-      h('p', null, 'What comes in appears here at once. ', h('a', { href: linkTo('/') }, 'How to send a first one')),
+      { title: 'No messages yet' },
+      h('p', null, 'New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')),
     );
   return h(
     Notice,
-    { title: 'Nothing matches this search.' },
+    { title: 'No messages match this search' },
     h(
       'p',
       null,
-      `Mail is remembered for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
-      h('a', { href: linkTo('/mail') }, 'Show all mail'),
+      `Messages are kept for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
+      h('a', { href: linkTo('/mail') }, 'Show all messages'),
     ),
   );
 }

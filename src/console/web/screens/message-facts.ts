@@ -4,7 +4,7 @@ import type { MessageFacts } from '../records.ts';
 
 const PLACES: Readonly<Record<string, string>> = {
   subject: 'subject',
-  from_name: 'name of the sender',
+  from_name: 'sender name',
   visible_text: 'text',
 };
 
@@ -59,6 +59,6 @@ function Found({
         h('li', { key: i }, h('code', null, plain(what)), h('span', { dir: 'auto' }, plain(text))),
       ),
     ),
-    total > lines.length && h('p', { class: 'faint' }, `${total - lines.length} more are not listed.`),
+    total > lines.length && h('p', { class: 'faint' }, `${total - lines.length} more not shown.`),
   );
 }

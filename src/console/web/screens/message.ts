@@ -36,8 +36,8 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
       ? h(
           'div',
           null,
-          h(Title, { text: 'Not known' }),
-          h(Notice, { title: 'Not found or expired' }, h('p', null, `The id is ${id}.`)),
+          h(Title, { text: 'Message not found' }),
+          h(Notice, { title: 'Not found or expired' }, h('p', null, `ID: ${id}`)),
         )
       : error
         ? h(Fault, { error, since: failedAt, again })
@@ -57,7 +57,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     h('p', { class: 'sentence' }, h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.'),
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
-    h(beside ? 'h3' : 'h2', null, 'What happened'),
+    h(beside ? 'h3' : 'h2', null, 'Timeline'),
     h(Timeline, { mail }),
     h(beside ? 'h3' : 'h2', null, 'Content'),
     h(ContentTabs, { mail, beside }),
@@ -149,14 +149,14 @@ function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }):
   return h(
     Dialog,
     { title: 'Try another URL', onClose },
-    h('p', null, 'Posts this mail once, signed as usual. Its state does not change, and nothing is counted.'),
+    h('p', null, 'Posts this message once, signed as usual. Its state and the statistics do not change.'),
     h(Field, { label: 'URL', type: 'url', value: url, onValue: setUrl }),
     trial && h(TrialAnswer, { trial }),
     h(
       'p',
       { class: 'buttons' },
       h(Button, {
-        label: 'Post it',
+        label: 'Post',
         kind: 'main',
         onPress: async () => setTrial(await call<Trial>('inbound/try', { id: mail.id, url })),
       }),
@@ -188,16 +188,16 @@ function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
     .join(', ');
   return h(Facts, {
     rows: [
-      ['Came', h('span', null, exactTime(toMs(mail.at)), ' (', h(Time, { at: mail.at }), ')')],
-      ['Envelope sender', mail.sender === null ? 'not known' : plain(mail.sender || '<>')],
+      ['Received', h('span', null, exactTime(toMs(mail.at)), ' (', h(Time, { at: mail.at }), ')')],
+      ['Envelope sender', mail.sender === null ? 'Unknown' : plain(mail.sender || '<>')],
       [
         'Client',
         mail.client === null
-          ? 'not known'
+          ? 'Unknown'
           : `${plain(mail.client)}${mail.helo ? `, HELO ${plain(mail.helo)}` : ''}, ${mail.tls ?? 'no TLS'}`,
       ],
-      ['Checks', verdicts || 'not made yet'],
-      ...(scan ? ([['Scanned', scanText(scan)]] as const) : []),
+      ['Authentication', verdicts || 'Not checked yet'],
+      ...(scan ? ([['Scan', scanText(scan)]] as const) : []),
       [
         'Route',
         h(
@@ -209,7 +209,7 @@ function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
         ),
       ],
       ['Size', size(mail.size)],
-      ['Id', h('code', null, mail.id)],
+      ['ID', h('code', null, mail.id)],
     ],
   });
 }
@@ -258,7 +258,7 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
           entry.kind === 'refused' &&
             mail.client !== null &&
             may('inbound/refusals') &&
-            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and what to do'),
+            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and how to fix it'),
           detail && h(Detail, { detail, mail }),
         ),
       );
@@ -274,7 +274,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
     call<Content>('inbound/content', { id }, stop),
   );
   const [own, setOwn] = useState<string>();
-  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
+  if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (!mail.kept) return h(Notice, { title: 'Content deleted, history kept' });
   const { data: content, error, failedAt, again } = loaded;
   if (!content) {
@@ -300,7 +300,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
       h(Notice, {
         icon: 'alert',
         tone: 'bad',
-        title: `This mail cannot be parsed: ${plain(content.parse_error)}. It is posted raw.`,
+        title: `This message could not be parsed: ${plain(content.parse_error)}. It is posted raw.`,
       }),
     content.automated.why !== null && h('p', null, `Automated: ${content.automated.why}`),
     content.facts && h(Unseen, { facts: content.facts }),
@@ -340,12 +340,12 @@ function Panel({
     case 'payload':
       return h(Payload, { id });
     default:
-      if (content.text === null) return h(Notice, { title: 'It has no text.' });
+      if (content.text === null) return h(Notice, { title: 'No text' });
       return h(
         'div',
         null,
         h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(content.text)),
-        content.truncated && h('p', { class: 'faint' }, 'The rest is left out; download the mail to read all of it.'),
+        content.truncated && h('p', { class: 'faint' }, 'Truncated; download the message to read all of it.'),
       );
   }
 }
@@ -386,9 +386,9 @@ function Payload({ id }: { readonly id: string }): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'Rendered anew, in the format of the route (for Mandrill, an element of ',
+      'Rendered now, in the format of the route (for Mandrill, one element of ',
       h('code', null, 'mandrill_events'),
-      '), as your webhook gets it.',
+      '), as your webhook receives it.',
     ),
     h(Json, { value: data }),
   );

@@ -15,7 +15,7 @@ export function NowPlots(): ComponentChildren {
   return h(
     'section',
     { 'aria-labelledby': 'last-hour' },
-    h('h2', { id: 'last-hour' }, 'The last hour of this host'),
+    h('h2', { id: 'last-hour' }, 'Last hour on this host'),
     error && h(Fault, { error, since: failedAt, again }),
     data
       ? h('div', { class: 'plots' }, h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data }))
@@ -31,11 +31,11 @@ function TakenIn({ data }: Of): ComponentChildren {
   const accepted = valuesOf(data, 'accepted');
   const refused = valuesOf(data, ...REFUSED);
   return h(Plot, {
-    title: 'Taken in and refused, a minute',
-    sentence: `Taken in: ${rateText(accepted)}. ${count(sum(refused), 'refusal')} in the last hour.`,
+    title: 'Received and refused per minute',
+    sentence: `Received: ${rateText(accepted)}. ${count(sum(refused), 'refusal')} in the last hour.`,
     times: data.times,
     curves: [
-      { label: 'Taken in', unit: '', tone: 'accent', values: accepted },
+      { label: 'Received', unit: '', tone: 'accent', values: accepted },
       { label: 'Refused', unit: '', tone: 'bad', values: refused },
     ],
   });
@@ -47,15 +47,13 @@ function Answers({ data }: Of): ComponentChildren {
   const all = sum(good) + sum(others);
   const share = Math.floor((sum(good) / all) * 1000) / 10;
   return h(Plot, {
-    title: 'Answers of webhooks, a minute',
+    title: 'Webhook responses per minute',
     sentence:
-      all === 0
-        ? 'Nothing was posted in the last hour.'
-        : `${share} % of ${count(all, 'POST')} in the last hour ${all === 1 ? 'was' : 'were'} answered with 2xx.`,
+      all === 0 ? 'No POSTs in the last hour.' : `${count(all, 'POST')} in the last hour, ${share} % successful.`,
     times: data.times,
     curves: [
       { label: '2xx', unit: '', tone: 'good', values: good },
-      { label: 'Others and none', unit: '', tone: 'bad', values: others },
+      { label: 'Other or none', unit: '', tone: 'bad', values: others },
     ],
   });
 }
@@ -64,7 +62,7 @@ function Waiting({ data }: Of): ComponentChildren {
   const waiting = valuesOf(data, 'waiting');
   const oldest = valuesOf(data, 'oldest_waiting');
   return h(Plot, {
-    title: 'Waiting, and the age of the oldest',
+    title: 'Waiting, and age of the oldest',
     sentence: waitingText(waiting, oldest),
     times: data.times,
     curves: [
@@ -76,10 +74,10 @@ function Waiting({ data }: Of): ComponentChildren {
 
 function waitingText(waiting: Values, oldest: Values): string {
   const now = lastOf(waiting);
-  if (now === undefined) return 'Not known yet.';
+  if (now === undefined) return 'No data yet.';
   const most = Math.max(...waiting.filter((one) => one !== null));
-  const before = most > now ? `; in the last hour there were up to ${number(most)}` : '';
+  const before = most > now ? `; up to ${number(most)} in the last hour` : '';
   // The newest value is the most within the minute.
-  if (now === 0) return `Nothing waits${before}.`;
-  return `${number(now)} ${now === 1 ? 'waits' : 'wait'}, the oldest for ${valueText(lastOf(oldest), 's')}${before}.`;
+  if (now === 0) return `None waiting${before}.`;
+  return `${number(now)} waiting, oldest ${valueText(lastOf(oldest), 's')}${before}.`;
 }

@@ -33,7 +33,7 @@ function NowInNumbers(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h(Title, { text: 'Now' }),
+    h(Title, { text: 'Overview' }),
     h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     endpoints.error && h(Fault, { error: endpoints.error, since: endpoints.failedAt, again: endpoints.again }),
     h(NeedsYou, { endpoints, dead: [], held: 0, domains, host: [] }),
@@ -41,7 +41,7 @@ function NowInNumbers(): ComponentChildren {
     h(
       'p',
       { class: 'faint' },
-      'Your role sees numbers and states: ',
+      'Your role shows numbers and states only: ',
       h('a', { href: linkTo('/endpoints') }, 'endpoints'),
       ' and ',
       h('a', { href: linkTo('/domains') }, 'domains'),
@@ -54,7 +54,7 @@ const WINDOWS = [
   ['today', 'Today'],
   ['last_7_days', 'Last 7 days'],
   ['last_30_days', 'Last 30 days'],
-  ['all_time', 'In all'],
+  ['all_time', 'All time'],
 ] as const;
 const COUNTS = [
   ['sent', 'Sent'],
@@ -73,12 +73,12 @@ function Sent(): ComponentChildren {
   return h(
     'section',
     { 'aria-labelledby': 'sent' },
-    h('h2', { id: 'sent' }, 'Mail out'),
+    h('h2', { id: 'sent' }, 'Outbound'),
     error && h(Fault, { error, since: failedAt, again }),
     data
       ? h(
           'div',
-          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Mail out, as a table' },
+          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' },
           h(
             'table',
             null,
@@ -88,7 +88,7 @@ function Sent(): ComponentChildren {
               h(
                 'tr',
                 null,
-                ['Time', ...COUNTS.map(([, label]) => label)].map((label) =>
+                ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
                   h('th', { key: label, scope: 'col' }, label),
                 ),
               ),
@@ -123,7 +123,7 @@ function NowWithMail(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h(Title, { text: 'Now' }),
+    h(Title, { text: 'Overview' }),
     host
       ? h(HealthSentence, { overview: host })
       : may('host/overview') && !hostAway
@@ -149,15 +149,12 @@ function Health({
   const down = endpoints.filter(inTrouble);
   const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
-  const forThem = `${forDown === 0 ? 'nothing' : count(forDown, 'mail')} ${forDown > 1 ? 'wait' : 'waits'} for`;
   const text =
-    down.length === 1
-      ? `Taking mail. 1 endpoint fails; ${forThem} it.`
-      : down.length > 1
-        ? `Taking mail. ${count(down.length, 'endpoint')} fail; ${forThem} them.`
-        : waiting > 0
-          ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
-          : 'Taking mail. Nothing waits.';
+    down.length > 0
+      ? `Accepting mail. ${count(down.length, 'endpoint')} failing, ${count(forDown, 'message')} waiting.`
+      : waiting > 0
+        ? `All systems normal. ${count(waiting, 'message')} being delivered.`
+        : 'All systems normal.';
   return h(
     'p',
     { class: `health ${down.length > 0 ? 'bad' : 'good'}` },
@@ -190,8 +187,8 @@ function NeedsYou({
   if (down.length + dead.length + held + domains.length + others.length === 0) return null;
   return h(
     'section',
-    { class: 'needs', 'aria-labelledby': 'needs-you' },
-    h('h2', { id: 'needs-you' }, 'Needs you'),
+    { class: 'needs', 'aria-labelledby': 'needs-attention' },
+    h('h2', { id: 'needs-attention' }, 'Needs attention'),
     h(
       'ul',
       { class: 'rows' },
@@ -241,9 +238,9 @@ function NeedsYou({
             h(
               'span',
               { class: 'url' },
-              dead.length < COUNTED ? count(dead.length, 'mail') : `${COUNTED} mails or more`,
+              dead.length < COUNTED ? count(dead.length, 'message') : `${COUNTED} or more messages`,
             ),
-            h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
+            h('span', { class: 'sentence' }, 'Review failures, then replay'),
           ),
         ),
       held > 0 &&
@@ -254,11 +251,11 @@ function NeedsYou({
             'a',
             { href: linkTo('/mail', { q: 'state:held' }) },
             h(State, { icon: 'pause', word: 'Held', tone: 'wait' }),
-            h('span', { class: 'url' }, count(held, 'mail')),
+            h('span', { class: 'url' }, count(held, 'message')),
             h(
               'span',
               { class: 'sentence' },
-              `Held by ${held === 1 ? 'its route' : 'routes'} until somebody releases or drops ${held === 1 ? 'it' : 'them'}`,
+              `Held by ${held === 1 ? 'its route' : 'routes'}: release or drop ${held === 1 ? 'it' : 'them'}`,
             ),
           ),
         ),
@@ -276,7 +273,7 @@ function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(
       h(Button, {
         label: 'Retry now',
         icon: 'replay',
-        title: `Try all that waits for ${shortUrl(url)} now`,
+        title: `Retry everything that waits for ${shortUrl(url)}`,
         onPress: () => call('endpoints/retry', { url }).then(again),
       }),
   );
@@ -329,8 +326,8 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
     h(
       'div',
       { class: 'heading' },
-      h('h2', { id: 'feed' }, 'Feed'),
-      held && h('span', { class: 'faint' }, 'stands still while you are on it'),
+      h('h2', { id: 'feed' }, 'Live feed'),
+      held && h('span', { class: 'faint' }, 'paused while you hover'),
     ),
     failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
     mail.rows === undefined && !failed
@@ -379,10 +376,10 @@ function FirstMinute(): ComponentChildren {
   const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);
   return h(
     Notice,
-    { icon: 'inbox', title: 'No mail yet.' },
+    { icon: 'inbox', title: 'No messages yet' },
     isLocal &&
       may('inbound/add-route') && [
-        h('p', { key: 'what' }, 'A test message comes in by SMTP, and is posted to a receiver of Postern\u2019s own.'),
+        h('p', { key: 'what' }, 'A test message arrives over SMTP and is posted to a built-in receiver.'),
         h(Button, {
           key: 'send',
           label: 'Send a test message',
@@ -390,7 +387,13 @@ function FirstMinute(): ComponentChildren {
           onPress: () => ask('POST', '/console/test-message', {}),
         }),
       ],
-    h('p', null, 'Or add ', h('a', { href: linkTo('/domains') }, 'a domain and a route'), ', and send a mail to it:'),
+    h(
+      'p',
+      null,
+      'Or add ',
+      h('a', { href: linkTo('/domains') }, 'a domain and a route'),
+      ', and send a message to it:',
+    ),
     h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
     h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
   );

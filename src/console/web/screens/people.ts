@@ -24,7 +24,7 @@ export function People(): ComponentChildren {
     h(
       'div',
       { class: 'heading' },
-      h('p', { class: 'faint' }, 'Operators who came by a link of the command line are not listed here.'),
+      h('p', { class: 'faint' }, 'Operators who signed in with a command-line link are not listed.'),
       may('host/add-person') &&
         h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
     ),
@@ -32,11 +32,7 @@ export function People(): ComponentChildren {
     data === undefined
       ? !error && h(Bars, { rows: 4 })
       : data.people.length === 0
-        ? h(
-            Notice,
-            { title: 'Nobody is invited yet.' },
-            h('p', null, 'An invitation makes a link to hand over. It opens the console once.'),
-          )
+        ? h(Notice, { title: 'No people yet' }, h('p', null, 'An invitation creates a one-time link to the console.'))
         : h(
             'ul',
             { class: 'rows people' },
@@ -65,28 +61,28 @@ export function People(): ComponentChildren {
         Confirm,
         {
           title: `Remove ${plain(removing)}?`,
-          label: 'Remove',
+          label: 'Remove person',
           onConfirm: async () => {
             await call('host/remove-person', { name: removing });
             change(({ people }) => ({ people: people.filter(({ name }) => name !== removing) }));
           },
           onClose: () => setRemoving(undefined),
         },
-        h('p', null, 'Their sessions and links end at once. What they did stays among the actions.'),
+        h('p', null, 'Their sessions and links end immediately. Their past activity is kept.'),
       ),
     resetting !== undefined &&
       h(
         Confirm,
         {
-          title: `Reset the second factor of ${plain(resetting)}?`,
-          label: 'Reset it',
+          title: `Reset two-factor authentication for ${plain(resetting)}?`,
+          label: 'Reset',
           onConfirm: async () => {
             await call('host/reset-factor', { name: resetting });
             again();
           },
           onClose: () => setResetting(undefined),
         },
-        h('p', null, 'For somebody whose device is lost. They sign in with their password alone then.'),
+        h('p', null, 'For a lost device. Their password alone then signs them in.'),
       ),
   );
 }
@@ -126,19 +122,19 @@ function PersonRow({
     h(
       'span',
       { class: 'faint' },
-      has ? `has a password${hasFactor ? ' and a second factor' : ''}` : 'no password yet',
+      has ? `has a password${hasFactor ? ' and two-factor authentication' : ''}` : 'no password yet',
       ', added ',
       h(Time, { at: createdAt }),
       ', ',
       sessions === 0
-        ? 'no session'
+        ? 'no sessions'
         : h('a', { href: linkTo('/accounts', { show: 'sessions' }) }, count(sessions, 'session')),
     ),
     locked &&
       h(
         'span',
         { class: 'wrong' },
-        'Locked after too many wrong codes. On the host: ',
+        'Locked after too many wrong codes. To unlock, run on the host: ',
         h('code', null, `postern person unlock ${plain(name)}`),
       ),
     h(
@@ -149,7 +145,7 @@ function PersonRow({
       may('host/reset-factor') &&
         hasFactor &&
         !isSelf(one) &&
-        h(Button, { label: 'Reset factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
+        h(Button, { label: 'Reset two-factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
       may('host/remove-person') &&
         !isSelf(one) &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),
@@ -174,10 +170,10 @@ function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPers
 }
 
 const ROLES: readonly (readonly [Role, string])[] = [
-  ['owner', 'owner: everything in one account, content of mail included'],
-  ['helper', 'helper: finds and replays its mail, without content and settings'],
-  ['reader', 'reader: its numbers and states'],
-  ['operator', 'operator: all accounts and this host'],
+  ['owner', 'Owner: full access to one account, including message content'],
+  ['helper', 'Helper: finds and replays messages; no content, no settings'],
+  ['reader', 'Reader: numbers and states only'],
+  ['operator', 'Operator: all accounts and this host'],
 ];
 
 function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
@@ -186,7 +182,7 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
     { title: 'Invite a person', onClose },
     h(Form, {
       fields: [
-        { name: 'name', label: 'Name', help: 'They sign in with it: letters, digits and . _ @ + -' },
+        { name: 'name', label: 'Name', help: 'Used to sign in. Letters, digits and . _ @ + -' },
         { name: 'role', label: 'Role', value: 'owner', options: ROLES },
         {
           name: 'account',
@@ -196,7 +192,7 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
           when: ({ role }) => role !== 'operator',
         },
       ],
-      label: 'Make a link',
+      label: 'Create link',
       onSubmit: async ({ name = '', role, account: whose }) =>
         invited(
           await call<EnterLink>('host/add-person', {
@@ -219,25 +215,21 @@ function ShowLink({
 }): ComponentChildren {
   return h(
     Dialog,
-    { title: `A link for ${plain(name)}`, onClose },
-    h(
-      'p',
-      null,
-      `Hand it over now: it is shown this once. It opens the console once, until ${clockTime(toMs(until))}.`,
-    ),
+    { title: `Link for ${plain(name)}`, onClose },
+    h('p', null, `Copy it now; it is not shown again. It works once, until ${clockTime(toMs(until))}.`),
     h('p', null, h('code', { class: 'secret' }, url)),
     new URL(url).protocol === 'http:' &&
       h(
         'p',
         { class: 'faint' },
-        'It opens in a browser on the host, or over SSH. For one that opens elsewhere, set ',
+        'It opens in a browser on the host, or over SSH. For a link that works elsewhere, set ',
         h('code', null, 'console.url'),
         '.',
       ),
     h(
       'p',
       { class: 'buttons' },
-      h(Copy, { text: url, label: 'Copy the link' }),
+      h(Copy, { text: url, label: 'Copy link' }),
       h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
     ),
   );
@@ -252,7 +244,7 @@ export function Sessions(): ComponentChildren {
   return h(
     'div',
     { class: 'pane' },
-    h('p', { class: 'faint' }, 'A session ends by itself when nobody has used it for a while, and after some hours.'),
+    h('p', { class: 'faint' }, 'Sessions end after some hours, and sooner when idle.'),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 3 })
@@ -266,14 +258,14 @@ export function Sessions(): ComponentChildren {
         Confirm,
         {
           title: `End the session of ${plain(ending.name)}?`,
-          label: 'End it',
+          label: 'End session',
           onConfirm: async () => {
             await call('host/end-session', { id: ending.id });
             change(({ sessions }) => ({ sessions: sessions.filter(({ id }) => id !== ending.id) }));
           },
           onClose: () => setEnding(undefined),
         },
-        h('p', null, 'Their next click leads to the page to sign in. To keep somebody out, remove the person.'),
+        h('p', null, 'They have to sign in again. To revoke access, remove the person.'),
       ),
   );
 }
@@ -283,12 +275,12 @@ function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }
   return h(
     'li',
     null,
-    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), own && h(Own, { word: 'This one' })),
+    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), own && h(Own, { word: 'This session' })),
     h(RoleOf, { role, whose }),
     h(
       'span',
       { class: 'faint' },
-      `by ${by} from ${plain(address)} `,
+      `by ${by} from ${plain(address)}, started `,
       h(Time, { at: since }),
       ', last used ',
       h(Time, { at: seenAt }),

@@ -27,35 +27,35 @@ const ENDPOINTS = { one: 'endpoint', several: 'endpoints' } as const;
 const KINDS: readonly Kind[] = [
   {
     operation: 'host/retry',
-    label: 'Retry now',
+    label: 'Retry',
     ...DELIVERIES,
-    help: 'They are due now, and endpoints that are down are probed.',
+    help: 'They are retried now, and endpoints that are down are probed.',
     button: (matched) => `Retry ${matched} now`,
   },
   {
     operation: 'host/pause',
     label: 'Pause',
     ...ENDPOINTS,
-    help: 'Nothing is sent to them for seven days, or until you resume them; their accounts cannot. Mail is still taken, and waits.',
+    help: 'Nothing is sent to them for 7 days, or until you resume them; their accounts cannot. Mail is still accepted, and waits.',
     button: (matched) => `Pause ${matched}`,
   },
   {
     operation: 'host/resume',
     label: 'Resume',
     ...ENDPOINTS,
-    help: 'What waits for them is sent again, also if their accounts paused them.',
+    help: 'Deliveries that wait for them are sent again, even if their accounts paused them.',
     button: (matched) => `Resume ${matched}`,
   },
   {
     operation: 'host/drop',
     label: 'Drop',
     ...DELIVERIES,
-    help: 'They end without being delivered. Senders are told nothing.',
+    help: 'They end without being delivered. Senders are not notified.',
     button: (matched) => `Drop ${matched}`,
   },
 ];
 
-const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for everything';
+const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for all';
 
 interface Answer {
   readonly matched: number;
@@ -77,7 +77,7 @@ export function QueueChange({ query: given, onClose }: { readonly query: string;
   if (!kind) return null;
   return h(
     Dialog,
-    { title: 'Change what waits', onClose },
+    { title: 'Change deliveries', onClose },
     answer
       ? h(Result, { kind, answer, onClose })
       : h(
@@ -90,12 +90,12 @@ export function QueueChange({ query: given, onClose }: { readonly query: string;
             },
           },
           h(Choice, {
-            label: 'What to do',
+            label: 'Action',
             value: operation,
             options: KINDS.map((one) => [one.operation, one.label] as const),
             onValue: setOperation,
           }),
-          h(Field, { label: 'Of what', value: text, type: 'search', help: HELP, onValue: setText }),
+          h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
           h('p', null, h('button', { type: 'submit', class: 'button' }, 'Count')),
           query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
         ),
@@ -121,7 +121,7 @@ function Question({
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 2 });
   const { matched, waiting, by_state: states = [] } = data;
-  if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
+  if (matched === 0) return h('p', { role: 'status' }, `No ${kind.several} match.`);
   const isDrop = operation === 'host/drop';
   const start = async () => {
     const answer = await call<Answer>(operation, { query, at_most: matched });
@@ -137,8 +137,8 @@ function Question({
       null,
       `${count(matched, kind.one, kind.several)}`,
       isDrop && ` (${states.map((one) => `${number(one.count)} ${stateWord(one.state).toLowerCase()}`).join(', ')})`,
-      waiting !== undefined && `, for which ${count(waiting, 'delivery waits', 'deliveries wait')}`,
-      `. ${kind.help} Nothing has been changed yet.`,
+      waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
+      `. ${kind.help}`,
     ),
     h(Decision, {
       matched,
@@ -165,7 +165,7 @@ function Result({
     { role: answer.job ? undefined : 'status' },
     answer.job
       ? h(JobProgress, null)
-      : h('p', null, `${kind.label}: done for ${count(answer.changed, kind.one, kind.several)}.`),
+      : h('p', null, `${kind.label} complete: ${count(answer.changed, kind.one, kind.several)}.`),
     h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
   );
 }

@@ -38,7 +38,7 @@ export function Queue(): ComponentChildren {
           options: BY,
           onValue: (value) => go(withQuery({ by: value === 'endpoint' ? undefined : value }), true),
         }),
-        h(Button, { label: 'Change by query\u2026', onPress: () => setChanging('') }),
+        h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
       ),
     ),
     error && h(Fault, { error, since: failedAt, again }),
@@ -66,12 +66,12 @@ function Content({
     'div',
     { class: 'pane' },
     waiting === 0
-      ? h(Notice, { icon: 'check', tone: 'good', title: 'Nothing waits.' })
+      ? h(Notice, { icon: 'check', tone: 'good', title: 'The queue is empty' })
       : h(
           'p',
           { class: 'sentence' },
-          `${count(waiting, 'delivery waits', 'deliveries wait')}`,
-          oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+          `${count(waiting, 'delivery', 'deliveries')} waiting`,
+          oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
           '.',
         ),
     rows.length > 0 && h(Ages, { queue, onChange }),
@@ -80,7 +80,7 @@ function Content({
       h(
         'section',
         { 'aria-labelledby': 'making' },
-        h('h2', { id: 'making' }, 'Being made ready'),
+        h('h2', { id: 'making' }, 'In preparation'),
         h(
           'ul',
           { class: 'rows' },
@@ -88,7 +88,7 @@ function Content({
             h(
               'li',
               { key: waitsFor },
-              h('p', null, `${number(many)}: ${WAITS[waitsFor]}, the oldest begun `, h(Time, { at: oldest })),
+              h('p', null, `${number(many)}: ${WAITS[waitsFor]}, oldest started `, h(Time, { at: oldest })),
             ),
           ),
         ),
@@ -97,10 +97,10 @@ function Content({
 }
 
 const WAITS: Readonly<Record<WaitingQueue['making']['by'][number]['waits_for'], string>> = {
-  preparing: 'being prepared',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'being parsed',
-  place: 'as many are on their way as the endpoint takes',
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
 };
 
 /** What waits by age in minutes, as `qshape` prints it. */
@@ -113,10 +113,10 @@ function Ages({
 }): ComponentChildren {
   const spans = ages.map((age, i) => `${ages[i - 1] ?? 0}\u2013${age}`);
   const figures = ['Waiting', ...spans.map((one) => `${one} min`), `${ages.at(-1)}+ min`, 'Later'];
-  const columns = ['For', 'Account', 'State', ...figures, ''];
+  const columns = ['Destination', 'Account', 'State', ...figures, ''];
   return h(
     'div',
-    { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'What waits, by age' },
+    { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Waiting deliveries by age' },
     h(
       'table',
       { class: 'ages' },
@@ -129,7 +129,7 @@ function Ages({
           columns.map((name) =>
             name === ''
               ? h('td', { key: name })
-              : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'For a time to come' : undefined }, name),
+              : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'Scheduled for later' : undefined }, name),
           ),
         ),
       ),

@@ -4,7 +4,7 @@ import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
-import { number, plain, count as textCount } from '../parts/text.ts';
+import { capital, number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
@@ -125,7 +125,7 @@ function RefusalEntry({
       h(
         'span',
         { class: 'who' },
-        sender === null ? 'sender not given' : sender === '' ? '<>' : filter('from', sender),
+        sender === null ? 'no sender' : sender === '' ? '<>' : filter('from', sender),
         recipient !== null && [' \u2192 ', filter('to', recipient)],
       ),
       h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
@@ -139,18 +139,18 @@ function RefusalEntry({
       filter('client', client),
       helo !== null && `, HELO ${plain(helo)}`,
       `, ${tls ?? 'no TLS'}`,
-      times > 1 && `, and ${number(times - 1)} more like this from its network within that minute`,
+      times > 1 && `, and ${number(times - 1)} more like it from the same network within a minute`,
       reason === 'noMailbox' &&
         recipient !== null &&
         may('inbound/test-route') && [
           ' \u00b7 ',
-          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
+          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Test the routes'),
         ],
       reason === 'noMailbox' &&
         recipient !== null &&
         may('inbound/add-route') && [
           ' \u00b7 ',
-          h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it'),
+          h('a', { key: 'make', href: routeFor(recipient) }, 'Add a route for it'),
         ],
     ),
   );
@@ -171,7 +171,7 @@ export function reasonText(reason: string): string {
   const words = plain(reason)
     .replace(/([a-z])([A-Z])/g, '$1 $2')
     .toLowerCase();
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capital(words);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
@@ -181,23 +181,19 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
       {
         icon: 'check',
         tone: 'good',
-        title: `Nothing was refused in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}.`,
+        title: `No refusals in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}`,
       },
-      h(
-        'p',
-        null,
-        'These are refusals of mail to your domains. Those before a recipient is named are the operator\u2019s, in the log.',
-      ),
+      h('p', null, 'Refused mail to your domains appears here. Refusals before RCPT are in the server log.'),
     );
   return h(
     Notice,
-    { title: 'No refusal matches this search.' },
+    { title: 'No refusals match this search' },
     h(
       'p',
       null,
       h('a', { href: linkTo('/refused') }, 'Show all refusals'),
       ' or ',
-      h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search the mail that came in'),
+      h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search inbound mail'),
     ),
   );
 }

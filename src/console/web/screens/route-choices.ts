@@ -4,12 +4,12 @@ export const MANDRILL = 'mandrill';
 
 /** The forms of posts, by the applications that read them. */
 export const FORMATS: readonly (readonly [string, string])[] = [
-  [MANDRILL, 'Mandrill: a form with mandrill_events'],
-  ['raw', 'the message itself: Rails (relay), MIME libraries'],
-  ['json', "Postern's own JSON"],
+  [MANDRILL, 'Mandrill (a form with mandrill_events)'],
+  ['raw', 'Raw message: Rails (relay), MIME libraries'],
+  ['json', 'Postern JSON'],
   ['postmark', 'Postmark'],
   ['mailgun', 'Mailgun, parsed'],
-  ['mailgun-mime', 'Mailgun, raw (URLs that end in mime)'],
+  ['mailgun-mime', 'Mailgun, raw (for URLs that end in mime)'],
   ['sendgrid', 'SendGrid, parsed'],
   ['sendgrid-raw', 'SendGrid, raw'],
   ['cloudmailin', 'CloudMailin'],
@@ -20,24 +20,24 @@ export const WHOLE = ['raw', 'mailgun-mime', 'sendgrid-raw'];
 
 /** How attachments reach the receiver. */
 export const ATTACHMENTS: readonly (readonly [string, string])[] = [
-  ['auto', 'in the POST, as links once the receiver finds it too large'],
-  ['inline', 'in the POST'],
-  ['link', 'as links'],
-  ['none', 'name and size only'],
+  ['auto', 'Inline; links if the receiver answers 413'],
+  ['inline', 'Inline'],
+  ['link', 'Links'],
+  ['none', 'Name and size only'],
 ];
 
 /** Which mail goes out one after another. */
 export const ORDERS: readonly (readonly [string, string])[] = [
-  ['none', 'none: each as soon as it can be'],
-  ['sender', 'of each sender, as it came'],
-  ['thread', 'of each conversation, as it came'],
+  ['none', 'None: each as soon as possible'],
+  ['sender', 'By sender, in order of arrival'],
+  ['thread', 'By conversation, in order of arrival'],
 ];
 
 /** What a route does with mail. */
 export const ACTIONS: readonly (readonly [string, string])[] = [
-  ['post', 'post it to the URL'],
-  ['tag', 'add tags, and try the next route'],
-  ['hold', 'hold it until it is replayed'],
-  ['discard', 'accept it, and discard it'],
-  ['reject', 'refuse it with 550'],
+  ['post', 'Post to the URL'],
+  ['tag', 'Add tags and try the next route'],
+  ['hold', 'Hold until released'],
+  ['discard', 'Accept and discard'],
+  ['reject', 'Reject with 550'],
 ];

@@ -40,7 +40,7 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
       ? h(
           'p',
           { class: 'faint' },
-          'Shows the route that it matches, and what would be posted. Nothing is sent until you post a sample.',
+          'Shows which route matches and what would be posted. Nothing is sent until you post a sample.',
         )
       : h(Result, { address, stamp }),
   );
@@ -72,10 +72,10 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
         ? [
             'Mail to ',
             h('bdi', { key: 'who' }, plain(data.email)),
-            depends ? ' goes where its content leads.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
+            depends ? ' depends on the message.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
           ]
         : route.action !== 'post'
-          ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` goes to the route ${route.id}.`]
+          ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` is handled by route ${route.id}.`]
           : [
               'Mail to ',
               h('bdi', { key: 'who' }, plain(data.email)),
@@ -85,7 +85,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
             ],
     ),
     routes.length === 0
-      ? h('p', { class: 'faint' }, 'The domain has no route.')
+      ? h('p', { class: 'faint' }, 'This domain has no routes.')
       : h(
           'ul',
           { class: 'rows verdicts' },
@@ -111,7 +111,7 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       h(
         'details',
         null,
-        h('summary', null, 'What is posted, for a sample'),
+        h('summary', null, 'Sample payload'),
         type !== null && h('p', { class: 'faint' }, type),
         typeof payload === 'string'
           ? h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, payload)

@@ -45,7 +45,7 @@ export function Routes({
     h(
       'p',
       { class: 'faint' },
-      'In the order in which they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
+      'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
     ),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
@@ -53,8 +53,8 @@ export function Routes({
       : data.length === 0
         ? h(
             Notice,
-            { title: 'No route yet.' },
-            h('p', null, 'Mail to this domain is refused until a route says where it is posted to.'),
+            { title: 'No routes yet' },
+            h('p', null, 'Mail to this domain is refused until a route accepts it.'),
           )
         : h(
             'ol',
@@ -117,8 +117,8 @@ function RouteRow({
             format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
             facts && h('span', { key: 'facts', class: 'faint' }, ', with facts'),
             hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
-            batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
-            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order of each ${order}`),
+            batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} messages per POST`),
+            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order by ${order}`),
             ...also.map((one) =>
               h(
                 'span',
@@ -134,9 +134,9 @@ function RouteRow({
     h(
       'span',
       { class: 'buttons' },
-      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Mail'),
+      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Messages'),
       may('inbound/update-route') &&
-        h(Button, { label: 'Change\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
+        h(Button, { label: 'Edit\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
       may('inbound/delete-route') &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
     ),
@@ -145,37 +145,41 @@ function RouteRow({
 
 /** What a route does that does not post. */
 const DOES = {
-  tag: 'adds its tags, and goes on to the next',
-  hold: 'holds it until it is replayed',
-  discard: 'accepts it, and discards it',
-  reject: 'refuses it with 550',
+  tag: 'Adds tags and tries the next route',
+  hold: 'Holds until released',
+  discard: 'Accepts and discards',
+  reject: 'Rejects (550)',
 } as const;
 
 /** Which mail a route takes, and what it says of it. */
 function rulesOf({ when, tags, priority }: InboundRoute): string {
-  const conditions = Object.entries(when).map(([name, value]) => `${name} ${valueText(value)}`);
+  const conditions = Object.entries(when).map(
+    ([name, value]) => `${name}${isNested(value) ? ' ' : ' = '}${valueText(value)}`,
+  );
   return [
-    conditions.length > 0 && `if ${conditions.join(' and ')}`,
+    conditions.length > 0 && `when ${conditions.join(' and ')}`,
     tags.length > 0 && `tags ${tags.join(', ')}`,
     priority !== 0 && `priority ${priority}`,
   ]
     .filter(Boolean)
     .map(String)
     .map(plain)
-    .join('; ');
+    .join(' \u00b7 ');
 }
+
+const isNested = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function valueText(value: unknown): string {
   if (Array.isArray(value)) return value.map(valueText).join(' or ');
-  if (typeof value !== 'object' || value === null)
-    return value === true ? 'yes' : value === false ? 'no' : String(value);
+  if (!isNested(value)) return value === true ? 'yes' : value === false ? 'no' : String(value);
   return Object.entries(value)
     .map(([name, inner]) => `${name} ${valueText(inner)}`)
     .join(' and ');
 }
 
-const ANY = ['', 'whatever it is'] as const;
-const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'yes'], ['false', 'no']];
+const ANY = ['', 'Any'] as const;
+const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'Yes'], ['false', 'No']];
 const named = (...names: readonly string[]): readonly (readonly [string, string])[] => [
   ANY,
   ...names.map((name) => [name, name] as const),
@@ -186,17 +190,17 @@ const CONDITIONS: readonly Pick<FormField, 'name' | 'label' | 'help' | 'options'
   {
     name: 'sender',
     label: 'MAIL FROM',
-    help: 'All conditions must hold; an empty one is none. * is any run of characters, commas separate alternatives: *@example.com, <>.',
+    help: 'All conditions must match; leave blank to ignore. * matches any characters, commas separate alternatives: *@example.com, <>.',
   },
   { name: 'from', label: 'From' },
-  { name: 'subject', label: 'Subject', help: 'For instance *invoice*.' },
+  { name: 'subject', label: 'Subject', help: 'For example *invoice*.' },
   {
     name: 'automated',
     label: 'Automated',
     options: YES_NO,
-    help: 'Automatic replies, bounces, newsletters, mailing lists and notifications.',
+    help: 'Auto-replies, bounces, newsletters, mailing lists and notifications.',
   },
-  { name: 'authenticated', label: 'The author may be believed', options: YES_NO },
+  { name: 'authenticated', label: 'Sender authenticated', options: YES_NO },
   { name: 'dmarc', label: 'DMARC', options: named('pass', 'fail', 'none', 'unknown') },
   { name: 'spam', label: 'Spam', options: named('ham', 'spam', 'unknown') },
   { name: 'virus', label: 'Virus', options: named('clean', 'infected', 'unknown') },
@@ -213,11 +217,11 @@ const textOf = (route: Partial<InboundRoute>, name: string): string => {
 const conditionFields = (route: Partial<InboundRoute>): readonly FormField[] => [
   {
     name: 'conditional',
-    label: 'Takes',
+    label: 'Applies to',
     value: Object.keys(route.when ?? {}).length > 0 ? 'yes' : 'no',
     options: [
-      ['no', 'all mail to the mailbox'],
-      ['yes', 'only mail with these conditions'],
+      ['no', 'All mail to the mailbox'],
+      ['yes', 'Only mail that meets conditions'],
     ],
   },
   ...CONDITIONS.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
@@ -251,24 +255,24 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     name: 'pattern',
     label: 'Mailbox',
     value: route.pattern ?? '',
-    help: 'The part before the @. * is any run of characters, ? is one: support-* or *.',
+    help: 'The part before the @. * matches any characters, ? matches one: support-* or *.',
   },
   ...conditionFields(route),
-  { name: 'action', label: 'Does with it', value: route.action ?? 'post', options: ACTIONS },
+  { name: 'action', label: 'Action', value: route.action ?? 'post', options: ACTIONS },
   {
     name: 'url',
     when: hasUrl,
     label: 'URL',
     value: route.url ?? '',
-    help: 'Mail is posted there. It is asked now whether it answers. With pull: a consumer fetches it (postern listen).',
+    help: 'Mail is posted here; the URL is checked on save. With pull: a consumer fetches it (postern listen).',
   },
   {
     name: 'format',
     when: isPosting,
     label: 'Format',
     value: route.format ?? '',
-    options: route.format === undefined ? [['', 'Default of this host (inbound.default_format)'], ...FORMATS] : FORMATS,
-    help: 'The service whose posts the application reads.',
+    options: route.format === undefined ? [['', 'Host default (inbound.default_format)'], ...FORMATS] : FORMATS,
+    help: 'Payload format your application expects.',
   },
   {
     name: 'attachments',
@@ -276,7 +280,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     label: 'Attachments',
     value: route.attachments ?? 'auto',
     options: ATTACHMENTS,
-    help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
+    help: 'Links need no key. Valid for 7 days by default.',
   },
   {
     name: 'facts',
@@ -287,22 +291,22 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
       ['false', 'Off'],
       ['true', 'Visible and hidden text, invisible characters, misleading links'],
     ],
-    help: 'Adds facts to each post: what a person sees of the mail, and what they do not.',
+    help: 'Adds to each payload what a reader of the message sees, and what is hidden.',
   },
   {
     name: 'password',
     when: isPosting,
     label: 'Password',
     type: 'password',
-    help: `Sent as Basic authentication with the user actionmailbox${route.has_password ? '; there is one, which stays if you leave this empty' : ''}.`,
+    help: `Sent by Basic authentication as the user actionmailbox.${route.has_password ? ' Leave blank to keep the current one.' : ''}`,
   },
   {
     name: 'batch_events',
     when: ({ action, format }) => action === 'post' && (format === MANDRILL || format === ''),
-    label: 'Mails in a POST, at most',
+    label: 'Max messages per POST',
     type: 'number',
     value: String(route.batch_events ?? 1),
-    help: 'More than one only when several wait; nothing waits for a POST to fill.',
+    help: 'Groups messages that already wait; none waits for a POST to fill.',
   },
   {
     name: 'order',
@@ -310,20 +314,20 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     label: 'Order',
     value: route.order ?? 'none',
     options: ORDERS,
-    help: 'With an order, one that fails delays those behind it for a while, and nobody else.',
+    help: 'In order, a message that fails delays those behind it for a while, and no others.',
   },
   {
     name: 'tags',
     label: 'Tags',
     value: (route.tags ?? []).join(', '),
-    help: 'What `tags` of the payload says of its mail; commas separate them.',
+    help: 'Added to `tags` in the payload. Separate with commas.',
   },
   {
     name: 'priority',
     label: 'Priority',
     type: 'number',
     value: String(route.priority ?? 0),
-    help: 'Routes with a higher one are tried first.',
+    help: 'Routes with a higher priority are tried first.',
   },
 ];
 
@@ -368,7 +372,7 @@ function AddRoute({
     { title: 'Add a route', onClose },
     h(Form, {
       fields: fieldsOf({ pattern: mailbox ?? '' }),
-      label: 'Add it',
+      label: 'Add route',
       onSubmit: async (values) => {
         await call('inbound/add-route', { domain, ...paramsOf(values, {}) });
         done();
@@ -380,8 +384,8 @@ function AddRoute({
 function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
   return h(
     Dialog,
-    { title: `Change route ${route.id}`, onClose },
-    h('p', { class: 'faint' }, 'With another URL, mail that still waits for this route is posted there too.'),
+    { title: `Edit route ${route.id}`, onClose },
+    h('p', { class: 'faint' }, 'If you change the URL, mail that waits for this route is posted there too.'),
     h(Form, {
       fields: fieldsOf(route),
       label: 'Save',
@@ -407,7 +411,7 @@ function RemoveRoute({
     Confirm,
     {
       title: `Remove route ${id}?`,
-      label: 'Remove it',
+      label: 'Remove route',
       onConfirm: async () => {
         await call('inbound/delete-route', { id });
         removed(id);
@@ -419,7 +423,7 @@ function RemoveRoute({
       null,
       'Mail to ',
       h('code', null, plain(pattern)),
-      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
+      ' will match another route or be refused with 550. Mail already accepted is still posted.',
     ),
   );
 }

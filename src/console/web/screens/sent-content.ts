@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
-import { count, plain, size } from '../parts/text.ts';
+import { plain, size } from '../parts/text.ts';
 import type { SentContent } from '../records.ts';
 import { go, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
@@ -15,9 +15,8 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
     mayRead ? `sent content ${account.value?.id} ${id}` : undefined,
     (stop) => call<SentContent>('messages/content', { id }, stop),
   );
-  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
-  if (error?.kind === 'Unknown_Message')
-    return h(Notice, { title: 'The content is forgotten, or may not be shown; what happened is kept.' });
+  if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
+  if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 5 });
   const { text, html, attachments } = data;
@@ -33,7 +32,7 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
           { id: 'source', label: 'HTML source' },
         ]),
     { id: 'headers', label: `Headers ${fields.length}` },
-    { id: 'files', label: `Files ${attachments.length}` },
+    { id: 'files', label: `Attachments ${attachments.length}` },
   ];
   const wanted = place.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
@@ -49,7 +48,7 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
       chosen === 'source' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
         (fields.length === 0
-          ? h('p', { class: 'faint' }, 'None besides those that Postern writes.')
+          ? h('p', { class: 'faint' }, 'None besides those that Postern adds.')
           : h(
               'dl',
               { class: 'headers' },
@@ -59,7 +58,7 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
             )),
       chosen === 'files' &&
         (attachments.length === 0
-          ? h('p', { class: 'faint' }, count(0, 'file'))
+          ? h('p', { class: 'faint' }, 'No attachments')
           : h(
               'ul',
               { class: 'rows parts' },

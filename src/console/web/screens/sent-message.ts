@@ -33,12 +33,8 @@ export function SentMessageScreen({ id }: { readonly id: string }): ComponentChi
       ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
       : error?.kind === 'Unknown_Message'
         ? [
-            h(Title, { key: 'title', text: 'Not known' }),
-            h(
-              Notice,
-              { key: 'notice', title: 'There is no such message, or it is forgotten already.' },
-              h('p', null, `The id is ${id}.`),
-            ),
+            h(Title, { key: 'title', text: 'Message not found' }),
+            h(Notice, { key: 'notice', title: 'Not found or expired' }, h('p', null, `ID: ${id}`)),
           ]
         : error
           ? h(Fault, { error, since: failedAt, again })
@@ -68,7 +64,7 @@ function Story({
     h(Resend, { message }),
     h(Listed, { message }),
     h(About, { message }),
-    h('h2', null, 'What happened'),
+    h('h2', null, 'Timeline'),
     h(Timeline, { message }),
     h('h2', null, 'Content'),
     h(SentContentTabs, { id: message._id }),
@@ -84,31 +80,31 @@ function sentenceOf(message: SentStory): string {
     case 'queued':
       return `Not sent yet${nextOf(message)}`;
     case 'deferred':
-      return `Their server put it off${tries && `, after ${tries}`}${nextOf(message)}`;
+      return `Deferred by the recipient\u2019s server${tries && ` after ${tries}`}${nextOf(message)}`;
     case 'sent': {
       const last = events.findLast(({ type }) => type === 'sent');
-      if (!last) return 'Taken by their server';
-      const after = last.ts > message.ts ? `, ${span((last.ts - message.ts) * 1000)} after it was submitted` : '';
-      return `Taken by ${plain(last.destination ?? 'their server')}${after}`;
+      if (!last) return 'Accepted by the recipient\u2019s server';
+      const after = last.ts > message.ts ? `, ${span((last.ts - message.ts) * 1000)} after submission` : '';
+      return `Accepted by ${plain(last.destination ?? 'the recipient\u2019s server')}${after}`;
     }
     case 'bounced':
     case 'soft-bounced':
-      return `It came back${kind === null ? '' : ` (${plain(kind).replaceAll('_', ' ')})`}`;
+      return `Bounced${kind === null ? '' : `: ${plain(kind).replaceAll('_', ' ')}`}`;
     case 'rejected':
-      return 'Not sent: when it was submitted, the address was on the list of rejected ones';
+      return 'Not sent: the address was suppressed at submission';
     case 'spam':
-      return 'The recipient reported it as spam';
+      return 'Reported as spam by the recipient';
     case 'unsub':
-      return 'The recipient has unsubscribed';
+      return 'The recipient unsubscribed';
   }
 }
 
 function nextOf({ delivery }: SentStory): string {
   if (!delivery) return '';
-  if (delivery.state === 'dropped') return '; a person has dropped it';
+  if (delivery.state === 'dropped') return '; stopped manually';
   if (delivery.next_attempt_at === null) return '';
   const at = toMs(delivery.next_attempt_at);
-  return at <= now.value ? '; it is on its way' : `; the next attempt is ${relative(at, now.value)}`;
+  return at <= now.value ? '; being sent now' : `; next attempt ${relative(at, now.value)}`;
 }
 
 const SOON_MS = 5_000;
@@ -144,7 +140,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
       h(
         Confirm,
         {
-          title: `Make no further attempt to reach ${plain(email)}?`,
+          title: `Stop trying to deliver to ${plain(email)}?`,
           label: 'Stop trying',
           onConfirm: async () => {
             await call('messages/stop', { id });
@@ -152,7 +148,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
           },
           onClose: () => setStopping(false),
         },
-        h('p', null, 'The message is not delivered. It gets no bounce, and other mail to the address still leaves.'),
+        h('p', null, 'The message stays undelivered, without a bounce. Other mail to the address is still sent.'),
       ),
   );
 }
@@ -187,27 +183,27 @@ function ResendDialog({
   const [sent, setSent] = useState<Resent>();
   return h(
     Dialog,
-    { title: 'Send it again?', onClose },
+    { title: 'Send again?', onClose },
     sent
       ? h(
           'p',
           { role: 'status' },
           sent.status === 'queued'
-            ? ['It is on its way as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
-            : `It was not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
+            ? ['Queued as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
+            : `Not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
         )
       : [
           h(
             'p',
             { key: 'what' },
-            `The same content goes to ${plain(email)} as a new message. The list of rejected addresses, quotas and all other checks apply.`,
+            `Sends the same content to ${plain(email)} as a new message. Suppressions, quotas and all other checks apply.`,
           ),
           h(
             'p',
             { key: 'buttons', class: 'buttons' },
             h(Button, { label: 'Cancel', onPress: onClose }),
             h(Button, {
-              label: 'Send it again',
+              label: 'Send again',
               kind: 'main',
               onPress: async () => setSent(await call<Resent>('messages/resend', { id })),
             }),
@@ -230,38 +226,39 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
       icon: 'pause',
       title:
         subaccount === null
-          ? 'Held back by the hourly quota of the account.'
-          : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
+          ? 'Waiting for the account\u2019s hourly quota'
+          : `Waiting: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up`,
     });
   return h(
     Notice,
-    { icon: 'clock', title: `To be sent at ${exactTime(toMs(scheduled.send_at))}.` },
+    { icon: 'clock', title: `Scheduled for ${exactTime(toMs(scheduled.send_at))}` },
     h(
       'p',
       { class: 'buttons' },
       may('messages/reschedule') &&
         h(Button, {
-          label: 'Send it now',
+          label: 'Send now',
           onPress: async () => {
             await call('messages/reschedule', { id, send_at: toApiTime(Date.now()) });
             again();
           },
         }),
-      may('messages/cancel-scheduled') && h(Button, { label: 'Cancel it\u2026', onPress: () => setCanceling(true) }),
+      may('messages/cancel-scheduled') &&
+        h(Button, { label: 'Cancel message\u2026', onPress: () => setCanceling(true) }),
     ),
     canceling &&
       h(
         Confirm,
         {
           title: 'Cancel this message?',
-          label: 'Do not send it',
+          label: 'Cancel message',
           onConfirm: async () => {
             await call('messages/cancel-scheduled', { id });
             again();
           },
           onClose: () => setCanceling(false),
         },
-        h('p', null, 'It is never sent, and its content is lost.'),
+        h('p', null, 'It will not be sent, and its content is deleted.'),
       ),
   );
 }
@@ -286,23 +283,23 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
           {
             icon: 'refused',
             tone: 'bad',
-            title: `Mail to ${plain(email)} is rejected now: it is on the list${entry.expires_at === null ? '' : `, until ${exactTime(toMs(entry.expires_at))}`}.`,
+            title: `${plain(email)} is suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
           },
           h(
             'p',
             { class: 'buttons' },
-            h('a', { href: linkTo('/lists', { q: email }) }, 'Show it'),
-            may('rejects/delete') && h(Button, { label: 'Take it off the list\u2026', onPress: () => setOpen('take') }),
+            h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
+            may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
           ),
         )
-      : may('rejects/add') && h(Button, { label: 'Stop mailing this address\u2026', onPress: () => setOpen('stop') }),
+      : may('rejects/add') && h(Button, { label: 'Suppress this address\u2026', onPress: () => setOpen('stop') }),
     open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
     open === 'stop' &&
       h(
         Confirm,
         {
-          title: `Send no more mail to ${plain(email)}?`,
-          label: 'Stop mailing it',
+          title: `Suppress ${plain(email)}?`,
+          label: 'Suppress address',
           onConfirm: async () => {
             await call('rejects/add', { email, comment: 'stopped at the console' });
             again();
@@ -312,7 +309,7 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
         h(
           'p',
           null,
-          'It is put on the list of rejected addresses for good: mail of the whole account to it is rejected.',
+          'All mail of this account to the address is rejected until you remove it from the suppression list.',
         ),
       ),
   );
@@ -336,7 +333,7 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      ['Id', h('span', null, h('code', null, id), h(Copy, { text: link, label: 'Copy link' }))],
+      ['ID', h('span', null, h('code', null, id), h(Copy, { text: link, label: 'Copy link' }))],
     ],
   });
 }

@@ -32,7 +32,7 @@ export function toTime(seconds: number): string {
 
 const DAY_MS = 86_400_000;
 const SPANS: readonly (readonly [string, string])[] = [
-  ['1', 'Last day'],
+  ['1', 'Last 24 hours'],
   ['7', 'Last 7 days'],
   ['30', 'Last 30 days'],
   ['90', 'Last 90 days'],
@@ -56,7 +56,7 @@ export function SentList(): ComponentChildren {
   return h(
     'div',
     { class: 'screen' },
-    h(Title, { text: 'Mail out' }, h(Button, { label: 'Refresh', icon: 'replay', onPress: again })),
+    h(Title, { text: 'Outbound' }, h(Button, { label: 'Refresh', icon: 'replay', onPress: again })),
     h(
       'nav',
       { class: 'chips', 'aria-label': 'State' },
@@ -82,7 +82,7 @@ export function SentList(): ComponentChildren {
         ),
       ),
       h(Choice, {
-        label: 'Time',
+        label: 'Time range',
         value: String(days),
         options: SPANS,
         onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
@@ -105,7 +105,7 @@ export function SentList(): ComponentChildren {
         data.length === limit &&
         (limit < MOST_ROWS
           ? h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) }))
-          : h('p', { class: 'faint' }, 'Search for what is further back.')),
+          : h('p', { class: 'faint' }, 'Search to find older messages.')),
     ),
   );
 }
@@ -139,12 +139,12 @@ function Empty({ q, days }: { readonly q: string; readonly days: number }): Comp
   if (q.trim() !== '')
     return h(
       Notice,
-      { title: `Nothing of the last ${count(days, 'day')} matches this search.` },
+      { title: `No messages of the last ${count(days, 'day')} match this search` },
       h(
         'p',
         null,
-        days < 90 && [h('a', { key: 'more', href: withQuery({ days: '90' }) }, 'Search in 90 days'), ' or '],
-        h('a', { href: linkTo('/sent') }, 'show all mail out'),
+        days < 90 && [h('a', { key: 'more', href: withQuery({ days: '90' }) }, 'Search 90 days'), ' or '],
+        h('a', { href: linkTo('/sent') }, 'show all outbound mail'),
       ),
     );
   const message = {
@@ -155,13 +155,13 @@ function Empty({ q, days }: { readonly q: string; readonly days: number }): Comp
   };
   return h(
     Notice,
-    { title: `Nothing was sent in the last ${count(days, 'day')}.` },
+    { title: `No messages sent in the last ${count(days, 'day')}` },
     h('p', null, 'Send a message with an API key:'),
     h(
       'pre',
       { class: 'code', tabIndex: 0 },
       `curl ${window.location.origin}/api/1.0/messages/send.json \\\n  -d '${JSON.stringify({ key: 'YOUR-KEY', message })}'`,
     ),
-    days < 90 && h('p', null, h('a', { href: withQuery({ days: '90' }) }, 'Look at 90 days')),
+    days < 90 && h('p', null, h('a', { href: withQuery({ days: '90' }) }, 'Show 90 days')),
   );
 }

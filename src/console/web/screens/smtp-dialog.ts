@@ -16,7 +16,7 @@ export function Dialogs({
     'details',
     { class: 'attempt', open },
     h('summary', null, 'SMTP dialog'),
-    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'earlier connection')} left out.`),
+    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'earlier connection')} omitted.`),
     connections.map((connection, i) => h(Spoken, { key: i, connection })),
   );
 }
@@ -26,7 +26,7 @@ function Spoken({ connection }: { readonly connection: Connection }): ComponentC
   const facts = [
     source !== null && `from ${source}`,
     tls ?? (dialog.length > 0 && 'no TLS'),
-    reused && 'over an open connection',
+    reused && 'reused connection',
     span(ms),
   ].filter((one) => one !== false);
   return h(
