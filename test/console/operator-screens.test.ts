@@ -280,7 +280,7 @@ if (program !== undefined)
       it('shows what was done to the host and to each account, and who did it', async () => {
         await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
         await page.open('/host');
-        await page.press('Activity');
+        await page.press('Host activity');
         await until('the place', async () => (await place()) === '/console/host/actions');
         const rows = () =>
           page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);

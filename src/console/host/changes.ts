@@ -17,8 +17,8 @@ const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());
 const atMost = optional(z.int().min(0));
 
-interface Change {
-  readonly path: `/host/${string}`;
+interface Change<N extends `/host/${string}` = `/host/${string}`> {
+  readonly path: N;
   readonly summary: string;
   /** As the list of actions says it. */
   readonly noted: string;
@@ -31,7 +31,7 @@ interface Change {
 }
 
 /** Declares an operation that changes the deliveries of a query. */
-function changing(declared: Change) {
+function changing<N extends `/host/${string}`>(declared: Change<N>) {
   return hostOperation({
     path: declared.path,
     access: 'host',

@@ -20,7 +20,7 @@ export function ConversationList({
 }): ComponentChildren {
   const key =
     thread !== null && may('inbound/conversation') ? `conversation ${account.value?.id} ${thread}` : undefined;
-  const { data } = useLoad(key, (stop) => call<Conversation>('inbound/conversation', { thread }, stop));
+  const { data } = useLoad(key, (stop) => call('inbound/conversation', { thread }, stop));
   if (!data?.mails.some((mail) => mail.id !== id)) return null;
   return [
     h(level, { key: 'title' }, 'Conversation'),

@@ -2,6 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { account } from '../session.ts';
 import { Bars, Button, Dialog, Fault, Field } from './elements.ts';
 import { followJob, JobProgress } from './job.ts';
@@ -14,25 +15,18 @@ type Wish =
   | { readonly ids: readonly string[] }
   | { readonly query: string; readonly state: 'waiting' | 'held' | 'dead' };
 
-interface Answer {
-  readonly matched: number;
-  readonly dropped: number;
-  /** The job that does it, if there are many. */
-  readonly job: string | null;
-}
-
 export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
   const [opened] = useState(() => Date.now()); // an old number is not shown
-  const [answer, setAnswer] = useState<Answer>();
+  const [answer, setAnswer] = useState<Answer<'inbound/drop'>>();
   const isQuery = 'query' in wish;
   const params = { ...wish, ...(isQuery && { query: wish.query || '*' }) };
   const { data, error, failedAt, again } = useLoad(
     `drop ${account.value?.id} ${JSON.stringify(wish)} ${opened}`,
-    (stop) => call<Answer>('inbound/drop', { ...params, dry_run: true }, stop),
+    (stop) => call('inbound/drop', { ...params, dry_run: true }, stop),
   );
   const drop = async (matched: number) => {
     const asked = { ...params, at_most: matched };
-    const started = await call<Answer>('inbound/drop', asked);
+    const started = await call('inbound/drop', asked);
     if (started.job !== null)
       followJob({
         operation: 'jobs/info',

@@ -41,7 +41,7 @@ export function useMail(query: string, limit = PAGE): List<Mail> {
     key: `mail ${account.value?.id} ${limit} ${query}`,
     whole: query.trim() === '',
     async read(before, stop) {
-      const { mails, next } = await call<{ mails: Mail[]; next: number | null }>(
+      const { mails, next } = await call(
         'inbound/search',
         { query, limit, ...(before !== undefined && { before }) },
         stop,
@@ -63,7 +63,7 @@ export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
     key: `refusals ${account.value?.id} ${limit} ${query}`,
     whole: false,
     async read(before, stop) {
-      const { refusals, next } = await call<{ refusals: Refusal[]; next: number | null }>(
+      const { refusals, next } = await call(
         'inbound/refusals',
         { query, limit, ...(before !== undefined && { before }) },
         stop,

@@ -2,7 +2,8 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import type { Causes, Endpoint, EndpointDetail } from '../records.ts';
+import type { Answer } from '../operations.ts';
+import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
 import { Bars, Button, Dialog, Fault, Time } from './elements.ts';
 import { followJob, JobProgress } from './job.ts';
@@ -21,19 +22,10 @@ export type Wish =
       readonly except_urls?: readonly string[];
     };
 
-interface Answer {
-  readonly matched: number;
-  readonly replayed: number;
-  /** Deliveries that the queue has deleted. */
-  readonly forgotten: number;
-  /** The job that does it, if there are many. */
-  readonly job: string | null;
-}
-
-const paramsOf = (wish: Wish): object => ({ ...wish, ...('query' in wish && { query: wish.query || '*' }) });
+const paramsOf = (wish: Wish) => ({ ...wish, ...('query' in wish && { query: wish.query || '*' }) });
 
 const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
-  call<Answer>('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
+  call('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
 
 export function ReplayDialog({
   wish: given,
@@ -53,7 +45,7 @@ export function ReplayDialog({
     replay(wish, true, stop),
   );
   const where = useWhere(given, opened);
-  const [answer, setAnswer] = useState<Answer>();
+  const [answer, setAnswer] = useState<Answer<'inbound/replay'>>();
   const start = async () => {
     const started = await replay(wish, false);
     if (started.job !== null)
@@ -115,8 +107,8 @@ function useWhere(wish: Wish, opened: number): readonly Where[] | undefined {
 
 async function readWhere(query: string, stop: AbortSignal): Promise<readonly Where[]> {
   const [{ causes }, endpoints] = await Promise.all([
-    call<Causes>('inbound/causes', { query }, stop),
-    may('endpoints/list') ? call<readonly Endpoint[]>('endpoints/list', {}, stop) : [],
+    call('inbound/causes', { query }, stop),
+    may('endpoints/list') ? call('endpoints/list', {}, stop) : [],
   ]);
   const found = new Map<string, Where>();
   for (const { url, count, oldest_at: oldestAt } of causes) {
@@ -132,8 +124,7 @@ async function readWhere(query: string, stop: AbortSignal): Promise<readonly Whe
   const all = [...found.values()].sort((a, b) => b.count - a.count);
   // One after the other: the server answers one such question of an account at a time.
   for (const [i, one] of all.slice(0, ASKED).entries()) {
-    const detail =
-      one.endpoint && (await call<EndpointDetail>('endpoints/info', { url: one.url }, stop).catch(() => undefined));
+    const detail = one.endpoint && (await call('endpoints/info', { url: one.url }, stop).catch(() => undefined));
     all[i] = { ...one, detail };
   }
   return all;
@@ -160,7 +151,7 @@ function Question({
   onClose,
 }: {
   readonly word: 'Replay' | 'Release';
-  readonly asked: Loaded<Answer>;
+  readonly asked: Loaded<Answer<'inbound/replay'>>;
   readonly where: readonly Where[] | undefined;
   readonly leftOut: readonly string[];
   onLeave(url: string): void;
@@ -244,7 +235,13 @@ function Troubled({
   );
 }
 
-function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void }): ComponentChildren {
+function Result({
+  answer,
+  onClose,
+}: {
+  readonly answer: Answer<'inbound/replay'>;
+  onClose(): void;
+}): ComponentChildren {
   return h(
     'div',
     { role: answer.job === null ? 'status' : undefined },

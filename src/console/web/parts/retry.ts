@@ -2,7 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
-import type { Causes } from '../records.ts';
+import type { Answer } from '../operations.ts';
 import { account } from '../session.ts';
 import { Decision } from './drop.ts';
 import { Bars, Button, Dialog, Fault } from './elements.ts';
@@ -11,13 +11,6 @@ import { answerOf } from './states.ts';
 import { count, number, shortUrl } from './text.ts';
 
 // Another attempt for all that a search finds and that waits: first the number, and what it waits for.
-
-interface Answer {
-  readonly matched: number;
-  readonly retried: number;
-  /** The job that does it, if there are many. */
-  readonly job: string | null;
-}
 
 const MOST_CAUSES = 3;
 
@@ -30,14 +23,14 @@ export function RetryDialog({
   onClose(): void;
 }): ComponentChildren {
   const [opened] = useState(() => Date.now()); // an old number is not shown
-  const [answer, setAnswer] = useState<Answer>();
+  const [answer, setAnswer] = useState<Answer<'inbound/retry'>>();
   const params = { query: query || '*', state: 'waiting' };
   const { data, error, failedAt, again } = useLoad(`retry ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call<Answer>('inbound/retry', { ...params, dry_run: true }, stop),
+    call('inbound/retry', { ...params, dry_run: true }, stop),
   );
   const retry = async (matched: number) => {
     const asked = { ...params, at_most: matched };
-    const started = await call<Answer>('inbound/retry', asked);
+    const started = await call('inbound/retry', asked);
     if (started.job !== null)
       followJob({
         operation: 'jobs/info',
@@ -92,7 +85,7 @@ export function RetryDialog({
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
 function WaitsFor({ query, opened }: { readonly query: string; readonly opened: number }): ComponentChildren {
   const { data } = useLoad(`waiting ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call<Causes>('inbound/causes', { query: `${query} state:waiting` }, stop),
+    call('inbound/causes', { query: `${query} state:waiting` }, stop),
   );
   if (!data) return null;
   return h(

@@ -1,6 +1,6 @@
 import { call } from '../call.ts';
-import type { HostSeries } from '../host-records.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
+import type { HostSeries } from '../records.ts';
 import { number, toApiTime } from './text.ts';
 
 // Figures of the host over time, and what to say about them.
@@ -23,7 +23,7 @@ export type Values = readonly (number | null)[];
 export function useSeries(names: readonly string[], of: SpanName = 'hour'): Loaded<HostSeries> {
   const { length, step, everyMs } = SPANS[of];
   const loaded = useLoad(`series ${of} ${names}`, (stop) =>
-    call<HostSeries>('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
+    call('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
   );
   useRepeat(loaded, everyMs);
   return loaded;

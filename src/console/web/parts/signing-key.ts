@@ -1,24 +1,19 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import type { Answer } from '../operations.ts';
 import { Button, Dialog } from './elements.ts';
 import { Confirm, Copy } from './form.ts';
 
-/** /inbound/route-key. */
-interface Key {
-  readonly auth_key: string;
-  readonly signing_secret: string;
-}
-
 /** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
 export function SigningKey({ route }: { readonly route: string }): ComponentChildren {
-  const [key, setKey] = useState<Key>();
+  const [key, setKey] = useState<Answer<'inbound/route-key'>>();
   const [rotating, setRotating] = useState(false);
-  const load = async (params: object) => setKey(await call<Key>('inbound/route-key', { id: route, ...params }));
+  const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
   return h(
     'span',
     null,
-    h(Button, { label: 'Signing key\u2026', onPress: () => load({}) }),
+    h(Button, { label: 'Signing key\u2026', onPress: () => load() }),
     key &&
       h(
         Dialog,
@@ -40,7 +35,7 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
         {
           title: 'Rotate the signing key?',
           label: 'Rotate key',
-          onConfirm: () => load({ rotate: true }),
+          onConfirm: () => load(true),
           onClose: () => setRotating(false),
         },
         h(

@@ -1,18 +1,16 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import type { Answer } from '../operations.ts';
+import type { Trial } from '../records.ts';
 import { Button } from './elements.ts';
 import { plain } from './text.ts';
 
-/** What a webhook answered to a trial: /inbound/try, /inbound/try-route. */
-export interface Trial {
-  readonly status: number | null;
-  readonly error: string | null;
-  readonly duration_ms: number;
-  readonly answer: string;
-}
-
-export function TrialAnswer({ trial }: { readonly trial: Trial }): ComponentChildren {
+export function TrialAnswer({
+  trial,
+}: {
+  readonly trial: Pick<Trial, 'status' | 'error' | 'duration_ms' | 'answer'>;
+}): ComponentChildren {
   const { status, error, duration_ms: ms, answer } = trial;
   return h(
     'div',
@@ -37,7 +35,7 @@ export function PostSample({
   readonly address?: string;
   readonly label: string;
 }): ComponentChildren {
-  const [trial, setTrial] = useState<Trial & { readonly email: string }>();
+  const [trial, setTrial] = useState<Answer<'inbound/try-route'>>();
   return h(
     'div',
     { class: 'sample' },

@@ -1,10 +1,10 @@
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostAccount } from '../host-records.ts';
-import { useLoad } from '../load.ts';
+import { usePages } from '../load.ts';
 import { Bars, Button, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
+import type { HostAccount } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, person, readSession } from '../session.ts';
 import { People, Sessions } from './people.ts';
@@ -44,22 +44,13 @@ export function Accounts(): ComponentChildren {
 
 const PAGE = 50;
 
-interface Page {
-  readonly accounts: readonly HostAccount[];
-  readonly next: number | null;
-}
-
 function AccountList(): ComponentChildren {
-  const read = (after?: number, stop?: AbortSignal) =>
-    call<Page>('host/accounts', { limit: PAGE, ...(after !== undefined && { after }) }, stop);
-  const { data, error, failedAt, again, change } = useLoad('host accounts', (stop) => read(undefined, stop));
+  const { data, error, failedAt, again, more } = usePages(
+    'host accounts',
+    (after, stop) => call('host/accounts', { limit: PAGE, after }, stop),
+    (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
+  );
   useNewAccounts(data?.accounts);
-  const next = data?.next ?? null;
-  const more = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ accounts: [...shown.accounts, ...page.accounts], next: page.next }));
-  };
   return h(
     'div',
     { class: 'pane' },
@@ -78,7 +69,7 @@ function AccountList(): ComponentChildren {
             { class: 'rows accounts' },
             data.accounts.map((one) => h(AccountRow, { key: one.id, one })),
           ),
-    next !== null && h('p', { class: 'more' }, h(Button, { label: 'More', onPress: more })),
+    more && h('p', { class: 'more' }, h(Button, { label: 'More', onPress: more })),
   );
 }
 

@@ -1,10 +1,9 @@
 import { type ComponentChildren, h } from 'preact';
 import { call } from '../call.ts';
-import type { HostAction } from '../host-records.ts';
-import { useLoad } from '../load.ts';
+import { usePages } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
-import type { Action } from '../records.ts';
+import type { Action, HostAction } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, person } from '../session.ts';
 import { HostParts } from './host.ts';
@@ -23,7 +22,10 @@ export function Actions(): ComponentChildren {
       { class: 'faint' },
       'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and message content viewed by operators, on this host. Kept for a year.',
     ),
-    h(ActionList<Action>, { operation: 'actions/list', of: account.value?.id }),
+    h(ActionList, {
+      of: `${account.value?.id}`,
+      read: (page, stop) => call('actions/list', page, stop),
+    }),
   );
 }
 
@@ -52,43 +54,31 @@ export function HostActions(): ComponentChildren {
       { class: 'faint' },
       'Changes to the host and to the mail of accounts, and message content viewed: from the console, the command line or the API. Kept for a year.',
     ),
-    h(ActionList<HostAction>, {
+    h(ActionList, {
       key: chosen,
-      operation: 'host/actions',
-      of: chosen,
-      params: chosen === '' ? {} : { account: chosen },
-      where: ({ account }) =>
-        account === null
-          ? 'the host'
-          : h('a', { href: linkTo('/actions', { account: account.id }) }, plain(account.name)),
+      of: `host ${chosen}`,
+      read: (page, stop) => call('host/actions', { ...page, account: chosen || undefined }, stop),
     }),
   );
 }
 
-interface Page<A> {
-  readonly actions: readonly A[];
-  readonly next: number | null;
+/** An action; of the host's list also whose mail or setting it was, null for the host itself. */
+type Done = Action & Partial<Pick<HostAction, 'account'>>;
+
+interface ActionListProps {
+  readonly of: string;
+  read(
+    page: { readonly limit: number; readonly before: number | undefined },
+    stop?: AbortSignal,
+  ): Promise<{ readonly actions: readonly Done[]; readonly next: number | null }>;
 }
 
-interface ActionListProps<A> {
-  readonly operation: string;
-  /** Of what these are, as far as the operation does not say it. */
-  readonly of: string | undefined;
-  readonly params?: object;
-  /** Whose mail or setting it was, where that is not always the same. */
-  readonly where?: (action: A) => ComponentChildren;
-}
-
-function ActionList<A extends Action>({ operation, of, params = {}, where }: ActionListProps<A>): ComponentChildren {
-  const read = (before?: number, stop?: AbortSignal) =>
-    call<Page<A>>(operation, { ...params, limit: PAGE, ...(before !== undefined && { before }) }, stop);
-  const { data, error, failedAt, again, change } = useLoad(`${operation} ${of}`, (stop) => read(undefined, stop));
-  const next = data?.next ?? null;
-  const older = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ actions: [...shown.actions, ...page.actions], next: page.next }));
-  };
+function ActionList({ of, read }: ActionListProps): ComponentChildren {
+  const { data, error, failedAt, again, more } = usePages(
+    `actions ${of}`,
+    (before, stop) => read({ limit: PAGE, before }, stop),
+    (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
+  );
   return h(
     'div',
     { class: 'pane' },
@@ -104,21 +94,19 @@ function ActionList<A extends Action>({ operation, of, params = {}, where }: Act
         : h(
             'ul',
             { class: 'rows actions' },
-            data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action, where: where?.(action) })),
+            data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action })),
           ),
     data !== undefined &&
-      next !== null &&
+      more &&
       data.actions.length < MOST_ROWS &&
-      h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: older })),
+      h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: more })),
   );
 }
 
 function ActionRow({
-  action: { at, by, what, count, detail },
-  where,
+  action: { at, by, what, count, detail, account: of },
 }: {
-  readonly action: Action;
-  readonly where: ComponentChildren;
+  readonly action: Done;
 }): ComponentChildren {
   return h(
     'li',
@@ -128,7 +116,11 @@ function ActionRow({
       'span',
       { class: 'by' },
       h('bdi', null, plain(by)),
-      where !== undefined && [' \u00b7 ', h('bdi', { key: 'of' }, where)],
+      of === null && ' \u00b7 the host',
+      of && [
+        ' \u00b7 ',
+        h('a', { key: 'of', href: linkTo('/actions', { account: of.id }) }, h('bdi', null, plain(of.name))),
+      ],
     ),
     h('span', null, count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
     h('span', { class: 'detail', dir: 'auto' }, plain(detail)),

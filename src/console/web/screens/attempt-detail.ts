@@ -41,7 +41,7 @@ function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mai
   const [line, setLine] = useState<string>();
   const show = async () => {
     const readable = mail.kept && may('inbound/payload');
-    const payload = readable ? await call<unknown>('inbound/payload', { id: mail.id }) : undefined;
+    const payload = readable ? await call('inbound/payload', { id: mail.id }) : undefined;
     setLine(curlOf({ url: mail.url, headers: detail.request_headers, payload }));
   };
   if (line === undefined) return h(Button, { label: 'Show as curl', kind: 'quiet', onPress: show });

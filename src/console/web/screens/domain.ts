@@ -6,7 +6,7 @@ import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
-import type { DomainServers, InboundDomain } from '../records.ts';
+import type { InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
@@ -21,7 +21,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
   const servers = useLoad(
     domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,
-    (stop) => call<DomainServers>('inbound/domain-servers', { domain: name }, stop),
+    (stop) => call('inbound/domain-servers', { domain: name }, stop),
   );
   const checked = (newer: InboundDomain) => {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
@@ -75,7 +75,7 @@ function Actions({
       h(Button, {
         label: 'Check now',
         icon: 'replay',
-        onPress: async () => checked(await call<InboundDomain>('inbound/check-domain', { domain })),
+        onPress: async () => checked(await call('inbound/check-domain', { domain })),
       }),
     may('inbound/delete-domain') && h(Button, { label: 'Remove domain\u2026', onPress: () => setRemoving(true) }),
     removing &&

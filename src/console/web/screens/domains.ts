@@ -17,7 +17,7 @@ const MOST_ROWS = 500;
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
   return useLoad(may('inbound/domains') ? `domains ${account.value?.id}` : undefined, (stop) =>
-    call<readonly InboundDomain[]>('inbound/domains', {}, stop),
+    call('inbound/domains', {}, stop),
   );
 }
 
@@ -25,7 +25,7 @@ export function useDomains(): Loaded<readonly InboundDomain[]> {
 export function useRoutes(domain: string | undefined): Loaded<readonly InboundRoute[]> {
   return useLoad(
     domain !== undefined && may('inbound/routes') ? `routes ${account.value?.id} ${domain}` : undefined,
-    (stop) => call<readonly InboundRoute[]>('inbound/routes', { domain }, stop),
+    (stop) => call('inbound/routes', { domain }, stop),
   );
 }
 
@@ -121,7 +121,7 @@ function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
       ],
       label: 'Add domain',
       onSubmit: async ({ domain }) => {
-        const added = await call<InboundDomain>('inbound/add-domain', { domain });
+        const added = await call('inbound/add-domain', { domain });
         go(domainLink(added.domain));
       },
     }),

@@ -18,9 +18,7 @@ const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: how it is, what it answered, and how to catch up. */
 export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
-  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) =>
-    call<EndpointDetail>('endpoints/info', { url }, stop),
-  );
+  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) => call('endpoints/info', { url }, stop));
   const { data: endpoint, error, failedAt, again } = loaded;
   useRepeat(loaded);
   return h(
@@ -85,8 +83,9 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
   const isOperators = by === 'operator';
-  const run = async (operation: string, text: (answer: { readonly retried?: number }) => string) => {
-    setSaid(text(await call<{ readonly retried?: number }>(operation, { url })));
+  const run = async (operation: 'endpoints/retry' | 'endpoints/pause' | 'endpoints/resume', done: string) => {
+    await call(operation, { url });
+    setSaid(done);
     again();
   };
   return h(
@@ -97,14 +96,14 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         label: 'Retry now',
         kind: 'main',
         icon: 'replay',
-        onPress: () => run('endpoints/retry', () => 'Retrying everything that waits.'),
+        onPress: () => run('endpoints/retry', 'Retrying everything that waits.'),
       }),
     may('endpoints/pause') &&
       !paused &&
       h(Button, {
         label: 'Pause',
         icon: 'pause',
-        onPress: () => run('endpoints/pause', () => 'Paused. Mail is still accepted, and waits.'),
+        onPress: () => run('endpoints/pause', 'Paused. Mail is still accepted, and waits.'),
       }),
     isOperators &&
       may('host/resume') &&
@@ -120,7 +119,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     may('endpoints/resume') &&
       paused &&
       !isOperators &&
-      h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', () => 'Resumed.') }),
+      h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', 'Resumed.') }),
     may('inbound/replay') &&
       h(
         'span',

@@ -14,7 +14,7 @@ import { account, may } from '../session.ts';
 /** All endpoints of the account, read once. */
 export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
   return useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
-    call<readonly Endpoint[]>('endpoints/list', {}, stop),
+    call('endpoints/list', {}, stop),
   );
 }
 

@@ -63,7 +63,7 @@ export function GivenUp(): ComponentChildren {
 /** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
 function useCauses(query: string, newest: string | undefined): Causes | undefined {
   return useLoad(`causes ${account.value?.id} ${query} ${newest}`, (stop) =>
-    call<Causes>('inbound/causes', { query: `${query} state:dead` }, stop),
+    call('inbound/causes', { query: `${query} state:dead` }, stop),
   ).data;
 }
 

@@ -1,12 +1,12 @@
 import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostCheck, HostExamination, HostListener } from '../host-records.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Fault, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, number, plain } from '../parts/text.ts';
+import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
 // Whether the host has what it needs: what `postern doctor` finds, and where it listens.
 
@@ -59,7 +59,7 @@ const POLL_MS = 700;
 function useExamination() {
   const id = useRef<string | undefined>(undefined);
   const loaded = useLoad('host examine', (stop) =>
-    call<HostExamination>('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
+    call('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
   );
   const { data, error, again } = loaded;
   useEffect(() => {
@@ -115,9 +115,7 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 
 /** Where the host listens. */
 export function Listeners(): ComponentChildren {
-  const loaded = useLoad('host listeners', (stop) =>
-    call<{ readonly listeners: readonly HostListener[] }>('host/listeners', {}, stop),
-  );
+  const loaded = useLoad('host listeners', (stop) => call('host/listeners', {}, stop));
   useRepeat(loaded);
   const { data, error, failedAt, again } = loaded;
   return h(

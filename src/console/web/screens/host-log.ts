@@ -1,9 +1,9 @@
 import { type ComponentChildren, h } from 'preact';
 import { call } from '../call.ts';
-import type { HostLogLine, HostLogPage } from '../host-records.ts';
-import { useLoad } from '../load.ts';
+import { usePages } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
+import type { HostLogLine, HostLog as Logged } from '../records.ts';
 import { place, withQuery } from '../router.ts';
 import { HostParts } from './host.ts';
 
@@ -17,21 +17,11 @@ const LEVELS = [
 export function HostLog(): ComponentChildren {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const read = (before?: number, stop?: AbortSignal) =>
-    call<HostLogPage>(
-      'host/log',
-      { limit: PAGE, ...(level && { level }), ...(event && { event }), ...(before !== undefined && { before }) },
-      stop,
-    );
-  const { data, error, failedAt, again, change } = useLoad(`host log ${level} ${event}`, (stop) =>
-    read(undefined, stop),
+  const { data, error, failedAt, again, more } = usePages(
+    `host log ${level} ${event}`,
+    (before, stop) => call('host/log', { limit: PAGE, level, event, before }, stop),
+    (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
   );
-  const next = data?.next ?? null;
-  const older = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ ...page, lines: [...shown.lines, ...page.lines] }));
-  };
   return h(
     'div',
     { class: 'screen' },
@@ -65,7 +55,7 @@ export function HostLog(): ComponentChildren {
             { class: 'rows log' },
             data.lines.map((line) => h(LineRow, { key: line.n, line })),
           ),
-    next !== null && h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: older })),
+    more && h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: more })),
   );
 }
 
@@ -74,7 +64,7 @@ function Events({
   events,
   chosen,
 }: {
-  readonly events: HostLogPage['events'];
+  readonly events: Logged['events'];
   readonly chosen: string | undefined;
 }): ComponentChildren {
   if (events.length === 0) return null;

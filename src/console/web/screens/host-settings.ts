@@ -1,18 +1,16 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostSetting } from '../host-records.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Field, Notice, Title } from '../parts/elements.ts';
 import { count, plain } from '../parts/text.ts';
+import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
 
 /** The settings in force, and where each comes from. */
 export function HostSettings(): ComponentChildren {
   const [words, setWords] = useState('');
-  const { data, error, failedAt, again } = useLoad('host settings', (stop) =>
-    call<{ readonly settings: readonly HostSetting[] }>('host/settings', {}, stop),
-  );
+  const { data, error, failedAt, again } = useLoad('host settings', (stop) => call('host/settings', {}, stop));
   const wanted = words.trim().toLowerCase();
   const found = data?.settings.filter((one) =>
     `${one.path} ${textOf(one.value)} ${one.origin}`.toLowerCase().includes(wanted),

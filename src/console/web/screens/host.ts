@@ -1,13 +1,13 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostNeed, HostOverview, HostSeries, HostTask } from '../host-records.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
+import type { HostNeed, HostOverview, HostSeries, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 import { Checks, Listeners } from './host-checks.ts';
@@ -32,9 +32,7 @@ export function Host(): ComponentChildren {
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) =>
-    call<HostOverview>('host/overview', {}, stop),
-  );
+  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) => call('host/overview', {}, stop));
   useRepeat(loaded);
   return loaded;
 }
@@ -43,7 +41,7 @@ const PARTS = [
   ['/host', 'Status', 'host/overview'],
   ['/host/settings', 'Settings', 'host/settings'],
   ['/host/log', 'Log', 'host/log'],
-  ['/host/actions', 'Activity', 'host/actions'],
+  ['/host/actions', 'Host activity', 'host/actions'],
 ] as const;
 
 /** The screens of the host. */
@@ -229,7 +227,7 @@ const RESULTS = {
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {
-  const loaded = useLoad('host tasks', (stop) => call<{ readonly tasks: readonly HostTask[] }>('host/tasks', {}, stop));
+  const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
   useRepeat(loaded);
   const { data, error, failedAt, again } = loaded;
   return h(

@@ -11,7 +11,7 @@ import { account, may } from '../session.ts';
 /** The API keys of the account. */
 export function Keys(): ComponentChildren {
   const { data, error, failedAt, again, change } = useLoad(`keys ${account.value?.id}`, (stop) =>
-    call<readonly ApiKey[]>('keys/list', {}, stop),
+    call('keys/list', {}, stop),
   );
   const [making, setMaking] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey>();
@@ -93,7 +93,7 @@ function MakeKey({ onClose }: { onClose(): void }): ComponentChildren {
       h(Form, {
         fields: [{ name: 'label', label: 'Label', help: 'What the key is for.' }],
         label: 'Create key',
-        onSubmit: async ({ label }) => setKey((await call<{ readonly key: string }>('keys/add', { label })).key),
+        onSubmit: async ({ label }) => setKey((await call('keys/add', { label })).key),
       }),
     );
   const curl = `curl ${window.location.origin}/api/1.0/users/ping.json -d '{"key":"${key}"}'`;

@@ -2,11 +2,12 @@ import { type ComponentChildren, h } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { Bars, Button, Choice, Dialog, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import { Confirm, Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
-import type { RejectEntry, WhitelistEntry } from '../records.ts';
+import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may } from '../session.ts';
 
@@ -106,7 +107,7 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   const reason = query.get('reason') ?? '';
   const { data, error, failedAt, again, change } = useLoad(
     `rejects ${account.value?.id} ${withExpired} ${version} ${q}`,
-    (stop) => call<readonly RejectEntry[]>('rejects/list', { email: q, include_expired: withExpired }, stop),
+    (stop) => call('rejects/list', { email: q, include_expired: withExpired }, stop),
   );
   const [taking, setTaking] = useState<RejectEntry>();
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
@@ -230,7 +231,7 @@ export function TakeOff({
 
 function Whitelist({ q, version }: ListProps): ComponentChildren {
   const { data, error, failedAt, again, change } = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
-    call<readonly WhitelistEntry[]>('whitelists/list', { email: q }, stop),
+    call('whitelists/list', { email: q }, stop),
   );
   const [taking, setTaking] = useState<string>();
   return h(
@@ -325,7 +326,7 @@ function AddAddress({
       label: 'Add address',
       onSubmit: async ({ email, comment }) => {
         setRefused(undefined);
-        const answer = await call<{ readonly email: string; readonly added: boolean }>(`${which}/add`, {
+        const answer = await call(`${which}/add`, {
           email,
           comment,
         });
@@ -338,26 +339,19 @@ function AddAddress({
   );
 }
 
-interface Job {
-  readonly id: string;
-  readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
-  readonly result_url: string | null;
-  readonly error: string | null;
-}
-
 const ASK_AGAIN_MS = 1_000;
 
 /** Exports the whole list; the link leads to its archive. */
 function Export({ which }: { readonly which: Which }): ComponentChildren {
-  const [job, setJob] = useState<Job>();
+  const [job, setJob] = useState<Answer<'exports/info'>>();
   const stop = useRef(new AbortController());
   useEffect(() => () => stop.current.abort(), []);
   const start = async () => {
-    let found = await call<Job>(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`);
+    let found = await call(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`, {});
     while (found.state === 'waiting' || found.state === 'working') {
       await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
       if (stop.current.signal.aborted) return;
-      found = await call<Job>('exports/info', { id: found.id }, stop.current.signal);
+      found = await call('exports/info', { id: found.id }, stop.current.signal);
     }
     if (found.error !== null) throw new Error(found.error);
     setJob(found);

@@ -182,7 +182,7 @@ function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   const wanted =
     without !== '' && may('inbound/refusals') && !/\b(?:subject|thread|route|url|status|id):/.test(without);
   const found = useLoad(wanted ? `refusals of ${account.value?.id} ${without}` : undefined, (stop) =>
-    call<{ by_reason: { count: number }[] }>('inbound/refusals', { query: without, limit: 1 }, stop),
+    call('inbound/refusals', { query: without, limit: 1 }, stop),
   );
   const all = found.data?.by_reason.reduce((sum, one) => sum + one.count, 0) ?? 0;
   if (all === 0) return null;

@@ -14,8 +14,8 @@ import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
 import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
-import { type Trial, TrialAnswer } from '../parts/trial.ts';
-import type { Content, Mail, MailStory, Scan, TimelineEntry } from '../records.ts';
+import { TrialAnswer } from '../parts/trial.ts';
+import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
@@ -28,7 +28,7 @@ export function Message({ id }: { readonly id: string }): ComponentChildren {
 }
 
 export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
-  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call<MailStory>('inbound/info', { id }, stop));
+  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call('inbound/info', { id }, stop));
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
   const { data: mail, error, failedAt, again } = loaded;
   if (!mail)
@@ -120,14 +120,11 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
 /** What makes a waiting mail go on: its endpoint, or another attempt. */
 function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
   const { id, url, waits } = mail;
-  const run = async (operation: string, params: object) => {
-    await call(operation, params);
-    changed();
-  };
+  const then = (done: Promise<unknown>) => done.then(changed);
   if (waits?.kind === 'paused')
     return (
       may('endpoints/resume') &&
-      h(Button, { label: 'Resume endpoint', kind: 'main', onPress: () => run('endpoints/resume', { url }) })
+      h(Button, { label: 'Resume endpoint', kind: 'main', onPress: () => then(call('endpoints/resume', { url })) })
     );
   return (
     may('inbound/retry') &&
@@ -137,7 +134,7 @@ function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }
       label: 'Retry now',
       kind: 'main',
       icon: 'replay',
-      onPress: () => run('inbound/retry', { id }),
+      onPress: () => then(call('inbound/retry', { id })),
     })
   );
 }
@@ -158,7 +155,7 @@ function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }):
       h(Button, {
         label: 'Post',
         kind: 'main',
-        onPress: async () => setTrial(await call<Trial>('inbound/try', { id: mail.id, url })),
+        onPress: async () => setTrial(await call('inbound/try', { id: mail.id, url })),
       }),
     ),
   );
@@ -271,7 +268,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
   const loaded = useLoad(mail.kept && mayRead ? `content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call<Content>('inbound/content', { id }, stop),
+    call('inbound/content', { id }, stop),
   );
   const [own, setOwn] = useState<string>();
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
@@ -376,7 +373,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
 
 function Payload({ id }: { readonly id: string }): ComponentChildren {
   const { data, error, failedAt, again } = useLoad(`payload ${account.value?.id} ${id}`, (stop) =>
-    call<unknown>('inbound/payload', { id }, stop),
+    call('inbound/payload', { id }, stop),
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (data === undefined) return h(Bars, { rows: 8 });

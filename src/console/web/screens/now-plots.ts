@@ -1,9 +1,9 @@
 import { type ComponentChildren, h } from 'preact';
-import type { HostSeries } from '../host-records.ts';
 import { Bars, Fault } from '../parts/elements.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values, valuesOf } from '../parts/series.ts';
 import { count, number } from '../parts/text.ts';
+import type { HostSeries } from '../records.ts';
 
 const REFUSED = ['refused_4xx', 'refused_5xx'];
 const NOT_OK = ['attempts_4xx', 'attempts_5xx', 'attempts_other', 'attempts_none'];

@@ -1,14 +1,13 @@
 import { type ComponentChildren, h } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
-import type { HostNeed } from '../host-records.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { AccountNumbers, Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
+import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { domainSentence, useDomains } from './domains.ts';
@@ -68,7 +67,7 @@ const COUNTS = [
 function Sent(): ComponentChildren {
   const { data, error, failedAt, again } = useLoad(
     may('users/info') ? `numbers ${account.value?.id}` : undefined,
-    (stop) => call<AccountNumbers>('users/info', {}, stop),
+    (stop) => call('users/info', {}, stop),
   );
   return h(
     'section',
@@ -283,7 +282,7 @@ function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(
 function useHeld(newest: readonly Mail[] | undefined): number {
   const seen = newest?.filter(({ state }) => state === 'held').map(({ id }) => id);
   const key = seen && may('inbound/causes') ? `held ${account.value?.id} ${seen}` : undefined;
-  return useLoad(key, (stop) => call<Causes>('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
+  return useLoad(key, (stop) => call('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
 }
 
 /** The domain of the test message, which no DNS has. */

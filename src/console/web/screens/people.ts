@@ -1,19 +1,17 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { EnterLink, HostPerson, HostSession, Role } from '../host-records.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
+import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 
 /** Who may use the console, and what as. */
 export function People(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host people', (stop) =>
-    call<{ readonly people: readonly HostPerson[] }>('host/people', {}, stop),
-  );
+  const { data, error, failedAt, again, change } = useLoad('host people', (stop) => call('host/people', {}, stop));
   const [inviting, setInviting] = useState(false);
   const [link, setLink] = useState<EnterLink>();
   const [removing, setRemoving] = useState<string>();
@@ -40,7 +38,7 @@ export function People(): ComponentChildren {
               h(PersonRow, {
                 key: one.name,
                 one,
-                onInvite: async () => setLink(await call<EnterLink>('host/invite-person', { name: one.name })),
+                onInvite: async () => setLink(await call('host/invite-person', { name: one.name })),
                 onRemove: () => setRemoving(one.name),
                 onReset: () => setResetting(one.name),
               }),
@@ -195,7 +193,7 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
       label: 'Create link',
       onSubmit: async ({ name = '', role, account: whose }) =>
         invited(
-          await call<EnterLink>('host/add-person', {
+          await call('host/add-person', {
             name: name.trim(),
             role,
             ...(role !== 'operator' && { account: whose }),
@@ -237,9 +235,7 @@ function ShowLink({
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) =>
-    call<{ readonly sessions: readonly HostSession[] }>('host/sessions', {}, stop),
-  );
+  const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
   const [ending, setEnding] = useState<HostSession>();
   return h(
     'div',

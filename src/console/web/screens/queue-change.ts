@@ -2,12 +2,12 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { Decision } from '../parts/drop.ts';
 import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
 import { followJob, JobProgress } from '../parts/job.ts';
 import { stateWord } from '../parts/states.ts';
 import { count, number } from '../parts/text.ts';
-import type { MailState } from '../records.ts';
 
 // Changes of many deliveries of the host: first the number, then the button with the number in it.
 
@@ -57,22 +57,15 @@ const KINDS: readonly Kind[] = [
 
 const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for all';
 
-interface Answer {
-  readonly matched: number;
-  /** Of deliveries. */
-  readonly by_state?: readonly { readonly state: MailState; readonly count: number }[];
-  readonly changed: number;
-  /** Deliveries that wait for the endpoints. */
-  readonly waiting?: number;
-  readonly job?: string | null;
-}
+/** Of deliveries by state, with a job if there are many; of endpoints with what waits for them. */
+type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> & Pick<Answer<'host/drop'>, 'matched' | 'changed'>;
 
 /** Asks what to do with what a query matches, shows how many that are, and does it. */
 export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }): ComponentChildren {
   const [operation, setOperation] = useState<string>('host/retry');
   const [text, setText] = useState(given);
   const [query, setQuery] = useState(given);
-  const [answer, setAnswer] = useState<Answer>();
+  const [answer, setAnswer] = useState<Changed>();
   const kind = KINDS.find((one) => one.operation === operation) ?? KINDS[0];
   if (!kind) return null;
   return h(
@@ -110,13 +103,14 @@ function Question({
 }: {
   readonly kind: Kind;
   readonly query: string;
-  onAnswer(answer: Answer): void;
+  onAnswer(answer: Changed): void;
   onClose(): void;
 }): ComponentChildren {
   const [opened] = useState(() => Date.now()); // an old number is not shown
   const { operation } = kind;
-  const { data, error, failedAt, again } = useLoad(`${operation} ${query} ${opened}`, (stop) =>
-    call<Answer>(operation, { query, dry_run: true }, stop),
+  const { data, error, failedAt, again } = useLoad(
+    `${operation} ${query} ${opened}`,
+    (stop): Promise<Changed> => call(operation, { query, dry_run: true }, stop),
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 2 });
@@ -124,7 +118,7 @@ function Question({
   if (matched === 0) return h('p', { role: 'status' }, `No ${kind.several} match.`);
   const isDrop = operation === 'host/drop';
   const start = async () => {
-    const answer = await call<Answer>(operation, { query, at_most: matched });
+    const answer: Changed = await call(operation, { query, at_most: matched });
     const { label: what, one, several } = kind;
     if (answer.job) followJob({ operation: 'host/job', id: answer.job, what, one, several, of: answer.matched });
     onAnswer(answer);
@@ -157,7 +151,7 @@ function Result({
   onClose,
 }: {
   readonly kind: Kind;
-  readonly answer: Answer;
+  readonly answer: Changed;
   onClose(): void;
 }): ComponentChildren {
   return h(

@@ -1,11 +1,11 @@
 import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { Waiting, WaitingQueue } from '../host-records.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
-import { count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
+import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
+import type { Waiting, WaitingQueue } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { QueueChange } from './queue-change.ts';
 
@@ -19,7 +19,7 @@ const BY = [
 export function Queue(): ComponentChildren {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
-  const loaded = useLoad(`queue ${by}`, (stop) => call<WaitingQueue>('host/queue', { by }, stop));
+  const loaded = useLoad(`queue ${by}`, (stop) => call('host/queue', { by }, stop));
   useRepeat(loaded);
   const [changing, setChanging] = useState<string>();
   const { data, error, failedAt, again } = loaded;
@@ -176,13 +176,16 @@ function Name({ row: { account, url, kind } }: { readonly row: Waiting }): Compo
 
 function RowState({ row }: { readonly row: Waiting }): ComponentChildren {
   const { breaker, parked, down_since: since, paused_until: pausedUntil } = row;
-  const text = (word: string, at: string | null) =>
-    at === null ? word : `${word} ${relative(toMs(at), time.value).replace('now', 'just now')}`;
-  if (pausedUntil !== null) return h(State, { icon: 'pause', word: text('Paused, goes on', pausedUntil), tone: 'off' });
+  if (pausedUntil !== null)
+    return h(State, { icon: 'pause', word: `Paused, resumes ${relative(toMs(pausedUntil), time.value)}`, tone: 'off' });
   if (breaker === null) return null;
   if (breaker === 'up' && parked > 0) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
   if (breaker === 'up') return h(State, { icon: 'check', word: 'Up', tone: 'good' });
-  return h(State, { icon: 'cross', word: text(breaker === 'down' ? 'Down since' : 'Gone since', since), tone: 'bad' });
+  return h(State, {
+    icon: 'cross',
+    word: `${capital(breaker)}${since === null ? '' : ` for ${age(toMs(since), time.value)}`}`,
+    tone: 'bad',
+  });
 }
 
 /** The query that means the deliveries of a row. */

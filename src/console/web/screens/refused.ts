@@ -10,10 +10,6 @@ import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { useDomains } from './domains.ts';
 
-interface Reasons {
-  readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
-}
-
 /** Why mail was refused. */
 export function Refused(): ComponentChildren {
   const query = place.value.query.get('q') ?? '';
@@ -79,7 +75,7 @@ function Reasons({
   const others = withField(query, 'reason', undefined);
   const { data } = useLoad(
     newest === undefined && chosen === undefined ? undefined : `reasons ${account.value?.id} ${others} ${newest}`,
-    (stop) => call<Reasons>('inbound/refusals', { query: others, limit: 1 }, stop),
+    (stop) => call('inbound/refusals', { query: others, limit: 1 }, stop),
   );
   const reasons = data?.by_reason ?? [];
   const most = Math.max(1, ...reasons.map(({ count }) => count));

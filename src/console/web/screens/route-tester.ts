@@ -6,7 +6,7 @@ import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
 import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
-import type { InboundRoute, RouteTest } from '../records.ts';
+import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may } from '../session.ts';
 
@@ -48,7 +48,7 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
 
 function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
   const { data, error, failedAt, again } = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
-    call<RouteTest>('inbound/test-route', { address }, stop),
+    call('inbound/test-route', { address }, stop),
   );
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 3 });

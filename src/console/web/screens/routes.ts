@@ -331,7 +331,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
   },
 ];
 
-function paramsOf(values: Values, route: Partial<InboundRoute>): object {
+function paramsOf(values: Values, route: Partial<InboundRoute>) {
   const {
     pattern,
     action,
@@ -344,7 +344,7 @@ function paramsOf(values: Values, route: Partial<InboundRoute>): object {
   } = values;
   return {
     ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
-    ...(hasUrl(values) && { url }),
+    url: hasUrl(values) ? url : undefined,
     ...(format !== '' && { format }),
     attachments: WHOLE.includes(format) ? 'auto' : attachments,
     facts: facts === 'true',

@@ -3,7 +3,6 @@ import { call } from '../call.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
-import type { SentContent } from '../records.ts';
 import { go, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
@@ -13,7 +12,7 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
   const mayRead = person.value?.reads_content === true && may('messages/content');
   const { data, error, failedAt, again } = useLoad(
     mayRead ? `sent content ${account.value?.id} ${id}` : undefined,
-    (stop) => call<SentContent>('messages/content', { id }, stop),
+    (stop) => call('messages/content', { id }, stop),
   );
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });

@@ -2,6 +2,7 @@ import { type ComponentChildren, h } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { useLoad, useRepeat } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
@@ -9,7 +10,7 @@ import { Icon } from '../parts/icons.ts';
 import { Back } from '../parts/sections.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
-import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
+import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { TakeOff } from './lists.ts';
@@ -20,9 +21,7 @@ import { Dialogs } from './smtp-dialog.ts';
 
 /** One message out: where it is, and what was said on its way. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) =>
-    call<SentStory>('messages/info', { id }, stop),
-  );
+  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) => call('messages/info', { id }, stop));
   const { data: message, error, failedAt, again } = loaded;
   useRepeat(loaded);
   return h(
@@ -165,12 +164,6 @@ function Resend({ message: { _id: id, email, delivery } }: { readonly message: S
   );
 }
 
-interface Resent {
-  readonly _id: string;
-  readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
-  readonly reject_reason: string | null;
-}
-
 function ResendDialog({
   id,
   email,
@@ -180,7 +173,7 @@ function ResendDialog({
   readonly email: string;
   onClose(): void;
 }): ComponentChildren {
-  const [sent, setSent] = useState<Resent>();
+  const [sent, setSent] = useState<Answer<'messages/resend'>>();
   return h(
     Dialog,
     { title: 'Send again?', onClose },
@@ -205,7 +198,7 @@ function ResendDialog({
             h(Button, {
               label: 'Send again',
               kind: 'main',
-              onPress: async () => setSent(await call<Resent>('messages/resend', { id })),
+              onPress: async () => setSent(await call('messages/resend', { id })),
             }),
           ),
         ],
@@ -217,7 +210,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
   const { _id: id, email, subaccount } = message;
   const [canceling, setCanceling] = useState(false);
   const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
-    call<readonly Scheduled[]>('messages/list-scheduled', { to: email }, stop),
+    call('messages/list-scheduled', { to: email }, stop),
   );
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
@@ -267,7 +260,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
 function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
   const [open, setOpen] = useState<'stop' | 'take'>();
   const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
-    call<readonly RejectEntry[]>('rejects/list', { email }, stop),
+    call('rejects/list', { email }, stop),
   );
   if (!data) return null;
   const close = () => setOpen(undefined);
