@@ -48,7 +48,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   htmlparser2: /^mail\/(html-edit|merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
   yazl: /^tasks\/exports\/folder\.ts$/,
   handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
-  preact: /^console\/web\/(main|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
+  preact: /^console\/web\/(main|h|load|parts\/[\w-]+|screens\/[\w-]+)\.ts$/,
   uplot: /^console\/web\/parts\/plot\.ts$/,
   '@preact/signals': /^console\/web\//,
   'csv-stringify': /^tasks\/exports\/contents\.ts$/,

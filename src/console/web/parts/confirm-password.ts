@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { ask, confirming } from '../call.ts';
+import { h } from '../h.ts';
 import { person } from '../session.ts';
 import { Button, Dialog } from './elements.ts';
 import { Form } from './form.ts';
@@ -12,26 +13,28 @@ export function ConfirmPassword(): ComponentChildren {
   return h(
     Dialog,
     { title: hasPassword ? 'Confirm your password' : 'Open a new sign-in link', onClose: waiting.giveUp },
-    h('p', null, waiting.text),
-    hasPassword
-      ? h(Form, {
-          fields: [
-            {
-              name: 'password',
-              label: 'Password',
-              type: 'password',
-              autocomplete: 'current-password',
-              required: true,
+    [
+      h('p', waiting.text),
+      hasPassword
+        ? h(Form, {
+            fields: [
+              {
+                name: 'password',
+                label: 'Password',
+                type: 'password',
+                autocomplete: 'current-password',
+                required: true,
+              },
+              ...(hasFactor ? [CODE_FIELD] : []),
+            ],
+            label: 'Confirm',
+            onSubmit: async (values) => {
+              await ask('POST', '/console/confirm', values);
+              waiting.goOn();
             },
-            ...(hasFactor ? [CODE_FIELD] : []),
-          ],
-          label: 'Confirm',
-          onSubmit: async (values) => {
-            await ask('POST', '/console/confirm', values);
-            waiting.goOn();
-          },
-        })
-      : h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: waiting.giveUp })),
+          })
+        : h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: waiting.giveUp })]),
+    ],
   );
 }
 

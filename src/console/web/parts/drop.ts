@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { account } from '../session.ts';
@@ -43,12 +44,10 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
     if (error) return h(Fault, { error, since: failedAt, again });
     if (!data) return h(Bars, { rows: 2 });
     const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing to drop');
-    return h(
-      'div',
-      null,
-      h('p', null, `${count(matched, 'message')} will end without being posted. Senders are not notified.`),
-      h('p', { class: 'faint' }, 'Dropped messages can be replayed until their content is deleted.'),
+    if (matched === 0) return h('p', 'Nothing to drop');
+    return h('div', [
+      h('p', [`${count(matched, 'message')} will end without being posted. Senders are not notified.`]),
+      h('p.faint', ['Dropped messages can be replayed until their content is deleted.']),
       h(Decision, {
         matched,
         label: `Drop ${number(matched)}`,
@@ -57,20 +56,16 @@ export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): 
         decide: () => drop(matched),
         onClose,
       }),
-    );
+    ]);
   };
-  return h(
-    Dialog,
-    { title: 'Drop', onClose },
+  return h(Dialog, { title: 'Drop', onClose }, [
     answer
-      ? h(
-          'div',
-          { role: answer.job === null ? 'status' : undefined },
-          answer.job === null ? h('p', null, `${count(answer.dropped, 'message')} dropped.`) : h(JobProgress, null),
-          h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-        )
+      ? h('div', { role: answer.job === null ? 'status' : undefined }, [
+          answer.job === null ? h('p', `${count(answer.dropped, 'message')} dropped.`) : h(JobProgress),
+          h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
+        ])
       : question(),
-  );
+  ]);
 }
 
 /** The buttons below a number. Where `isTyped`, it has to be typed, so that nothing is dropped by a slip of the hand. */
@@ -90,13 +85,9 @@ export function Decision({
   onClose(): void;
 }): ComponentChildren {
   const [typed, setTyped] = useState('');
-  return h(
-    'div',
-    null,
+  return h('div', [
     isTyped && h(Field, { label: `Type ${matched} to confirm`, value: typed, onValue: setTyped }),
-    h(
-      'p',
-      { class: 'buttons' },
+    h('p.buttons', [
       h(Button, { label: 'Cancel', onPress: onClose }),
       h(Button, {
         label,
@@ -104,6 +95,6 @@ export function Decision({
         disabled: isTyped && typed.replaceAll(',', '').trim() !== String(matched),
         onPress: decide,
       }),
-    ),
-  );
+    ]),
+  ]);
 }

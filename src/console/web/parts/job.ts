@@ -1,6 +1,7 @@
 import { effect, signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call, chosenAccount, Failed } from '../call.ts';
+import { h } from '../h.ts';
 import type { Answer, Params } from '../operations.ts';
 import { messageOf, session } from '../session.ts';
 import { Button } from './elements.ts';
@@ -106,33 +107,27 @@ export function JobProgress(): ComponentChildren {
   const { job, progress, failed } = one;
   const { done, of, state, error } = progress ?? { done: 0, of: job.of, state: 'running', error: null };
   const wrong = failed ?? error;
-  return h(
-    'div',
-    null,
+  return h('div', [
     done !== null && h('progress', { max: of, value: done, 'aria-label': job.what }),
-    h(
-      'p',
-      { role: isRunning(one) ? undefined : 'status' },
+    h('p', { role: isRunning(one) ? undefined : 'status' }, [
       state === 'done'
         ? `${job.what} complete: ${count(done ?? of, job.one, job.several)}.`
         : done === null
           ? `${job.what} interrupted.`
           : `${job.what}: ${number(done)} of ${number(of)}.`,
       isRunning(one) && ' You can leave this page.',
-    ),
-    wrong !== null && wrong !== undefined && h('p', { class: 'wrong' }, wrong),
+    ]),
+    wrong !== null && wrong !== undefined && h('p.wrong', wrong),
     wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Resume', onPress: () => goOn(one) }),
-  );
+  ]);
 }
 
 /** The same on every screen. */
 export function JobBar(): ComponentChildren {
   const one = followed.value;
   if (!one) return null;
-  return h(
-    'div',
-    { class: 'banner job' },
-    h(JobProgress, null),
+  return h('div.banner.job', [
+    h(JobProgress),
     !isRunning(one) && h(Button, { label: 'Close', kind: 'quiet', onPress: forgetJob }),
-  );
+  ]);
 }

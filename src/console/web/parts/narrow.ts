@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { fieldOf, withField } from '../query.ts';
 import { go, linkTo } from '../router.ts';
 import { Choice } from './elements.ts';

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { Endpoint, EndpointDetail } from '../records.ts';
@@ -60,21 +61,11 @@ export function ReplayDialog({
       });
     setAnswer(started);
   };
-  return h(
-    Dialog,
-    { title: word, onClose },
+  return h(Dialog, { title: word, onClose }, [
     answer
       ? h(Result, { answer, onClose })
-      : h(Question, {
-          word,
-          asked,
-          where,
-          leftOut,
-          onLeave: (url) => setLeftOut([...leftOut, url]),
-          start,
-          onClose,
-        }),
-  );
+      : h(Question, { word, asked, where, leftOut, onLeave: (url) => setLeftOut([...leftOut, url]), start, onClose }),
+  ]);
 }
 
 /** A number of this dialog, so that an old answer is not shown. */
@@ -163,27 +154,21 @@ function Question({
   if (!data) return h(Bars, { rows: 2 });
   const { matched, forgotten } = data;
   const left = forgotten > 0 && `${count(forgotten, 'other message')} can no longer be replayed: content deleted.`;
-  if (matched === 0) return h('div', null, h('p', null, 'Nothing to replay'), left && h('p', null, left));
-  return h(
-    'div',
-    null,
-    h(
-      'p',
-      null,
+  if (matched === 0) return h('div', [h('p', 'Nothing to replay'), left && h('p', left)]);
+  return h('div', [
+    h('p', [
       word === 'Release'
         ? `${count(matched, 'message')} will be posted.`
         : `${count(matched, 'message')} will be posted again, with the same webhook-id as before.`,
-    ),
+    ]),
     where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
-    left && h('p', { class: 'faint' }, left),
+    left && h('p.faint', left),
     h(Troubled, { where, leftOut, onLeave }),
-    h(
-      'p',
-      { class: 'buttons' },
+    h('p.buttons', [
       h(Button, { label: 'Cancel', onPress: onClose }),
       h(Button, { label: `${word} ${number(matched)}`, kind: 'main', icon: 'replay', onPress: start }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** Where the mail goes, how old it is, and how long it takes. */
@@ -192,15 +177,13 @@ function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildr
   if (!first) return null;
   const oldest = where.reduce((before, { oldestAt }) => (oldestAt < before ? oldestAt : before), first.oldestAt);
   const ms = takes(where);
-  return h(
-    'p',
-    { class: 'faint' },
+  return h('p.faint', [
     where.length === 1 ? `To ${shortUrl(first.url)}` : `To ${count(where.length, 'endpoint')}`,
     '. Oldest: ',
     h(Time, { at: oldest }),
     '.',
     ms !== undefined && ms >= 1_000 && ` Takes about ${span(ms)} at the speed of the last 24 hours.`,
-  );
+  ]);
 }
 
 const MOST_TROUBLED = 5;
@@ -219,20 +202,16 @@ function Troubled({
     ({ url, endpoint }) =>
       endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),
   );
-  return h(
-    'div',
-    { role: 'status' },
-    leftOut.map((url) => h('p', { key: url, class: 'faint' }, `${shortUrl(url)} is excluded.`)),
+  return h('div', { role: 'status' }, [
+    leftOut.map((url) => h('p.faint', { key: url }, `${shortUrl(url)} is excluded.`)),
     troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
-      h(
-        'p',
-        { key: url, class: 'row' },
+      h('p.row', { key: url }, [
         `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'message')}). `,
         // With one endpoint there is nothing else to replay.
         where.length > 1 + leftOut.length && h(Button, { label: 'Exclude', onPress: () => onLeave(url) }),
-      ),
+      ]),
     ),
-  );
+  ]);
 }
 
 function Result({
@@ -242,12 +221,8 @@ function Result({
   readonly answer: Answer<'inbound/replay'>;
   onClose(): void;
 }): ComponentChildren {
-  return h(
-    'div',
-    { role: answer.job === null ? 'status' : undefined },
-    answer.job === null
-      ? h('p', null, `${count(answer.replayed, 'message')} queued for delivery.`)
-      : h(JobProgress, null),
-    h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-  );
+  return h('div', { role: answer.job === null ? 'status' : undefined }, [
+    answer.job === null ? h('p', `${count(answer.replayed, 'message')} queued for delivery.`) : h(JobProgress),
+    h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { account } from '../session.ts';
@@ -47,17 +48,13 @@ export function RetryDialog({
     if (error) return h(Fault, { error, since: failedAt, again });
     if (!data) return h(Bars, { rows: 2 });
     const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing to retry');
-    return h(
-      'div',
-      null,
-      h('p', null, `${count(matched, 'message')} will be posted now.`),
+    if (matched === 0) return h('p', 'Nothing to retry');
+    return h('div', [
+      h('p', `${count(matched, 'message')} will be posted now.`),
       h(WaitsFor, { query, opened }),
-      h(
-        'p',
-        { class: 'faint' },
+      h('p.faint', [
         'An endpoint that is down gets one message first, and the rest if it accepts that one. Paused endpoints stay paused.',
-      ),
+      ]),
       h(Decision, {
         matched,
         label: `Retry ${number(matched)} now`,
@@ -66,20 +63,16 @@ export function RetryDialog({
         decide: () => retry(matched),
         onClose,
       }),
-    );
+    ]);
   };
-  return h(
-    Dialog,
-    { title: 'Retry now', onClose },
+  return h(Dialog, { title: 'Retry now', onClose }, [
     answer
-      ? h(
-          'div',
-          { role: answer.job === null ? 'status' : undefined },
-          answer.job === null ? h('p', null, `Retrying ${count(answer.retried, 'message')}.`) : h(JobProgress, null),
-          h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-        )
+      ? h('div', { role: answer.job === null ? 'status' : undefined }, [
+          answer.job === null ? h('p', `Retrying ${count(answer.retried, 'message')}.`) : h(JobProgress),
+          h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
+        ])
       : question(),
-  );
+  ]);
 }
 
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
@@ -88,17 +81,13 @@ function WaitsFor({ query, opened }: { readonly query: string; readonly opened: 
     call('inbound/causes', { query: `${query} state:waiting` }, stop),
   );
   if (!data) return null;
-  return h(
-    'ul',
-    null,
+  return h('ul', [
     data.causes
       .slice(0, MOST_CAUSES)
       .map((cause) =>
-        h(
-          'li',
-          { key: `${cause.url} ${answerOf(cause)}` },
+        h('li', { key: `${cause.url} ${answerOf(cause)}` }, [
           `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
-        ),
+        ]),
       ),
-  );
+  ]);
 }

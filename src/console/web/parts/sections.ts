@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { linkTo, linkToList, place } from '../router.ts';
 import { may } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
@@ -54,7 +55,7 @@ export function ToScreen({
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly children?: ComponentChildren;
 }): ComponentChildren {
-  return mayOpen(path) ? h('a', { href: linkTo(path, query) }, children) : h('span', null, children);
+  return mayOpen(path) ? h('a', { href: linkTo(path, query) }, [children]) : h('span', [children]);
 }
 
 /** The list of which one entry is shown, as it was last seen; undefined on every other screen. */
@@ -67,5 +68,5 @@ export function listOfShown(): { readonly label: string; readonly href: string }
 /** The link back to the list, above the title. */
 export function Back(): ComponentChildren {
   const list = listOfShown();
-  return list && h('p', { class: 'back' }, h('a', { href: list.href }, h(Icon, { name: 'back' }), list.label));
+  return list && h('p.back', [h('a', { href: list.href }, [h(Icon, { name: 'back' }), list.label])]);
 }

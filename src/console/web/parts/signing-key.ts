@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import { Button, Dialog } from './elements.ts';
 import { Confirm, Copy } from './form.ts';
@@ -10,24 +11,18 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
   const [key, setKey] = useState<Answer<'inbound/route-key'>>();
   const [rotating, setRotating] = useState(false);
   const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
-  return h(
-    'span',
-    null,
+  return h('span', [
     h(Button, { label: 'Signing key\u2026', onPress: () => load() }),
     key &&
-      h(
-        Dialog,
-        { title: 'Signing key', onClose: () => setKey(undefined) },
-        h('p', null, 'Signs the POSTs to this URL. Anyone who has it can forge them.'),
+      h(Dialog, { title: 'Signing key', onClose: () => setKey(undefined) }, [
+        h('p', ['Signs the POSTs to this URL. Anyone who has it can forge them.']),
         h(OneForm, { title: 'For X-Mandrill-Signature, or as the Mailgun signing key', text: key.auth_key }),
         h(OneForm, { title: 'For webhook-signature (Standard Webhooks libraries)', text: key.signing_secret }),
-        h(
-          'p',
-          { class: 'buttons' },
+        h('p.buttons', [
           h(Button, { label: 'Rotate\u2026', onPress: () => setRotating(true) }),
           h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
-        ),
-      ),
+        ]),
+      ]),
     key &&
       rotating &&
       h(
@@ -38,20 +33,15 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
           onConfirm: () => load(true),
           onClose: () => setRotating(false),
         },
-        h(
-          'p',
-          null,
-          'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature alternates between them. After that, the old key stops working.',
-        ),
+        [
+          h('p', [
+            'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature alternates between them. After that, the old key stops working.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function OneForm({ title, text }: { readonly title: string; readonly text: string }): ComponentChildren {
-  return h(
-    'div',
-    null,
-    h('p', { class: 'faint' }, title),
-    h('p', { class: 'copied' }, h('code', { class: 'secret' }, text), h(Copy, { text, label: 'Copy' })),
-  );
+  return h('div', [h('p.faint', title), h('p.copied', [h('code.secret', text), h(Copy, { text, label: 'Copy' })])]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import type { Trial } from '../records.ts';
 import { Button } from './elements.ts';
@@ -12,17 +13,10 @@ export function TrialAnswer({
   readonly trial: Pick<Trial, 'status' | 'error' | 'duration_ms' | 'answer'>;
 }): ComponentChildren {
   const { status, error, duration_ms: ms, answer } = trial;
-  return h(
-    'div',
-    { role: 'status' },
-    h(
-      'p',
-      null,
-      h('strong', null, status === null ? `No response: ${plain(error ?? '')}` : `HTTP ${status}`),
-      ` in ${ms} ms`,
-    ),
-    answer !== '' && h('pre', { class: 'code', tabIndex: 0 }, plain(answer)),
-  );
+  return h('div', { role: 'status' }, [
+    h('p', [h('strong', status === null ? `No response: ${plain(error ?? '')}` : `HTTP ${status}`), ` in ${ms} ms`]),
+    answer !== '' && h('pre.code', { tabIndex: 0 }, plain(answer)),
+  ]);
 }
 
 /** Posts a sample to the URL of a route, and shows the answer. */
@@ -36,18 +30,13 @@ export function PostSample({
   readonly label: string;
 }): ComponentChildren {
   const [trial, setTrial] = useState<Answer<'inbound/try-route'>>();
-  return h(
-    'div',
-    { class: 'sample' },
+  return h('div.sample', [
     h(Button, {
       label,
       title: 'Posts a sample event, signed as usual, with X-Postern-Trial: 1',
       onPress: async () =>
         setTrial(await call('inbound/try-route', { id: route, ...(address !== undefined && { address }) })),
     }),
-    trial && [
-      h('p', { key: 'to', class: 'faint' }, 'Posted one sample for ', h('bdi', null, plain(trial.email)), '.'),
-      h(TrialAnswer, { key: 'answer', trial }),
-    ],
-  );
+    trial && [h('p.faint', ['Posted one sample for ', h('bdi', plain(trial.email)), '.']), h(TrialAnswer, { trial })],
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { usePages } from '../load.ts';
 import { Bars, Button, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
@@ -18,28 +19,19 @@ const VIEWS = [
 /** Whose mail this service has, who may see it, and who does. */
 export function Accounts(): ComponentChildren {
   const shown = place.value.query.get('show') ?? '';
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Accounts' }),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'Show' },
+    h('nav.chips', { 'aria-label': 'Show' }, [
       VIEWS.map(([show, label]) =>
         h(
-          'a',
-          {
-            key: show,
-            class: 'chip',
-            href: linkTo('/accounts', { show }),
-            'aria-current': shown === show ? 'true' : undefined,
-          },
-          label,
+          'a.chip',
+          { key: show, href: linkTo('/accounts', { show }), 'aria-current': shown === show ? 'true' : undefined },
+          [label],
         ),
       ),
-    ),
-    shown === 'people' ? h(People, null) : shown === 'sessions' ? h(Sessions, null) : h(AccountList, null),
-  );
+    ]),
+    shown === 'people' ? h(People) : shown === 'sessions' ? h(Sessions) : h(AccountList),
+  ]);
 }
 
 const PAGE = 50;
@@ -51,26 +43,18 @@ function AccountList(): ComponentChildren {
     (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
   );
   useNewAccounts(data?.accounts);
-  return h(
-    'div',
-    { class: 'pane' },
-    h('p', { class: 'faint' }, 'Mail of the last 24 hours on this host. Click an account to open it.'),
+  return h('div.pane', [
+    h('p.faint', ['Mail of the last 24 hours on this host. Click an account to open it.']),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 6 })
       : data.accounts.length === 0
-        ? h(
-            Notice,
-            { title: 'No accounts yet' },
-            h('p', null, 'To create one, run ', h('code', null, 'postern account create NAME'), ' on the host.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows accounts' },
-            data.accounts.map((one) => h(AccountRow, { key: one.id, one })),
-          ),
-    more && h('p', { class: 'more' }, h(Button, { label: 'More', onPress: more })),
-  );
+        ? h(Notice, { title: 'No accounts yet' }, [
+            h('p', ['To create one, run ', h('code', 'postern account create NAME'), ' on the host.']),
+          ])
+        : h('ul.rows.accounts', [data.accounts.map((one) => h(AccountRow, { key: one.id, one }))]),
+    more && h('p.more', [h(Button, { label: 'More', onPress: more })]),
+  ]);
 }
 
 /** Accounts that were made since the page was loaded can only be chosen after the session is read again. */
@@ -96,31 +80,20 @@ function AccountRow({ one: { id, name, created_at: createdAt, waiting, day } }: 
     [waiting, 'waiting'],
   ] as const;
   const content = [
-    h(
-      'span',
-      { class: 'who', key: 'who' },
-      h('bdi', { class: 'name' }, plain(name)),
-      h('span', { class: 'faint' }, 'created ', h(Time, { at: createdAt })),
-    ),
+    h('span.who', [h('bdi.name', plain(name)), h('span.faint', ['created ', h(Time, { at: createdAt })])]),
     ...figures.map(([value, word]) =>
-      h(
-        'span',
-        { key: word, class: value === 0 ? 'figure none' : 'figure' },
-        h('strong', null, number(value)),
+      h('span', { key: word, class: value === 0 ? 'figure none' : 'figure' }, [
+        h('strong', number(value)),
         ' ',
-        h('span', { class: 'faint' }, word),
-      ),
+        h('span.faint', word),
+      ]),
     ),
   ];
-  return h(
-    'li',
-    { 'data-row': id },
+  return h('li', { 'data-row': id }, [
     canChoose(id)
-      ? h(
-          'a',
-          { href: linkTo('/', { account: id }), 'aria-current': account.value?.id === id ? 'true' : undefined },
+      ? h('a', { href: linkTo('/', { account: id }), 'aria-current': account.value?.id === id ? 'true' : undefined }, [
           content,
-        )
-      : h('span', { class: 'line' }, content),
-  );
+        ])
+      : h('span.line', [content]),
+  ]);
 }

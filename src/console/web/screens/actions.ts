@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { usePages } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
@@ -13,20 +14,13 @@ const MOST_ROWS = 1_000;
 
 /** What people and programs did in the account. */
 export function Actions(): ComponentChildren {
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Activity' }),
-    h(
-      'p',
-      { class: 'faint' },
+    h('p.faint', [
       'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and message content viewed by operators, on this host. Kept for a year.',
-    ),
-    h(ActionList, {
-      of: `${account.value?.id}`,
-      read: (page, stop) => call('actions/list', page, stop),
-    }),
-  );
+    ]),
+    h(ActionList, { of: `${account.value?.id}`, read: (page, stop) => call('actions/list', page, stop) }),
+  ]);
 }
 
 /** What was done to the host, and to all accounts. */
@@ -34,12 +28,8 @@ export function HostActions(): ComponentChildren {
   const { accounts = [] } = person.value ?? {};
   const wanted = place.value.query.get('of') ?? '';
   const chosen = accounts.some(({ id }) => id === wanted) ? wanted : '';
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Host activity' },
+  return h('div.screen', [
+    h(Title, { text: 'Host activity' }, [
       accounts.length > 1 &&
         h(Choice, {
           label: 'Account',
@@ -47,19 +37,17 @@ export function HostActions(): ComponentChildren {
           options: [['', 'All accounts and the host'], ...accounts.map(({ id, name }) => [id, plain(name)] as const)],
           onValue: (id) => go(withQuery({ of: id === '' ? undefined : id }), true),
         }),
-    ),
-    h(HostParts, null),
-    h(
-      'p',
-      { class: 'faint' },
+    ]),
+    h(HostParts),
+    h('p.faint', [
       'Changes to the host and to the mail of accounts, and message content viewed: from the console, the command line or the API. Kept for a year.',
-    ),
+    ]),
     h(ActionList, {
       key: chosen,
       of: `host ${chosen}`,
       read: (page, stop) => call('host/actions', { ...page, account: chosen || undefined }, stop),
     }),
-  );
+  ]);
 }
 
 /** An action; of the host's list also whose mail or setting it was, null for the host itself. */
@@ -79,28 +67,20 @@ function ActionList({ of, read }: ActionListProps): ComponentChildren {
     (before, stop) => read({ limit: PAGE, before }, stop),
     (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
   );
-  return h(
-    'div',
-    { class: 'pane' },
+  return h('div.pane', [
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 8 })
       : data.actions.length === 0
-        ? h(
-            Notice,
-            { title: 'No activity yet' },
-            h('p', null, 'Replays, new keys and views of message content appear here.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows actions' },
-            data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action })),
-          ),
+        ? h(Notice, { title: 'No activity yet' }, [
+            h('p', ['Replays, new keys and views of message content appear here.']),
+          ])
+        : h('ul.rows.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))]),
     data !== undefined &&
       more &&
       data.actions.length < MOST_ROWS &&
-      h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: more })),
-  );
+      h('p.more', [h(Button, { label: 'Older', onPress: more })]),
+  ]);
 }
 
 function ActionRow({
@@ -108,21 +88,14 @@ function ActionRow({
 }: {
   readonly action: Done;
 }): ComponentChildren {
-  return h(
-    'li',
-    null,
-    h('span', { class: 'faint' }, h(Time, { at })),
-    h(
-      'span',
-      { class: 'by' },
-      h('bdi', null, plain(by)),
+  return h('li', [
+    h('span.faint', [h(Time, { at })]),
+    h('span.by', [
+      h('bdi', plain(by)),
       of === null && ' \u00b7 the host',
-      of && [
-        ' \u00b7 ',
-        h('a', { key: 'of', href: linkTo('/actions', { account: of.id }) }, h('bdi', null, plain(of.name))),
-      ],
-    ),
-    h('span', null, count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
-    h('span', { class: 'detail', dir: 'auto' }, plain(detail)),
-  );
+      of && [' \u00b7 ', h('a', { href: linkTo('/actions', { account: of.id }) }, [h('bdi', plain(of.name))])],
+    ]),
+    h('span', count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
+    h('span.detail', { dir: 'auto' }, plain(detail)),
+  ]);
 }

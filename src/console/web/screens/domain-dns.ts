@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Fault, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
@@ -19,14 +20,10 @@ export function DnsRecords({
   const { data, failedAt, again } = servers;
   const [mx, txt] = ['MX', 'TXT'].map((type) => data?.records.find((one) => one.type === type));
   const pending = servers.loading && data === undefined;
-  return h(
-    'section',
-    { 'aria-labelledby': 'dns' },
+  return h('section', { 'aria-labelledby': 'dns' }, [
     h('h2', { id: 'dns' }, 'DNS records'),
     servers.error && h(Fault, { error: servers.error, since: failedAt, again }),
-    h(
-      'ul',
-      { class: 'rows dns' },
+    h('ul.rows.dns', [
       h(DnsRecord, {
         type: 'MX',
         name,
@@ -39,7 +36,7 @@ export function DnsRecords({
         note: [
           hosts.length > 1 && 'Any one of these is enough. ',
           error !== null && `${plain(error)}. `,
-          testedAt !== null && ['Checked ', h(Time, { key: 'time', at: testedAt }), '. '],
+          testedAt !== null && ['Checked ', h(Time, { at: testedAt }), '. '],
           mx && mx.since !== null && `Unchanged for ${age(toMs(mx.since), now.value)}. `,
           data && nextTest(data),
         ],
@@ -59,20 +56,18 @@ export function DnsRecords({
           routed
             ? 'Proves that you own the domain, so that no other account can claim it.'
             : 'Proves that you own the domain. Mail to it is refused until this record is found.',
-          verifiedAt !== null && [' First found ', h(Time, { key: 'time', at: verifiedAt }), '.'],
+          verifiedAt !== null && [' First found ', h(Time, { at: verifiedAt }), '.'],
         ],
         record: txt,
         optional: routed,
         pending,
       }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 function nextTest({ next_test_at: at }: DomainServers): ComponentChildren {
-  return at === null || toMs(at) < now.value
-    ? 'Next check in minutes.'
-    : ['Next check ', h(Time, { key: 'next', at }), '.'];
+  return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
 function DnsRecord({
@@ -96,21 +91,15 @@ function DnsRecord({
   readonly optional: boolean;
   readonly pending: boolean;
 }): ComponentChildren {
-  return h(
-    'li',
-    null,
-    h('span', { class: 'type' }, type),
-    h('code', { class: 'name' }, plain(name)),
-    h('span', { class: 'mark' }, mark),
-    h(
-      'ul',
-      { class: 'values' },
-      values.map((value) => h('li', { key: value }, h('code', null, value), h(Copy, { text: value }))),
-    ),
-    h('p', { class: 'note faint' }, note),
-    pending && h('div', { class: 'servers' }, h(Bars, { rows: 2 })),
+  return h('li', [
+    h('span.type', type),
+    h('code.name', plain(name)),
+    h('span.mark', [mark]),
+    h('ul.values', [values.map((value) => h('li', { key: value }, [h('code', value), h(Copy, { text: value })]))]),
+    h('p.note.faint', [note]),
+    pending && h('div.servers', [h(Bars, { rows: 2 })]),
     record && h(Servers, { record, optional }),
-  );
+  ]);
 }
 
 const STATES: Readonly<Record<DomainServer['state'], { icon: IconName; word: string; tone: Tone }>> = {
@@ -129,21 +118,17 @@ function Servers({
   readonly record: DomainRecord;
   readonly optional: boolean;
 }): ComponentChildren {
-  if (error !== null) return h('p', { class: 'servers faint' }, error);
-  return h(
-    'ul',
-    { class: 'servers', 'aria-label': `Name servers, ${type}` },
+  if (error !== null) return h('p.servers.faint', error);
+  return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>
-      h(
-        'li',
-        { key: one.server, 'data-server': one.server },
+      h('li', { key: one.server, 'data-server': one.server }, [
         h(State, { ...STATES[one.state], ...(optional && one.state === 'missing' && { tone: 'off' as const }) }),
         h('code', { title: one.address ?? undefined }, plain(one.server)),
-        h('span', { class: 'faint', dir: 'auto' }, sentenceOf(one)),
-      ),
+        h('span.faint', { dir: 'auto' }, sentenceOf(one)),
+      ]),
     ),
-    leftOut > 0 && h('li', { key: 'more', class: 'faint' }, `${count(leftOut, 'more name server')} not queried`),
-  );
+    leftOut > 0 && h('li.faint', `${count(leftOut, 'more name server')} not queried`),
+  ]);
 }
 
 function sentenceOf({ state, says, reason }: DomainServer): string {

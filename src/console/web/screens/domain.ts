@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
@@ -27,13 +28,9 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
     servers.again();
   };
-  return h(
-    'div',
-    { class: 'screen beside' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(Back, null),
+  return h('div.screen.beside', [
+    h('div.pane', [
+      h(Back),
       h(Title, { text: plain(name) }),
       error && h(Fault, { error, since: failedAt, again }),
       data === undefined
@@ -41,21 +38,14 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
         : domain === undefined
           ? h(Notice, { title: 'Domain not found' })
           : [
-              h(
-                'p',
-                { key: 'sentence', class: 'sentence' },
-                h(DomainStateMark, { domain }),
-                ' ',
-                domainSentence(domain),
-                '.',
-              ),
-              h(Actions, { key: 'actions', domain, routes: routes.data?.length ?? 0, checked }),
-              h(DnsRecords, { key: 'records', domain, servers }),
-              may('inbound/routes') && h(Routes, { key: 'routes', domain: name, routes }),
+              h('p.sentence', [h(DomainStateMark, { domain }), ' ', domainSentence(domain), '.']),
+              h(Actions, { domain, routes: routes.data?.length ?? 0, checked }),
+              h(DnsRecords, { domain, servers }),
+              may('inbound/routes') && h(Routes, { domain: name, routes }),
             ],
-    ),
+    ]),
     domain !== undefined && may('inbound/test-route') && h(Tester, { stamp: JSON.stringify(routes.data ?? '') }),
-  );
+  ]);
 }
 
 function Actions({
@@ -68,9 +58,7 @@ function Actions({
   checked(newer: InboundDomain): void;
 }): ComponentChildren {
   const [removing, setRemoving] = useState(false);
-  return h(
-    'div',
-    { class: 'buttons' },
+  return h('div.buttons', [
     may('inbound/check-domain') &&
       h(Button, {
         label: 'Check now',
@@ -90,12 +78,12 @@ function Actions({
           },
           onClose: () => setRemoving(false),
         },
-        h(
-          'p',
-          null,
-          routes > 0 && `Its ${count(routes, 'route')} will be removed as well. `,
-          'Mail to it will be refused. Mail already accepted is still posted.',
-        ),
+        [
+          h('p', [
+            routes > 0 && `Its ${count(routes, 'route')} will be removed as well. `,
+            'Mail to it will be refused. Mail already accepted is still posted.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }

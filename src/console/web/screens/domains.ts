@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice, State, Title, type Tone } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
@@ -39,49 +40,37 @@ export function Domains(): ComponentChildren {
   const [adding, setAdding] = useState(false);
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
-  return h(
-    'div',
-    { class: 'screen beside' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(
-        Title,
-        { text: 'Domains' },
+  return h('div.screen.beside', [
+    h('div.pane', [
+      h(Title, { text: 'Domains' }, [
         may('inbound/add-domain') &&
           h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
-      ),
+      ]),
       adding && h(AddDomain, { onClose: () => setAdding(false) }),
       error && h(Fault, { error, since: failedAt, again }),
       found === undefined
         ? !error && h(Bars, { rows: 4 })
         : found.length === 0
           ? h(Empty, { query })
-          : h(
-              'ul',
-              { class: 'rows domains' },
+          : h('ul.rows.domains', [
               found.slice(0, MOST_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
-            ),
+            ]),
       found !== undefined &&
         found.length > MOST_ROWS &&
-        h('p', { class: 'faint' }, `${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`),
-    ),
+        h('p.faint', [`${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`]),
+    ]),
     may('inbound/test-route') && h(Tester, { stamp: '' }),
-  );
+  ]);
 }
 
 function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
-  return h(
-    'li',
-    { 'data-row': domain.domain },
-    h(
-      'a',
-      { href: domainLink(domain.domain) },
+  return h('li', { 'data-row': domain.domain }, [
+    h('a', { href: domainLink(domain.domain) }, [
       h(DomainStateMark, { domain }),
-      h('span', { class: 'name' }, h('bdi', null, plain(domain.domain))),
-      h('span', { class: 'sentence' }, domainSentence(domain)),
-    ),
-  );
+      h('span.name', [h('bdi', plain(domain.domain))]),
+      h('span.sentence', domainSentence(domain)),
+    ]),
+  ]);
 }
 
 function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): {
@@ -108,9 +97,7 @@ export function domainSentence(domain: InboundDomain): string {
 }
 
 function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Add a domain', onClose },
+  return h(Dialog, { title: 'Add a domain', onClose }, [
     h(Form, {
       fields: [
         {
@@ -125,19 +112,15 @@ function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
         go(domainLink(added.domain));
       },
     }),
-  );
+  ]);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
-    return h(
-      Notice,
-      { title: 'No domains match this search' },
-      h('p', null, h('a', { href: linkTo('/domains') }, 'Show all domains')),
-    );
-  return h(
-    Notice,
-    { title: 'No domains yet' },
-    h('p', null, 'Add a domain whose MX record points here, then a route that says where its mail is posted.'),
-  );
+    return h(Notice, { title: 'No domains match this search' }, [
+      h('p', [h('a', { href: linkTo('/domains') }, 'Show all domains')]),
+    ]);
+  return h(Notice, { title: 'No domains yet' }, [
+    h('p', ['Add a domain whose MX record points here, then a route that says where its mail is posted.']),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Field, Notice, Title } from '../parts/elements.ts';
 import { count, plain } from '../parts/text.ts';
@@ -15,11 +16,9 @@ export function HostSettings(): ComponentChildren {
   const found = data?.settings.filter((one) =>
     `${one.path} ${textOf(one.value)} ${one.origin}`.toLowerCase().includes(wanted),
   );
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Settings' }),
-    h(HostParts, null),
+    h(HostParts),
     h(Field, {
       label: 'Filter',
       type: 'search',
@@ -33,20 +32,18 @@ export function HostSettings(): ComponentChildren {
       : found.length === 0
         ? h(Notice, { title: 'No settings match' })
         : [
-            h('p', { key: 'count', class: 'faint', role: 'status' }, count(found.length, 'setting')),
-            h('ul', { key: 'list', class: 'rows settings' }, found.map(settingRow)),
+            h('p.faint', { role: 'status' }, count(found.length, 'setting')),
+            h('ul.rows.settings', found.map(settingRow)),
           ],
-  );
+  ]);
 }
 
 function settingRow({ path, value, origin }: HostSetting): ComponentChildren {
-  return h(
-    'li',
-    { key: path },
-    h('code', { class: 'name' }, path),
-    h('span', { class: 'value', dir: 'auto' }, plain(textOf(value))),
+  return h('li', { key: path }, [
+    h('code.name', path),
+    h('span.value', { dir: 'auto' }, plain(textOf(value))),
     h('span', { class: origin === 'default' ? 'faint' : 'origin' }, plain(origin)),
-  );
+  ]);
 }
 
 function textOf(value: unknown): string {

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
@@ -16,18 +17,16 @@ import { Checks, Listeners } from './host-checks.ts';
 export function Host(): ComponentChildren {
   const loaded = useOverview();
   const { data: overview, error, failedAt, again } = loaded;
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Host' }),
-    h(HostParts, null),
+    h(HostParts),
     error && h(Fault, { error, since: failedAt, again }),
     overview ? h(Overview, { overview }) : !error && h(Bars, { rows: 4 }),
-    may('host/examine') && h(Checks, null),
-    may('host/listeners') && h(Listeners, null),
-    may('host/series') && h(Figures, null),
-    may('host/tasks') && h(Tasks, null),
-  );
+    may('host/examine') && h(Checks),
+    may('host/listeners') && h(Listeners),
+    may('host/series') && h(Figures),
+    may('host/tasks') && h(Tasks),
+  ]);
 }
 
 /** How the host is, read again and again. Only operators may ask. */
@@ -46,37 +45,24 @@ const PARTS = [
 
 /** The screens of the host. */
 export function HostParts(): ComponentChildren {
-  return h(
-    'nav',
-    { class: 'chips', 'aria-label': 'Host' },
+  return h('nav.chips', { 'aria-label': 'Host' }, [
     PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) =>
-      h(
-        'a',
-        {
-          key: path,
-          class: 'chip',
-          href: linkTo(path),
-          'aria-current': place.value.path === path ? 'page' : undefined,
-        },
+      h('a.chip', { key: path, href: linkTo(path), 'aria-current': place.value.path === path ? 'page' : undefined }, [
         label,
-      ),
+      ]),
     ),
-  );
+  ]);
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
   const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
-  return h(
-    'section',
-    { 'aria-label': 'Overview' },
+  return h('section', { 'aria-label': 'Overview' }, [
     h(HealthSentence, { overview }),
     needs.length > 0 && [
-      h('h2', { key: 'title' }, 'Needs attention'),
-      h(
-        'ul',
-        { key: 'list', class: 'rows needs host-needs' },
+      h('h2', 'Needs attention'),
+      h('ul.rows.needs.host-needs', [
         needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
-      ),
+      ]),
     ],
     h(Facts, {
       rows: [
@@ -87,7 +73,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
         ['Failed', number(dead)],
       ],
     }),
-  );
+  ]);
 }
 
 /** Whether mail is taken, in the server's words. */
@@ -97,7 +83,7 @@ export function HealthSentence({
   readonly overview: Pick<HostOverview, 'state' | 'text'>;
 }): ComponentChildren {
   const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
-  return h('p', { class: `health ${tone}` }, h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text));
+  return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
 
 /** Where one looks at it: null where one is already. */
@@ -113,20 +99,15 @@ export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildre
   const href = linkOfNeed(need);
   const cells = [
     h(State, {
-      key: 'state',
       icon: level === 'fault' ? 'cross' : 'alert',
       word: level === 'fault' ? 'Fault' : 'Warning',
       tone: level === 'fault' ? 'bad' : 'wait',
     }),
-    h(
-      'span',
-      { key: 'what', class: 'url' },
-      url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`],
-    ),
-    h('span', { key: 'text', class: 'sentence', dir: 'auto' }, plain(text)),
-    h('span', { key: 'since', class: 'waiting' }, since !== null && h(Time, { at: since })),
+    h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`]]),
+    h('span.sentence', { dir: 'auto' }, plain(text)),
+    h('span.waiting', [since !== null && h(Time, { at: since })]),
   ];
-  return h('li', null, href === null ? h('div', { class: 'cells' }, cells) : h('a', { href }, cells));
+  return h('li', [href === null ? h('div.cells', [cells]) : h('a', { href }, [cells])]);
 }
 
 const WHAT: Readonly<Record<HostNeed['what'], string>> = {
@@ -159,39 +140,30 @@ function Figures(): ComponentChildren {
     FIGURES.map(([name]) => name),
     chosen,
   );
-  return h(
-    'section',
-    { 'aria-labelledby': 'figures' },
-    h(
-      'div',
-      { class: 'heading' },
+  return h('section', { 'aria-labelledby': 'figures' }, [
+    h('div.heading', [
       h('h2', { id: 'figures' }, 'Performance'),
-      h(
-        'nav',
-        { class: 'chips', 'aria-label': 'Time range' },
+      h('nav.chips', { 'aria-label': 'Time range' }, [
         Object.entries(SPANS).map(([name, { label }]) =>
           h(
-            'a',
+            'a.chip',
             {
               key: name,
-              class: 'chip',
               href: withQuery({ span: name === 'hour' ? undefined : name }),
               'aria-current': name === chosen ? 'true' : undefined,
             },
-            label,
+            [label],
           ),
         ),
-      ),
-    ),
+      ]),
+    ]),
     error && h(Fault, { error, since: failedAt, again }),
     data
-      ? h(
-          'div',
-          { class: 'plots' },
+      ? h('div.plots', [
           FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
-        )
+        ])
       : !error && h(Bars, { rows: 4 }),
-  );
+  ]);
 }
 
 function Figure({
@@ -230,19 +202,13 @@ function Tasks(): ComponentChildren {
   const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
   useRepeat(loaded);
   const { data, error, failedAt, again } = loaded;
-  return h(
-    'section',
-    { 'aria-labelledby': 'tasks' },
+  return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
     error && h(Fault, { error, since: failedAt, again }),
     data
-      ? h(
-          'ul',
-          { class: 'rows tasks' },
-          data.tasks.map((task) => h(TaskRow, { key: task.name, task, again })),
-        )
+      ? h('ul.rows.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))])
       : !error && h(Bars, { rows: 6 }),
-  );
+  ]);
 }
 
 function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): ComponentChildren {
@@ -253,38 +219,30 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): C
     setAsked(true);
     again();
   };
-  return h(
-    'li',
-    { 'data-row': name },
+  return h('li', { 'data-row': name }, [
     running
       ? h(State, { icon: 'clock', word: 'Running', tone: 'wait' })
       : result === null
         ? h(State, { icon: 'dot', word: 'Not run yet', tone: 'off' })
         : h(State, RESULTS[result]),
-    h('span', { class: 'name' }, name),
-    h(
-      'span',
-      { class: 'sentence' },
+    h('span.name', name),
+    h('span.sentence', [
       lastAt !== null && [
         h(Time, { at: lastAt }),
         lastMs !== null && `, took ${span(lastMs)}`,
         text !== '' && `: ${plain(text)}`,
       ],
-    ),
-    h(
-      'span',
-      { class: 'faint when' },
+    ]),
+    h('span.faint.when', [
       task.next_at !== null && ['next ', h(Time, { at: task.next_at })],
       ' (',
-      h('code', null, schedule),
+      h('code', schedule),
       task.per_host ? ')' : ', one host)',
-    ),
+    ]),
     may('host/poke') &&
-      h(
-        'span',
-        { class: 'buttons' },
+      h('span.buttons', [
         h(Button, { label: 'Run now', title: `Run ${name} now`, disabled: running, onPress: run }),
-        asked && h('span', { role: 'status', class: 'hidden' }, `${name} was started`),
-      ),
-  );
+        asked && h('span.hidden', { role: 'status' }, `${name} was started`),
+      ]),
+  ]);
 }

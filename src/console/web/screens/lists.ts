@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { Bars, Button, Choice, Dialog, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
@@ -23,34 +24,24 @@ export function Lists(): ComponentChildren {
   const q = (query.get('q') ?? '').trim();
   const [adding, setAdding] = useState(false);
   const [version, setVersion] = useState(0);
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Suppressions' },
-      h(
-        'span',
-        { class: 'buttons' },
+  return h('div.screen', [
+    h(Title, { text: 'Suppressions' }, [
+      h('span.buttons', [
         may(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`) && h(Export, { key: which, which }),
         may(`${which}/add`) &&
           h(Button, { label: 'Add an address\u2026', kind: 'main', onPress: () => setAdding(true) }),
-      ),
-    ),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'List' },
+      ]),
+    ]),
+    h('nav.chips', { 'aria-label': 'List' }, [
       h(ListChip, { which, value: 'rejects', label: 'Suppressed' }),
       h(ListChip, { which, value: 'whitelists', label: 'Whitelist' }),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
+    ]),
+    h('p.faint', [
       which === 'rejects'
         ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited time; entries added manually do not expire.'
         : 'These addresses are never suppressed.',
-    ),
-    which === 'rejects' ? h(Rejects, { key: 'rejects', q, version }) : h(Whitelist, { key: 'whitelists', q, version }),
+    ]),
+    which === 'rejects' ? h(Rejects, { q, version }) : h(Whitelist, { q, version }),
     adding &&
       h(AddAddress, {
         which,
@@ -60,7 +51,7 @@ export function Lists(): ComponentChildren {
           setVersion(version + 1);
         },
       }),
-  );
+  ]);
 }
 
 function ListChip({
@@ -74,13 +65,12 @@ function ListChip({
 }): ComponentChildren {
   const q = place.value.query.get('q') ?? undefined;
   return h(
-    'a',
+    'a.chip',
     {
-      class: 'chip',
       href: linkTo('/lists', { list: value === 'whitelists' ? 'whitelist' : undefined, q }),
       'aria-current': which === value ? 'true' : undefined,
     },
-    label,
+    [label],
   );
 }
 
@@ -111,12 +101,8 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   );
   const [taking, setTaking] = useState<RejectEntry>();
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
-  return h(
-    'div',
-    { class: 'pane' },
-    h(
-      'p',
-      { class: 'chips' },
+  return h('div.pane', [
+    h('p.chips', [
       h(Choice, {
         label: 'Reason',
         value: reason,
@@ -124,25 +110,22 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
         onValue: (value) => go(withQuery({ reason: value }), true),
       }),
       h(
-        'a',
+        'a.chip',
         {
-          class: 'chip',
           href: withQuery({ expired: withExpired ? undefined : 'yes' }),
           'aria-current': withExpired ? 'true' : undefined,
         },
-        'Include expired',
+        ['Include expired'],
       ),
-    ),
+    ]),
     error && h(Fault, { error, since: failedAt, again }),
     shown === undefined
       ? !error && h(Bars, { rows: 8 })
       : shown.length === 0
         ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
-        : h(
-            'ul',
-            { class: 'rows listed' },
+        : h('ul.rows.listed', [
             shown.map((entry) => h(RejectRow, { key: keyOf(entry), entry, onTake: () => setTaking(entry) })),
-          ),
+          ]),
     h(Cut, { length: data?.length ?? 0 }),
     taking &&
       h(TakeOff, {
@@ -150,7 +133,7 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
         onClose: () => setTaking(undefined),
         taken: () => change((rows) => rows.filter((one) => keyOf(one) !== keyOf(taking))),
       }),
-  );
+  ]);
 }
 
 const keyOf = ({ email, subaccount }: RejectEntry) => `${email} ${subaccount ?? ''}`;
@@ -164,31 +147,22 @@ function termOf({ expires_at: at, expired }: RejectEntry): string {
 
 function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): void }): ComponentChildren {
   const { email, reason, detail, last_event_at: at, subaccount, message_id: message } = entry;
-  return h(
-    'li',
-    { 'data-row': keyOf(entry) },
-    h('span', { class: 'mark' }, h(State, REASONS[reason])),
-    h(
-      'span',
-      { class: 'address' },
-      h('bdi', null, plain(email)),
-      subaccount !== null && h('span', { class: 'faint' }, ` (${plain(subaccount)})`),
-    ),
-    h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
-    h('span', { class: 'when faint' }, h(Time, { at }), `, ${termOf(entry)}`),
-    h(
-      'span',
-      { class: 'buttons' },
+  return h('li', { 'data-row': keyOf(entry) }, [
+    h('span.mark', [h(State, REASONS[reason])]),
+    h('span.address', [h('bdi', plain(email)), subaccount !== null && h('span.faint', ` (${plain(subaccount)})`)]),
+    h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+    h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
+    h('span.buttons', [
       message !== null &&
         may('messages/info') &&
-        h('a', { class: 'button quiet', href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
+        h('a.button.quiet', { href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
       message === null &&
         may('messages/search') &&
-        h('a', { class: 'button quiet', href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
+        h('a.button.quiet', { href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
       may('rejects/delete') &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** Asks before an address gets mail again, and says what that costs. */
@@ -212,20 +186,18 @@ export function TakeOff({
       },
       onClose,
     },
-    h('p', null, 'Mail to this address will be sent again.'),
-    reason === 'custom'
-      ? h(
-          'p',
-          null,
-          'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.',
-        )
-      : h(
-          'p',
-          null,
-          'This lowers your reputation, on which the hourly quota depends',
-          expires === null ? '' : `. The entry expires by itself ${relative(toMs(expires), now.value)}`,
-          '. If the address bounces or complains again, it is suppressed again.',
-        ),
+    [
+      h('p', 'Mail to this address will be sent again.'),
+      reason === 'custom'
+        ? h('p', [
+            'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.',
+          ])
+        : h('p', [
+            'This lowers your reputation, on which the hourly quota depends',
+            expires === null ? '' : `. The entry expires by itself ${relative(toMs(expires), now.value)}`,
+            '. If the address bounces or complains again, it is suppressed again.',
+          ]),
+    ],
   );
 }
 
@@ -234,28 +206,20 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
     call('whitelists/list', { email: q }, stop),
   );
   const [taking, setTaking] = useState<string>();
-  return h(
-    'div',
-    { class: 'pane' },
+  return h('div.pane', [
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 8 })
       : data.length === 0
         ? h(Empty, { filtered: q !== '', which: 'whitelists' })
-        : h(
-            'ul',
-            { class: 'rows listed' },
+        : h('ul.rows.listed', [
             data.map(({ email, detail, created_at: at }) =>
-              h(
-                'li',
-                { key: email, 'data-row': email },
-                h('span', { class: 'mark' }, h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })),
-                h('span', { class: 'address' }, h('bdi', null, plain(email))),
-                h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
-                h('span', { class: 'when faint' }, h(Time, { at })),
-                h(
-                  'span',
-                  { class: 'buttons' },
+              h('li', { key: email, 'data-row': email }, [
+                h('span.mark', [h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })]),
+                h('span.address', [h('bdi', plain(email))]),
+                h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+                h('span.when.faint', [h(Time, { at })]),
+                h('span.buttons', [
                   may('whitelists/delete') &&
                     h(Button, {
                       label: 'Remove\u2026',
@@ -263,10 +227,10 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
                       title: plain(email),
                       onPress: () => setTaking(email),
                     }),
-                ),
-              ),
+                ]),
+              ]),
             ),
-          ),
+          ]),
     h(Cut, { length: data?.length ?? 0 }),
     taking !== undefined &&
       h(
@@ -280,22 +244,20 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
           },
           onClose: () => setTaking(undefined),
         },
-        h(
-          'p',
-          null,
-          'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, this lowers your reputation.',
-        ),
+        [
+          h('p', [
+            'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, this lowers your reputation.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function Cut({ length }: { readonly length: number }): ComponentChildren {
   if (length < MOST_LISTED) return null;
-  return h(
-    'p',
-    { class: 'faint' },
+  return h('p.faint', [
     'Showing the first 1,000 addresses. To see the rest, search for the start of an address or export the list.',
-  );
+  ]);
 }
 
 function AddAddress({
@@ -308,16 +270,12 @@ function AddAddress({
   onClose(): void;
 }): ComponentChildren {
   const [refused, setRefused] = useState<string>();
-  return h(
-    Dialog,
-    { title: which === 'rejects' ? 'Suppress an address' : 'Whitelist an address', onClose },
-    h(
-      'p',
-      { class: 'faint' },
+  return h(Dialog, { title: which === 'rejects' ? 'Suppress an address' : 'Whitelist an address', onClose }, [
+    h('p.faint', [
       which === 'rejects'
         ? 'No mail is sent to it until it is removed from this list.'
         : 'It is removed from the suppression list and never suppressed again.',
-    ),
+    ]),
     h(Form, {
       fields: [
         { name: 'email', label: 'Address', type: 'email' },
@@ -335,8 +293,8 @@ function AddAddress({
       },
     }),
     refused !== undefined &&
-      h('p', { class: 'wrong', role: 'alert' }, `${plain(refused)} is on the whitelist. Remove it there first.`),
-  );
+      h('p.wrong', { role: 'alert' }, [`${plain(refused)} is on the whitelist. Remove it there first.`]),
+  ]);
 }
 
 const ASK_AGAIN_MS = 1_000;
@@ -356,7 +314,7 @@ function Export({ which }: { readonly which: Which }): ComponentChildren {
     if (found.error !== null) throw new Error(found.error);
     setJob(found);
   };
-  if (job?.result_url) return h('a', { class: 'button', href: job.result_url, download: '' }, 'Download export');
+  if (job?.result_url) return h('a.button', { href: job.result_url, download: '' }, 'Download export');
   return h(Button, { label: 'Export', onPress: start });
 }
 
@@ -367,13 +325,9 @@ function Empty({ filtered, which }: { readonly filtered: boolean; readonly which
       tone: 'good',
       title: which === 'rejects' ? 'No suppressed addresses' : 'No whitelisted addresses',
     });
-  return h(
-    Notice,
-    { title: 'No addresses match this search and reason' },
-    h(
-      'p',
-      null,
+  return h(Notice, { title: 'No addresses match this search and reason' }, [
+    h('p', [
       h('a', { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) }, 'Show all'),
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { ask, toFailed } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice } from '../parts/elements.ts';
 import { count, plain, size } from '../parts/text.ts';
@@ -42,31 +43,23 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
   if (error) return h(Fault, { error, since: failedAt, again });
   if (!data) return h(Bars, { rows: 6 });
   const { frame, links, left_out: leftOut, truncated } = data;
-  return h(
-    'div',
-    null,
-    h(
-      'p',
-      { class: 'faint' },
+  return h('div', [
+    h('p.faint', [
       'Shown without scripts, forms, links and remote content',
       leftOut > 0 ? `; ${count(leftOut, 'image')} blocked.` : '.',
       truncated && ('id' in wanted ? ' Truncated; download the message to see all of it.' : ' Truncated.'),
-    ),
-    h('iframe', { class: 'mail-frame', sandbox: '', src: frame, title: 'HTML of the message' }),
+    ]),
+    h('iframe.mail-frame', { sandbox: '', src: frame, title: 'HTML of the message' }),
     links.length > 0 &&
-      h(
-        'details',
-        { class: 'links' },
-        h('summary', null, count(links.length, 'link')),
-        h(
-          'ul',
-          null,
+      h('details.links', [
+        h('summary', count(links.length, 'link')),
+        h('ul', [
           links.map(({ text, href }, i) =>
-            h('li', { key: i }, h('span', { dir: 'auto' }, plain(text) || '(no text)'), h('code', null, plain(href))),
+            h('li', { key: i }, [h('span', { dir: 'auto' }, [plain(text) || '(no text)']), h('code', plain(href))]),
           ),
-        ),
-      ),
-  );
+        ]),
+      ]),
+  ]);
 }
 
 /** What is shown of the bytes; the rest is in the download. */
@@ -80,15 +73,13 @@ export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: num
   });
   if (error) return h(Fault, { error, since: failedAt, again });
   if (data === undefined) return h(Bars, { rows: 8 });
-  return h(
-    'div',
-    null,
+  return h('div', [
     bytes > MOST_SHOWN &&
       h(Notice, {
         title: `Showing the first ${size(MOST_SHOWN)} of ${size(bytes)}; download the message for the rest`,
       }),
-    h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(data)),
-  );
+    h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(data)),
+  ]);
 }
 
 async function readStart(url: string, stop: AbortSignal): Promise<string> {

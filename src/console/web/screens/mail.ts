@@ -1,7 +1,8 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
@@ -36,13 +37,9 @@ export function MailList(): ComponentChildren {
   const list = useMail(query);
   const [preview, setPreview] = usePreview();
   const canReplay = may('inbound/replay');
-  return h(
-    'div',
-    { class: isWide.value ? 'screen split' : 'screen' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(Title, { text: 'Inbound' }, h(ReplayMarked, null), h(AllThatMatch, { query })),
+  return h('div', { class: isWide.value ? 'screen split' : 'screen' }, [
+    h('div.pane', [
+      h(Title, { text: 'Inbound' }, [h(ReplayMarked), h(AllThatMatch, { query })]),
       h(StateFilter, { query }),
       h(Choices, { query }),
       h(FieldChips, { query }),
@@ -53,16 +50,14 @@ export function MailList(): ComponentChildren {
         empty: () => h(Empty, { query }),
         ...(isWide.value && { onFocus: setPreview }),
       }),
-    ),
+    ]),
     isWide.value &&
-      h(
-        'aside',
-        { class: 'pane preview', 'aria-label': 'Preview' },
+      h('aside.pane.preview', { 'aria-label': 'Preview' }, [
         preview === undefined
           ? h(Notice, { title: 'Select a message to preview it (j/k)' })
           : h(MessageView, { id: preview, key: preview, beside: true }),
-      ),
-  );
+      ]),
+  ]);
 }
 
 function usePreview(): [string | undefined, (id: string) => void] {
@@ -86,41 +81,32 @@ export interface MailRowsProps {
 export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
   const { rows, error, failedAt, again } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
-  return h(
-    'div',
-    { 'aria-busy': list.loading },
+  return h('div', { 'aria-busy': list.loading }, [
     error && h(Fault, { error, since: failedAt, again }),
     rows === undefined
       ? !error && h(Bars, { rows: 10 })
       : rows.length === 0
         ? !list.hasMore && empty()
-        : h(
-            'ul',
-            { class: 'rows' },
-            rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) })),
-          ),
+        : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))]),
     h(More, { list }),
-  );
+  ]);
 }
 
 function StateFilter({ query }: { readonly query: string }): ComponentChildren {
   const chosen = fieldOf(query, 'state');
-  return h(
-    'nav',
-    { class: 'chips', 'aria-label': 'State' },
+  return h('nav.chips', { 'aria-label': 'State' }, [
     FILTERS.map((state) =>
       h(
-        'a',
+        'a.chip',
         {
           key: state ?? 'all',
-          class: 'chip',
           href: linkTo('/mail', { q: withField(query, 'state', state) }),
           'aria-current': chosen === state ? 'true' : undefined,
         },
-        state === undefined ? 'All' : stateWord(state),
+        [state === undefined ? 'All' : stateWord(state)],
       ),
     ),
-  );
+  ]);
 }
 
 /** When and where it came in, where it went, and what was answered. */
@@ -132,9 +118,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
   const { data: routes = [] } = useRoutes(domain);
   const choice = (field: string, label: string, options: readonly (readonly [value: string, label: string])[]) =>
     h(FieldChoice, { path: '/mail', query, field, label, options });
-  return h(
-    'p',
-    { class: 'choices' },
+  return h('p.choices', [
     h(TimeChoice, { path: '/mail', query }),
     choice('to', 'Domain', [
       ['', 'Any domain'],
@@ -146,7 +130,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
     ]),
     choice('url', 'Endpoint', [['', 'Any endpoint'], ...endpoints.map(({ url }) => [url, shortUrl(url)] as const)]),
     choice('status', 'Last response', ANSWERS),
-  );
+  ]);
 }
 
 const SHOWN_FIELDS = ['from', 'to', 'subject', 'thread', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
@@ -158,22 +142,19 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
     return value === undefined ? [] : [{ name, value }];
   });
   if (fields.length === 0) return null;
-  return h(
-    'p',
-    { class: 'chips' },
+  return h('p.chips', [
     fields.map(({ name, value }) =>
       h(
-        'a',
+        'a.chip',
         {
           key: name,
-          class: 'chip',
           href: linkTo('/mail', { q: withField(query, name, undefined) }),
           'aria-label': `Remove the filter ${name}:${value}`,
         },
-        `${name}: ${value} \u00d7`,
+        [`${name}: ${value} \u00d7`],
       ),
     ),
-  );
+  ]);
 }
 
 /** A search for a mail that is missing may find that it was refused. */
@@ -186,15 +167,11 @@ function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   );
   const all = found.data?.by_reason.reduce((sum, one) => sum + one.count, 0) ?? 0;
   if (all === 0) return null;
-  return h(
-    'p',
-    { class: 'also' },
-    h(
-      'a',
-      { href: linkTo('/refused', { q: without }) },
+  return h('p.also', [
+    h('a', { href: linkTo('/refused', { q: without }) }, [
       `${count(all, 'refusal')} also ${all === 1 ? 'matches' : 'match'}`,
-    ),
-  );
+    ]),
+  ]);
 }
 
 function ReplayMarked(): ComponentChildren {
@@ -206,12 +183,10 @@ function ReplayMarked(): ComponentChildren {
   };
   if (wish) return h(ReplayDialog, { wish, onClose: close });
   if (ids.length === 0) return null;
-  return h(
-    'span',
-    { class: 'buttons', 'data-key': 'replay' },
+  return h('span.buttons', { 'data-key': 'replay' }, [
     h(Button, { label: `Replay ${ids.length} selected\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
     h(Button, { label: 'Clear', kind: 'quiet', onPress: () => (marked.value = new Set()) }),
-  );
+  ]);
 }
 
 /** What can be done with all that match, if the filter has one state: the next step first, dropping behind a menu. */
@@ -223,9 +198,7 @@ function AllThatMatch({ query }: { readonly query: string }): ComponentChildren 
   if (marked.value.size > 0) return null;
   const mayNext = hasEnded(state) ? may('inbound/replay') : state === 'waiting' && may('inbound/retry');
   const next = state === 'waiting' ? 'Retry' : state === 'held' ? 'Release' : 'Replay';
-  return h(
-    'span',
-    { class: 'buttons', 'data-key': 'replay' },
+  return h('span.buttons', { 'data-key': 'replay' }, [
     mayNext &&
       h(Button, {
         label: `${next} all that match\u2026`,
@@ -235,34 +208,24 @@ function AllThatMatch({ query }: { readonly query: string }): ComponentChildren 
       }),
     isOpen(state) &&
       may('inbound/drop') &&
-      h(
-        Menu,
-        null,
-        h(MenuItem, { label: 'Drop all that match\u2026', destroys: true, onPress: () => setOpen('drop') }),
-      ),
+      h(Menu, [h(MenuItem, { label: 'Drop all that match\u2026', destroys: true, onPress: () => setOpen('drop') })]),
     open === 'next' &&
       (hasEnded(state)
         ? h(ReplayDialog, { wish: { query: rest, state }, onClose: close })
         : h(RetryDialog, { query: rest, onClose: close })),
     open === 'drop' && isOpen(state) && h(DropDialog, { wish: { query: rest, state }, onClose: close }),
-  );
+  ]);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query.trim() === '')
-    return h(
-      Notice,
-      { title: 'No messages yet' },
-      h('p', null, 'New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')),
-    );
-  return h(
-    Notice,
-    { title: 'No messages match this search' },
-    h(
-      'p',
-      null,
+    return h(Notice, { title: 'No messages yet' }, [
+      h('p', ['New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')]),
+    ]);
+  return h(Notice, { title: 'No messages match this search' }, [
+    h('p', [
       `Messages are kept for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
       h('a', { href: linkTo('/mail') }, 'Show all messages'),
-    ),
-  );
+    ]),
+  ]);
 }

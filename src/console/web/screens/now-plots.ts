@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { Bars, Fault } from '../parts/elements.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values, valuesOf } from '../parts/series.ts';
@@ -12,15 +13,13 @@ const NAMES = ['accepted', ...REFUSED, 'attempts_2xx', ...NOT_OK, 'waiting', 'ol
 /** The last hour of this host: what came in, what was answered, what waits. */
 export function NowPlots(): ComponentChildren {
   const { data, error, failedAt, again } = useSeries(NAMES);
-  return h(
-    'section',
-    { 'aria-labelledby': 'last-hour' },
+  return h('section', { 'aria-labelledby': 'last-hour' }, [
     h('h2', { id: 'last-hour' }, 'Last hour on this host'),
     error && h(Fault, { error, since: failedAt, again }),
     data
-      ? h('div', { class: 'plots' }, h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data }))
+      ? h('div.plots', [h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data })])
       : !error && h(Bars, { rows: 4 }),
-  );
+  ]);
 }
 
 interface Of {

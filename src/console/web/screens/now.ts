@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
@@ -23,30 +24,26 @@ const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening; for those who see no mail, the numbers. */
 export function Now(): ComponentChildren {
-  return may('inbound/search') ? h(NowWithMail, null) : h(NowInNumbers, null);
+  return may('inbound/search') ? h(NowWithMail) : h(NowInNumbers);
 }
 
 function NowInNumbers(): ComponentChildren {
   const endpoints = useEndpoints();
   const domains = useWrongDomains();
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Overview' }),
     h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     endpoints.error && h(Fault, { error: endpoints.error, since: endpoints.failedAt, again: endpoints.again }),
     h(NeedsYou, { endpoints, dead: [], held: 0, domains, host: [] }),
-    h(Sent, null),
-    h(
-      'p',
-      { class: 'faint' },
+    h(Sent),
+    h('p.faint', [
       'Your role shows numbers and states only: ',
       h('a', { href: linkTo('/endpoints') }, 'endpoints'),
       ' and ',
       h('a', { href: linkTo('/domains') }, 'domains'),
       '.',
-    ),
-  );
+    ]),
+  ]);
 }
 
 const WINDOWS = [
@@ -69,45 +66,31 @@ function Sent(): ComponentChildren {
     may('users/info') ? `numbers ${account.value?.id}` : undefined,
     (stop) => call('users/info', {}, stop),
   );
-  return h(
-    'section',
-    { 'aria-labelledby': 'sent' },
+  return h('section', { 'aria-labelledby': 'sent' }, [
     h('h2', { id: 'sent' }, 'Outbound'),
     error && h(Fault, { error, since: failedAt, again }),
     data
-      ? h(
-          'div',
-          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' },
-          h(
-            'table',
-            null,
-            h(
-              'thead',
-              null,
-              h(
-                'tr',
-                null,
+      ? h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
+          h('table', [
+            h('thead', [
+              h('tr', [
                 ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
                   h('th', { key: label, scope: 'col' }, label),
                 ),
-              ),
-            ),
-            h(
-              'tbody',
-              null,
+              ]),
+            ]),
+            h('tbody', [
               WINDOWS.map(([window, label]) =>
-                h(
-                  'tr',
-                  { key: window },
+                h('tr', { key: window }, [
                   h('th', { scope: 'row' }, label),
                   COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
-                ),
+                ]),
               ),
-            ),
-          ),
-        )
+            ]),
+          ]),
+        ])
       : !error && h(Bars, { rows: 4 }),
-  );
+  ]);
 }
 
 function NowWithMail(): ComponentChildren {
@@ -119,9 +102,7 @@ function NowWithMail(): ComponentChildren {
   const held = useHeld(dead.rows && mail.rows);
   const domains = useWrongDomains();
   const empty = mail.rows?.length === 0;
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Overview' }),
     host
       ? h(HealthSentence, { overview: host })
@@ -129,10 +110,10 @@ function NowWithMail(): ComponentChildren {
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     h(NeedsYou, { endpoints, dead: dead.rows ?? [], held, domains, host: host?.needs ?? [] }),
-    empty && h(FirstMinute, null),
-    !empty && may('host/series') && h(NowPlots, null),
+    empty && h(FirstMinute),
+    !empty && may('host/series') && h(NowPlots),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
-  );
+  ]);
 }
 
 const inTrouble = (endpoint: Endpoint) => endpoint.breaker !== 'up' || isFailing(endpoint);
@@ -154,12 +135,10 @@ function Health({
       : waiting > 0
         ? `All systems normal. ${count(waiting, 'message')} being delivered.`
         : 'All systems normal.';
-  return h(
-    'p',
-    { class: `health ${down.length > 0 ? 'bad' : 'good'}` },
+  return h('p', { class: `health ${down.length > 0 ? 'bad' : 'good'}` }, [
     h(Icon, { name: down.length > 0 ? 'alert' : 'check' }),
     text,
-  );
+  ]);
 }
 
 /** What a person has to look at; nothing if all is well. */
@@ -184,89 +163,53 @@ function NeedsYou({
     ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
   );
   if (down.length + dead.length + held + domains.length + others.length === 0) return null;
-  return h(
-    'section',
-    { class: 'needs', 'aria-labelledby': 'needs-attention' },
+  return h('section.needs', { 'aria-labelledby': 'needs-attention' }, [
     h('h2', { id: 'needs-attention' }, 'Needs attention'),
-    h(
-      'ul',
-      { class: 'rows' },
+    h('ul.rows', [
       others.slice(0, MOST_NEEDS).map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
       others.length > MOST_NEEDS &&
-        h(
-          'li',
-          { key: 'more-host' },
-          h('a', { href: linkTo('/host') }, `and ${number(others.length - MOST_NEEDS)} more on this host`),
-        ),
+        h('li', [h('a', { href: linkTo('/host') }, [`and ${number(others.length - MOST_NEEDS)} more on this host`])]),
       down.slice(0, FEW).map((endpoint) => h(EndpointNeed, { key: endpoint.url, endpoint, again })),
       down.length > FEW &&
-        h(
-          'li',
-          { key: 'more' },
-          h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`),
-        ),
+        h('li', [h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`)]),
       domains
         .slice(0, FEW)
         .map((domain) =>
-          h(
-            'li',
-            { key: domain.domain, 'data-row': domain.domain },
-            h(
-              'a',
-              { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) },
+          h('li', { key: domain.domain, 'data-row': domain.domain }, [
+            h('a', { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) }, [
               h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
-              h('span', { class: 'url' }, h('bdi', null, plain(domain.domain))),
-              h('span', { class: 'sentence' }, domainSentence(domain)),
-            ),
-          ),
+              h('span.url', [h('bdi', plain(domain.domain))]),
+              h('span.sentence', domainSentence(domain)),
+            ]),
+          ]),
         ),
       domains.length > FEW &&
-        h(
-          'li',
-          { key: 'more-domains' },
-          h('a', { href: linkTo('/domains') }, `and ${count(domains.length - FEW, 'more domain')}`),
-        ),
+        h('li', [h('a', { href: linkTo('/domains') }, `and ${count(domains.length - FEW, 'more domain')}`)]),
       dead.length > 0 &&
-        h(
-          'li',
-          { key: 'dead', 'data-row': 'dead' },
-          h(
-            'a',
-            { href: linkTo('/given-up') },
+        h('li', { 'data-row': 'dead' }, [
+          h('a', { href: linkTo('/given-up') }, [
             h(State, { icon: 'cross', word: 'Failed', tone: 'bad' }),
-            h(
-              'span',
-              { class: 'url' },
-              dead.length < COUNTED ? count(dead.length, 'message') : `${COUNTED} or more messages`,
-            ),
-            h('span', { class: 'sentence' }, 'Review failures, then replay'),
-          ),
-        ),
+            h('span.url', dead.length < COUNTED ? count(dead.length, 'message') : `${COUNTED} or more messages`),
+            h('span.sentence', 'Review failures, then replay'),
+          ]),
+        ]),
       held > 0 &&
-        h(
-          'li',
-          { key: 'held', 'data-row': 'held' },
-          h(
-            'a',
-            { href: linkTo('/mail', { q: 'state:held' }) },
+        h('li', { 'data-row': 'held' }, [
+          h('a', { href: linkTo('/mail', { q: 'state:held' }) }, [
             h(State, { icon: 'pause', word: 'Held', tone: 'wait' }),
-            h('span', { class: 'url' }, count(held, 'message')),
-            h(
-              'span',
-              { class: 'sentence' },
+            h('span.url', count(held, 'message')),
+            h('span.sentence', [
               `Held by ${held === 1 ? 'its route' : 'routes'}: release or drop ${held === 1 ? 'it' : 'them'}`,
-            ),
-          ),
-        ),
-    ),
-  );
+            ]),
+          ]),
+        ]),
+    ]),
+  ]);
 }
 
 function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
   const { url } = endpoint;
-  return h(
-    'li',
-    { 'data-row': url },
+  return h('li', { 'data-row': url }, [
     h(EndpointLink, { endpoint }),
     canTry(endpoint) &&
       h(Button, {
@@ -275,7 +218,7 @@ function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(
         title: `Retry everything that waits for ${shortUrl(url)}`,
         onPress: () => call('endpoints/retry', { url }).then(again),
       }),
-  );
+  ]);
 }
 
 /** How many mails routes hold: asked for after what else is shown, and again when that says so. */
@@ -322,50 +265,36 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
       onFocusIn: hold(true),
       onFocusOut: hold(false),
     },
-    h(
-      'div',
-      { class: 'heading' },
-      h('h2', { id: 'feed' }, 'Live feed'),
-      held && h('span', { class: 'faint' }, 'paused while you hover'),
-    ),
-    failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
-    mail.rows === undefined && !failed
-      ? h(Bars, { rows: 8 })
-      : h(
-          'ul',
-          { class: 'rows feed' },
-          entries.map((entry) =>
-            'mail' in entry
-              ? h(MailRow, { key: entry.mail.id, mail: entry.mail, canMark: false })
-              : h(RefusedRow, { key: `r${entry.refusal.id}`, refusal: entry.refusal }),
-          ),
-        ),
+    [
+      h('div.heading', [h('h2', { id: 'feed' }, 'Live feed'), held && h('span.faint', 'paused while you hover')]),
+      failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
+      mail.rows === undefined && !failed
+        ? h(Bars, { rows: 8 })
+        : h('ul.rows.feed', [
+            entries.map((entry) =>
+              'mail' in entry
+                ? h(MailRow, { key: entry.mail.id, mail: entry.mail, canMark: false })
+                : h(RefusedRow, { key: `r${entry.refusal.id}`, refusal: entry.refusal }),
+            ),
+          ]),
+    ],
   );
 }
 
 function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
   const { sender, recipient, client, reply, at, times } = refusal;
-  return h(
-    'li',
-    { 'data-row': `r${refusal.id}`, class: 'mail-row' },
-    h(
-      'a',
-      { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) },
+  return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
+    h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
       h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
-      h(
-        'span',
-        { class: 'who' },
-        h('bdi', null, plain(sender || client)),
-        recipient !== null && [
-          h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
-          h('bdi', { class: 'to' }, plain(recipient)),
-        ],
-      ),
-      h('span', { class: 'subject' }, plain(reply)),
-      h('span', { class: 'answer' }, times > 1 && `\u00d7${number(times)}`),
-      h('span', { class: 'age' }, h(Time, { at })),
-    ),
-  );
+      h('span.who', [
+        h('bdi', plain(sender || client)),
+        recipient !== null && [h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '), h('bdi.to', plain(recipient))],
+      ]),
+      h('span.subject', plain(reply)),
+      h('span.answer', [times > 1 && `\u00d7${number(times)}`]),
+      h('span.age', [h(Time, { at })]),
+    ]),
+  ]);
 }
 
 /** How the first mail gets here. */
@@ -373,27 +302,18 @@ function FirstMinute(): ComponentChildren {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
   const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);
-  return h(
-    Notice,
-    { icon: 'inbox', title: 'No messages yet' },
+  return h(Notice, { icon: 'inbox', title: 'No messages yet' }, [
     isLocal &&
       may('inbound/add-route') && [
-        h('p', { key: 'what' }, 'A test message arrives over SMTP and is posted to a built-in receiver.'),
+        h('p', ['A test message arrives over SMTP and is posted to a built-in receiver.']),
         h(Button, {
-          key: 'send',
           label: 'Send a test message',
           kind: 'main',
           onPress: () => ask('POST', '/console/test-message', {}),
         }),
       ],
-    h(
-      'p',
-      null,
-      'Or add ',
-      h('a', { href: linkTo('/domains') }, 'a domain and a route'),
-      ', and send a message to it:',
-    ),
-    h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
-    h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
-  );
+    h('p', ['Or add ', h('a', { href: linkTo('/domains') }, 'a domain and a route'), ', and send a message to it:']),
+    h('pre.code', { tabIndex: 0 }, [`swaks --server ${host} --port ${port} --to anything@your-domain.example`]),
+    h('p', [h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')]),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
@@ -16,24 +17,18 @@ export function People(): ComponentChildren {
   const [link, setLink] = useState<EnterLink>();
   const [removing, setRemoving] = useState<string>();
   const [resetting, setResetting] = useState<string>();
-  return h(
-    'div',
-    { class: 'pane' },
-    h(
-      'div',
-      { class: 'heading' },
-      h('p', { class: 'faint' }, 'Operators who signed in with a command-line link are not listed.'),
+  return h('div.pane', [
+    h('div.heading', [
+      h('p.faint', ['Operators who signed in with a command-line link are not listed.']),
       may('host/add-person') &&
         h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
-    ),
+    ]),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 4 })
       : data.people.length === 0
-        ? h(Notice, { title: 'No people yet' }, h('p', null, 'An invitation creates a one-time link to the console.'))
-        : h(
-            'ul',
-            { class: 'rows people' },
+        ? h(Notice, { title: 'No people yet' }, [h('p', 'An invitation creates a one-time link to the console.')])
+        : h('ul.rows.people', [
             data.people.map((one) =>
               h(PersonRow, {
                 key: one.name,
@@ -43,7 +38,7 @@ export function People(): ComponentChildren {
                 onReset: () => setResetting(one.name),
               }),
             ),
-          ),
+          ]),
     inviting &&
       h(Invite, {
         onClose: () => setInviting(false),
@@ -66,7 +61,7 @@ export function People(): ComponentChildren {
           },
           onClose: () => setRemoving(undefined),
         },
-        h('p', null, 'Their sessions and links end immediately. Their past activity is kept.'),
+        [h('p', ['Their sessions and links end immediately. Their past activity is kept.'])],
       ),
     resetting !== undefined &&
       h(
@@ -80,9 +75,9 @@ export function People(): ComponentChildren {
           },
           onClose: () => setResetting(undefined),
         },
-        h('p', null, 'For a lost device. Their password alone then signs them in.'),
+        [h('p', ['For a lost device. Their password alone then signs them in.'])],
       ),
-  );
+  ]);
 }
 
 /** Whether that is who looks at the page. An operator by a link of the command line is nobody in the list. */
@@ -112,14 +107,10 @@ function PersonRow({
     created_at: createdAt,
     sessions,
   } = one;
-  return h(
-    'li',
-    null,
-    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), isSelf(one) && h(Own, { word: 'You' })),
+  return h('li', [
+    h('span.who', [h('bdi.name', plain(name)), isSelf(one) && h(Own, { word: 'You' })]),
     h(RoleOf, { role, whose }),
-    h(
-      'span',
-      { class: 'faint' },
+    h('span.faint', [
       has ? `has a password${hasFactor ? ' and two-factor authentication' : ''}` : 'no password yet',
       ', added ',
       h(Time, { at: createdAt }),
@@ -127,17 +118,13 @@ function PersonRow({
       sessions === 0
         ? 'no sessions'
         : h('a', { href: linkTo('/accounts', { show: 'sessions' }) }, count(sessions, 'session')),
-    ),
+    ]),
     locked &&
-      h(
-        'span',
-        { class: 'wrong' },
+      h('span.wrong', [
         'Locked after too many wrong codes. To unlock, run on the host: ',
-        h('code', null, `postern person unlock ${plain(name)}`),
-      ),
-    h(
-      'span',
-      { class: 'buttons' },
+        h('code', `postern person unlock ${plain(name)}`),
+      ]),
+    h('span.buttons', [
       may('host/invite-person') &&
         h(Button, { label: 'New link', kind: 'quiet', title: plain(name), onPress: onInvite }),
       may('host/reset-factor') &&
@@ -147,24 +134,19 @@ function PersonRow({
       may('host/remove-person') &&
         !isSelf(one) &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 const Own = ({ word }: { readonly word: string }) => h(State, { icon: 'person', word, tone: 'good' });
 
 function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPerson['account'] }): ComponentChildren {
-  return h(
-    'span',
-    { class: 'role' },
+  return h('span.role', [
     role,
     whose === null
-      ? h('span', { class: 'faint' }, ' of all accounts')
-      : [
-          h('span', { class: 'faint', key: 'of' }, ' of '),
-          h('a', { key: 'whose', href: linkTo('/', { account: whose.id }) }, h('bdi', null, plain(whose.name))),
-        ],
-  );
+      ? h('span.faint', ' of all accounts')
+      : [h('span.faint', ' of '), h('a', { href: linkTo('/', { account: whose.id }) }, [h('bdi', plain(whose.name))])],
+  ]);
 }
 
 const ROLES: readonly (readonly [Role, string])[] = [
@@ -175,9 +157,7 @@ const ROLES: readonly (readonly [Role, string])[] = [
 ];
 
 function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Invite a person', onClose },
+  return h(Dialog, { title: 'Invite a person', onClose }, [
     h(Form, {
       fields: [
         { name: 'name', label: 'Name', help: 'Used to sign in. Letters, digits and . _ @ + -' },
@@ -200,7 +180,7 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
           }),
         ),
     }),
-  );
+  ]);
 }
 
 /** A link, this once. */
@@ -211,44 +191,34 @@ function ShowLink({
   readonly link: EnterLink;
   onClose(): void;
 }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: `Link for ${plain(name)}`, onClose },
-    h('p', null, `Copy it now; it is not shown again. It works once, until ${clockTime(toMs(until))}.`),
-    h('p', null, h('code', { class: 'secret' }, url)),
+  return h(Dialog, { title: `Link for ${plain(name)}`, onClose }, [
+    h('p', [`Copy it now; it is not shown again. It works once, until ${clockTime(toMs(until))}.`]),
+    h('p', [h('code.secret', url)]),
     new URL(url).protocol === 'http:' &&
-      h(
-        'p',
-        { class: 'faint' },
+      h('p.faint', [
         'It opens in a browser on the host, or over SSH. For a link that works elsewhere, set ',
-        h('code', null, 'console.url'),
+        h('code', 'console.url'),
         '.',
-      ),
-    h(
-      'p',
-      { class: 'buttons' },
+      ]),
+    h('p.buttons', [
       h(Copy, { text: url, label: 'Copy link' }),
       h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
   const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
   const [ending, setEnding] = useState<HostSession>();
-  return h(
-    'div',
-    { class: 'pane' },
-    h('p', { class: 'faint' }, 'Sessions end after some hours, and sooner when idle.'),
+  return h('div.pane', [
+    h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 3 })
-      : h(
-          'ul',
-          { class: 'rows people' },
+      : h('ul.rows.people', [
           data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
-        ),
+        ]),
     ending &&
       h(
         Confirm,
@@ -261,34 +231,28 @@ export function Sessions(): ComponentChildren {
           },
           onClose: () => setEnding(undefined),
         },
-        h('p', null, 'They have to sign in again. To revoke access, remove the person.'),
+        [h('p', ['They have to sign in again. To revoke access, remove the person.'])],
       ),
-  );
+  ]);
 }
 
 function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }): ComponentChildren {
   const { name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
-  return h(
-    'li',
-    null,
-    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), own && h(Own, { word: 'This session' })),
+  return h('li', [
+    h('span.who', [h('bdi.name', plain(name)), own && h(Own, { word: 'This session' })]),
     h(RoleOf, { role, whose }),
-    h(
-      'span',
-      { class: 'faint' },
+    h('span.faint', [
       `by ${by} from ${plain(address)}, started `,
       h(Time, { at: since }),
       ', last used ',
       h(Time, { at: seenAt }),
       ', ends ',
       h(Time, { at: until }),
-    ),
-    h(
-      'span',
-      { class: 'buttons' },
+    ]),
+    h('span.buttons', [
       may('host/end-session') &&
         !own &&
         h(Button, { label: 'End\u2026', kind: 'quiet', title: plain(name), onPress: onEnd }),
-    ),
-  );
+    ]),
+  ]);
 }

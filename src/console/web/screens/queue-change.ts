@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { Decision } from '../parts/drop.ts';
@@ -68,31 +69,30 @@ export function QueueChange({ query: given, onClose }: { readonly query: string;
   const [answer, setAnswer] = useState<Changed>();
   const kind = KINDS.find((one) => one.operation === operation) ?? KINDS[0];
   if (!kind) return null;
-  return h(
-    Dialog,
-    { title: 'Change deliveries', onClose },
+  return h(Dialog, { title: 'Change deliveries', onClose }, [
     answer
       ? h(Result, { kind, answer, onClose })
       : h(
-          'form',
+          'form.form',
           {
-            class: 'form',
             onSubmit: (event: Event) => {
               event.preventDefault();
               setQuery(text.trim());
             },
           },
-          h(Choice, {
-            label: 'Action',
-            value: operation,
-            options: KINDS.map((one) => [one.operation, one.label] as const),
-            onValue: setOperation,
-          }),
-          h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
-          h('p', null, h('button', { type: 'submit', class: 'button' }, 'Count')),
-          query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
+          [
+            h(Choice, {
+              label: 'Action',
+              value: operation,
+              options: KINDS.map((one) => [one.operation, one.label] as const),
+              onValue: setOperation,
+            }),
+            h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
+            h('p', [h('button.button', { type: 'submit' }, 'Count')]),
+            query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
+          ],
         ),
-  );
+  ]);
 }
 
 function Question({
@@ -123,17 +123,13 @@ function Question({
     if (answer.job) followJob({ operation: 'host/job', id: answer.job, what, one, several, of: answer.matched });
     onAnswer(answer);
   };
-  return h(
-    'div',
-    { role: 'status' },
-    h(
-      'p',
-      null,
+  return h('div', { role: 'status' }, [
+    h('p', [
       `${count(matched, kind.one, kind.several)}`,
       isDrop && ` (${states.map((one) => `${number(one.count)} ${stateWord(one.state).toLowerCase()}`).join(', ')})`,
       waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
       `. ${kind.help}`,
-    ),
+    ]),
     h(Decision, {
       matched,
       label: kind.button(number(matched)),
@@ -142,7 +138,7 @@ function Question({
       decide: start,
       onClose,
     }),
-  );
+  ]);
 }
 
 function Result({
@@ -154,12 +150,8 @@ function Result({
   readonly answer: Changed;
   onClose(): void;
 }): ComponentChildren {
-  return h(
-    'div',
-    { role: answer.job ? undefined : 'status' },
-    answer.job
-      ? h(JobProgress, null)
-      : h('p', null, `${kind.label} complete: ${count(answer.changed, kind.one, kind.several)}.`),
-    h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-  );
+  return h('div', { role: answer.job ? undefined : 'status' }, [
+    answer.job ? h(JobProgress) : h('p', [`${kind.label} complete: ${count(answer.changed, kind.one, kind.several)}.`]),
+    h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
+  ]);
 }

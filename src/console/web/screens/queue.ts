@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
@@ -23,15 +24,9 @@ export function Queue(): ComponentChildren {
   useRepeat(loaded);
   const [changing, setChanging] = useState<string>();
   const { data, error, failedAt, again } = loaded;
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Queue' },
-      h(
-        'span',
-        { class: 'buttons' },
+  return h('div.screen', [
+    h(Title, { text: 'Queue' }, [
+      h('span.buttons', [
         h(Choice, {
           label: 'Rows',
           value: by,
@@ -39,8 +34,8 @@ export function Queue(): ComponentChildren {
           onValue: (value) => go(withQuery({ by: value === 'endpoint' ? undefined : value }), true),
         }),
         h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
-      ),
-    ),
+      ]),
+    ]),
     error && h(Fault, { error, since: failedAt, again }),
     data ? h(Content, { queue: data, onChange: setChanging }) : !error && h(Bars, { rows: 6 }),
     changing !== undefined &&
@@ -51,7 +46,7 @@ export function Queue(): ComponentChildren {
           again();
         },
       }),
-  );
+  ]);
 }
 
 function Content({
@@ -62,38 +57,28 @@ function Content({
   onChange(query: string): void;
 }): ComponentChildren {
   const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
-  return h(
-    'div',
-    { class: 'pane' },
+  return h('div.pane', [
     waiting === 0
       ? h(Notice, { icon: 'check', tone: 'good', title: 'The queue is empty' })
-      : h(
-          'p',
-          { class: 'sentence' },
+      : h('p.sentence', [
           `${count(waiting, 'delivery', 'deliveries')} waiting`,
           oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
           '.',
-        ),
+        ]),
     rows.length > 0 && h(Ages, { queue, onChange }),
-    leftOut > 0 && h('p', { class: 'faint' }, `and ${count(leftOut, 'more row')} with fewer deliveries`),
+    leftOut > 0 && h('p.faint', `and ${count(leftOut, 'more row')} with fewer deliveries`),
     making.total > 0 &&
-      h(
-        'section',
-        { 'aria-labelledby': 'making' },
+      h('section', { 'aria-labelledby': 'making' }, [
         h('h2', { id: 'making' }, 'In preparation'),
-        h(
-          'ul',
-          { class: 'rows' },
+        h('ul.rows', [
           making.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
-            h(
-              'li',
-              { key: waitsFor },
-              h('p', null, `${number(many)}: ${WAITS[waitsFor]}, oldest started `, h(Time, { at: oldest })),
-            ),
+            h('li', { key: waitsFor }, [
+              h('p', [`${number(many)}: ${WAITS[waitsFor]}, oldest started `, h(Time, { at: oldest })]),
+            ]),
           ),
-        ),
-      ),
-  );
+        ]),
+      ]),
+  ]);
 }
 
 const WAITS: Readonly<Record<WaitingQueue['making']['by'][number]['waits_for'], string>> = {
@@ -114,32 +99,20 @@ function Ages({
   const spans = ages.map((age, i) => `${ages[i - 1] ?? 0}\u2013${age}`);
   const figures = ['Waiting', ...spans.map((one) => `${one} min`), `${ages.at(-1)}+ min`, 'Later'];
   const columns = ['Destination', 'Account', 'State', ...figures, ''];
-  return h(
-    'div',
-    { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Waiting deliveries by age' },
-    h(
-      'table',
-      { class: 'ages' },
-      h(
-        'thead',
-        null,
-        h(
-          'tr',
-          null,
+  return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Waiting deliveries by age' }, [
+    h('table.ages', [
+      h('thead', [
+        h('tr', [
           columns.map((name) =>
             name === ''
               ? h('td', { key: name })
               : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'Scheduled for later' : undefined }, name),
           ),
-        ),
-      ),
-      h(
-        'tbody',
-        null,
-        rows.map((row) => h(Row, { key: `${row.account?.id} ${row.url}`, row, figures, onChange })),
-      ),
-    ),
-  );
+        ]),
+      ]),
+      h('tbody', [rows.map((row) => h(Row, { key: `${row.account?.id} ${row.url}`, row, figures, onChange }))]),
+    ]),
+  ]);
 }
 
 function Row({
@@ -153,22 +126,20 @@ function Row({
   onChange(query: string): void;
 }): ComponentChildren {
   const { account, url, waiting, ages, later } = row;
-  return h(
-    'tr',
-    { 'data-row': url ?? account?.id },
-    h('th', { scope: 'row' }, h(Name, { row })),
-    h('td', null, account === null ? 'all' : h('bdi', null, plain(account.name))),
-    h('td', null, h(RowState, { row })),
+  return h('tr', { 'data-row': url ?? account?.id }, [
+    h('th', { scope: 'row' }, [h(Name, { row })]),
+    h('td', [account === null ? 'all' : h('bdi', plain(account.name))]),
+    h('td', [h(RowState, { row })]),
     [waiting, ...ages, later].map((many, i) =>
       h('td', { key: i, class: many === 0 ? 'figure none' : 'figure', 'data-name': figures[i] }, number(many)),
     ),
-    h('td', null, h(Button, { label: 'Change\u2026', kind: 'quiet', onPress: () => onChange(queryOf(row)) })),
-  );
+    h('td', [h(Button, { label: 'Change\u2026', kind: 'quiet', onPress: () => onChange(queryOf(row)) })]),
+  ]);
 }
 
 /** Webhooks have a screen of their own, which stands in the account. */
 function Name({ row: { account, url, kind } }: { readonly row: Waiting }): ComponentChildren {
-  if (url === null) return h('bdi', null, plain(account?.name ?? ''));
+  if (url === null) return h('bdi', plain(account?.name ?? ''));
   if (kind === 'outbound' || kind === 'return') return `${shortUrl(url)} (mail)`;
   if (account === null) return shortUrl(url);
   return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));

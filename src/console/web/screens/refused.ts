@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
@@ -15,23 +16,17 @@ export function Refused(): ComponentChildren {
   const query = place.value.query.get('q') ?? '';
   const list = useRefusals(query);
   const { rows, error, failedAt, again } = list;
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Refused' }),
     h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
-    h(
-      'div',
-      { 'aria-busy': list.loading },
+    h('div', { 'aria-busy': list.loading }, [
       error && h(Fault, { error, since: failedAt, again }),
       rows === undefined
         ? !error && h(Bars, { rows: 8 })
         : rows.length === 0
           ? h(Empty, { query })
-          : h(
-              'ul',
-              { class: 'rows refusals' },
+          : h('ul.rows.refusals', [
               rows.map((refusal, i) =>
                 h(RefusalEntry, {
                   key: refusal.id,
@@ -41,17 +36,15 @@ export function Refused(): ComponentChildren {
                   explained: refusal.reason !== rows[i - 1]?.reason,
                 }),
               ),
-            ),
+            ]),
       h(More, { list }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 function Choices({ query }: { readonly query: string }): ComponentChildren {
   const { data: domains = [] } = useDomains();
-  return h(
-    'p',
-    { class: 'choices' },
+  return h('p.choices', [
     h(TimeChoice, { path: '/refused', query }),
     h(FieldChoice, {
       path: '/refused',
@@ -60,7 +53,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
       label: 'Domain',
       options: [['', 'Any domain'], ...domains.map(({ domain }) => [domain, plain(domain)] as const)],
     }),
-  );
+  ]);
 }
 
 /** Counts by reason; each is a filter. */
@@ -80,9 +73,7 @@ function Reasons({
   const reasons = data?.by_reason ?? [];
   const most = Math.max(1, ...reasons.map(({ count }) => count));
   if (reasons.length === 0) return null;
-  return h(
-    'nav',
-    { class: 'reasons', 'aria-label': 'Reasons' },
+  return h('nav.reasons', { 'aria-label': 'Reasons' }, [
     reasons.slice(0, 8).map(({ reason, count }) =>
       h(
         'a',
@@ -91,12 +82,14 @@ function Reasons({
           href: linkTo('/refused', { q: withField(query, 'reason', chosen === reason ? undefined : reason) }),
           'aria-current': chosen === reason ? 'true' : undefined,
         },
-        h('span', { class: 'name' }, reasonText(reason)),
-        h('span', { class: 'count' }, number(count)),
-        h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
+        [
+          h('span.name', reasonText(reason)),
+          h('span.count', number(count)),
+          h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
+        ],
       ),
     ),
-  );
+  ]);
 }
 
 function RefusalEntry({
@@ -110,27 +103,19 @@ function RefusalEntry({
 }): ComponentChildren {
   const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
   const filter = (field: string, value: string) =>
-    h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, h('bdi', null, plain(value)));
-  return h(
-    'li',
-    { 'data-row': refusal.id },
-    h(
-      'div',
-      { class: 'line' },
+    h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, [h('bdi', plain(value))]);
+  return h('li', { 'data-row': refusal.id }, [
+    h('div.line', [
       h(State, { icon: 'refused', word: reply.slice(0, 3), tone: reply.startsWith('4') ? 'wait' : 'bad' }),
-      h(
-        'span',
-        { class: 'who' },
+      h('span.who', [
         sender === null ? 'no sender' : sender === '' ? '<>' : filter('from', sender),
         recipient !== null && [' \u2192 ', filter('to', recipient)],
-      ),
-      h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
-    ),
-    h('p', { class: 'reply' }, h('code', null, `${stage}: ${plain(reply)}`)),
-    explained && h('p', { class: 'advice' }, advice.replaceAll(PATHS, '')),
-    h(
-      'p',
-      { class: 'faint' },
+      ]),
+      h('span.age', [times > 1 && h('strong', `\u00d7${number(times)} `), h(Time, { at })]),
+    ]),
+    h('p.reply', [h('code', `${stage}: ${plain(reply)}`)]),
+    explained && h('p.advice', advice.replaceAll(PATHS, '')),
+    h('p.faint', [
       `${reasonText(reason)} \u00b7 client `,
       filter('client', client),
       helo !== null && `, HELO ${plain(helo)}`,
@@ -140,16 +125,13 @@ function RefusalEntry({
         recipient !== null &&
         may('inbound/test-route') && [
           ' \u00b7 ',
-          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Test the routes'),
+          h('a', { href: linkTo('/domains', { test: recipient }) }, 'Test the routes'),
         ],
       reason === 'noMailbox' &&
         recipient !== null &&
-        may('inbound/add-route') && [
-          ' \u00b7 ',
-          h('a', { key: 'make', href: routeFor(recipient) }, 'Add a route for it'),
-        ],
-    ),
-  );
+        may('inbound/add-route') && [' \u00b7 ', h('a', { href: routeFor(recipient) }, 'Add a route for it')],
+    ]),
+  ]);
 }
 
 /** Operations that the advice names for programs. */
@@ -179,17 +161,13 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
         tone: 'good',
         title: `No refusals in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}`,
       },
-      h('p', null, 'Refused mail to your domains appears here. Refusals before RCPT are in the server log.'),
+      [h('p', ['Refused mail to your domains appears here. Refusals before RCPT are in the server log.'])],
     );
-  return h(
-    Notice,
-    { title: 'No refusals match this search' },
-    h(
-      'p',
-      null,
+  return h(Notice, { title: 'No refusals match this search' }, [
+    h('p', [
       h('a', { href: linkTo('/refused') }, 'Show all refusals'),
       ' or ',
       h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search inbound mail'),
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
 import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
@@ -33,32 +34,20 @@ export function Routes({
     close();
     again();
   };
-  return h(
-    'section',
-    { 'aria-labelledby': 'routes' },
-    h(
-      'div',
-      { class: 'heading' },
+  return h('section', { 'aria-labelledby': 'routes' }, [
+    h('div.heading', [
       h('h2', { id: 'routes' }, 'Routes'),
       may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setOpen({ what: 'add' }) }),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
+    ]),
+    h('p.faint', [
       'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
-    ),
+    ]),
     error && h(Fault, { error, since: failedAt, again }),
     data === undefined
       ? !error && h(Bars, { rows: 3 })
       : data.length === 0
-        ? h(
-            Notice,
-            { title: 'No routes yet' },
-            h('p', null, 'Mail to this domain is refused until a route accepts it.'),
-          )
-        : h(
-            'ol',
-            { class: 'rows routes' },
+        ? h(Notice, { title: 'No routes yet' }, [h('p', 'Mail to this domain is refused until a route accepts it.')])
+        : h('ol.rows.routes', [
             inOrder(data).map((route) =>
               h(RouteRow, {
                 key: route.id,
@@ -67,7 +56,7 @@ export function Routes({
                 onRemove: () => setOpen({ what: 'remove', route }),
               }),
             ),
-          ),
+          ]),
     open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
     open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
     open?.what === 'remove' &&
@@ -77,7 +66,7 @@ export function Routes({
         removed: (id) => change((rows) => rows.filter((one) => one.id !== id)),
         onClose: close,
       }),
-  );
+  ]);
 }
 
 function RouteRow({
@@ -102,45 +91,37 @@ function RouteRow({
     also,
   } = route;
   const rules = rulesOf(route);
-  return h(
-    'li',
-    { 'data-row': id },
-    h('code', { class: 'pattern' }, plain(pattern)),
-    h('span', { class: 'faint' }, id),
-    h(
-      'span',
-      { class: 'target' },
+  return h('li', { 'data-row': id }, [
+    h('code.pattern', plain(pattern)),
+    h('span.faint', id),
+    h('span.target', [
       action === 'post'
         ? [
-            h('span', { key: 'arrow', 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
-            h('a', { key: 'url', href: linkTo('/endpoint', { url }) }, shortUrl(url)),
-            format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
-            facts && h('span', { key: 'facts', class: 'faint' }, ', with facts'),
-            hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
-            batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} messages per POST`),
-            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order by ${order}`),
+            h('span.arrow', { 'aria-hidden': 'true' }, '\u2192 '),
+            h('a', { href: linkTo('/endpoint', { url }) }, shortUrl(url)),
+            format !== MANDRILL && h('span.faint', `, as ${format}`),
+            facts && h('span.faint', ', with facts'),
+            hasPassword && h('span.faint', ', with a password'),
+            batch > 1 && h('span.faint', `, up to ${batch} messages per POST`),
+            order !== 'none' && h('span.faint', `, in order by ${order}`),
             ...also.map((one) =>
-              h(
-                'span',
-                { key: one.url },
+              h('span', { key: one.url }, [
                 ' and ',
                 h('a', { href: linkTo('/endpoint', { url: one.url }) }, shortUrl(one.url)),
-              ),
+              ]),
             ),
           ]
         : DOES[action],
-      rules !== '' && h('span', { class: 'faint' }, ` ${rules}`),
-    ),
-    h(
-      'span',
-      { class: 'buttons' },
-      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Messages'),
+      rules !== '' && h('span.faint', ` ${rules}`),
+    ]),
+    h('span.buttons', [
+      h('a.button.quiet', { href: linkTo('/mail', { q: `route:${id}` }) }, 'Messages'),
       may('inbound/update-route') &&
         h(Button, { label: 'Edit\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
       may('inbound/delete-route') &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** What a route does that does not post. */
@@ -367,9 +348,7 @@ function AddRoute({
   done,
   onClose,
 }: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Add a route', onClose },
+  return h(Dialog, { title: 'Add a route', onClose }, [
     h(Form, {
       fields: fieldsOf({ pattern: mailbox ?? '' }),
       label: 'Add route',
@@ -378,14 +357,12 @@ function AddRoute({
         done();
       },
     }),
-  );
+  ]);
 }
 
 function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: `Edit route ${route.id}`, onClose },
-    h('p', { class: 'faint' }, 'If you change the URL, mail that waits for this route is posted there too.'),
+  return h(Dialog, { title: `Edit route ${route.id}`, onClose }, [
+    h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
     h(Form, {
       fields: fieldsOf(route),
       label: 'Save',
@@ -394,7 +371,7 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
         done();
       },
     }),
-  );
+  ]);
 }
 
 /** Asks before a route is removed. */
@@ -418,12 +395,12 @@ function RemoveRoute({
       },
       onClose,
     },
-    h(
-      'p',
-      null,
-      'Mail to ',
-      h('code', null, plain(pattern)),
-      ' will match another route or be refused with 550. Mail already accepted is still posted.',
-    ),
+    [
+      h('p', [
+        'Mail to ',
+        h('code', plain(pattern)),
+        ' will match another route or be refused with 550. Mail already accepted is still posted.',
+      ]),
+    ],
   );
 }

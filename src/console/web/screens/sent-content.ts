@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
@@ -35,42 +36,32 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
   ];
   const wanted = place.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
-  return h(
-    'div',
-    null,
+  return h('div', [
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }),
-    h(
-      'div',
-      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
-      chosen === 'text' && h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
+    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+      chosen === 'text' && h('pre.mail-text', { tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
       chosen === 'html' && h(HtmlTab, { wanted: { sent: id } }),
-      chosen === 'source' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
+      chosen === 'source' && h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
         (fields.length === 0
-          ? h('p', { class: 'faint' }, 'None besides those that Postern adds.')
-          : h(
-              'dl',
-              { class: 'headers' },
+          ? h('p.faint', 'None besides those that Postern adds.')
+          : h('dl.headers', [
               fields.map(({ name, value }, i) =>
-                h('div', { key: i }, h('dt', null, plain(name)), h('dd', { dir: 'auto' }, plain(value))),
+                h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
               ),
-            )),
+            ])),
       chosen === 'files' &&
         (attachments.length === 0
-          ? h('p', { class: 'faint' }, 'No attachments')
-          : h(
-              'ul',
-              { class: 'rows parts' },
+          ? h('p.faint', 'No attachments')
+          : h('ul.rows.parts', [
               attachments.map(({ name, type, content }, i) =>
-                h(
-                  'li',
-                  { key: i },
-                  h('span', { class: 'type' }, plain(type)),
-                  h('span', { class: 'name', dir: 'auto' }, plain(name)),
-                  h('span', { class: 'size' }, size(Math.floor((content.length * 3) / 4))),
-                ),
+                h('li', { key: i }, [
+                  h('span.type', plain(type)),
+                  h('span.name', { dir: 'auto' }, plain(name)),
+                  h('span.size', size(Math.floor((content.length * 3) / 4))),
+                ]),
               ),
-            )),
-    ),
-  );
+            ])),
+    ]),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
@@ -24,21 +25,16 @@ export function SentMessageScreen({ id }: { readonly id: string }): ComponentChi
   const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) => call('messages/info', { id }, stop));
   const { data: message, error, failedAt, again } = loaded;
   useRepeat(loaded);
-  return h(
-    'div',
-    { class: 'screen narrow' },
-    h(Back, null),
+  return h('div.screen.narrow', [
+    h(Back),
     message
       ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
       : error?.kind === 'Unknown_Message'
-        ? [
-            h(Title, { key: 'title', text: 'Message not found' }),
-            h(Notice, { key: 'notice', title: 'Not found or expired' }, h('p', null, `ID: ${id}`)),
-          ]
+        ? [h(Title, { text: 'Message not found' }), h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)])]
         : error
           ? h(Fault, { error, since: failedAt, again })
           : h(Bars, { rows: 8 }),
-  );
+  ]);
 }
 
 function Story({
@@ -51,24 +47,22 @@ function Story({
   again(): void;
 }): ComponentChildren {
   const { sender, email, subject, state } = message;
-  return h(
-    'article',
-    null,
+  return h('article', [
     h(Title, { text: plain(subject) || '(no subject)' }),
     error,
-    h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
-    h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
+    h('p.who', [h('bdi', plain(sender)), ' \u2192 ', h('bdi', plain(email))]),
+    h('p.sentence', [h(SentStateMark, { state }), ' ', sentenceOf(message), '.']),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
     h(Waiting, { message, again }),
     h(Resend, { message }),
     h(Listed, { message }),
     h(About, { message }),
-    h('h2', null, 'Timeline'),
+    h('h2', 'Timeline'),
     h(Timeline, { message }),
-    h('h2', null, 'Content'),
+    h('h2', 'Content'),
     h(SentContentTabs, { id: message._id }),
     h(ConversationList, { thread: message.thread, id: message._id, level: 'h2' }),
-  );
+  ]);
 }
 
 /** What became of a message, in a sentence. */
@@ -123,9 +117,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
   const { _id: id, email, delivery } = message;
   const [stopping, setStopping] = useState(false);
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
-  return h(
-    'p',
-    { class: 'buttons' },
+  return h('p.buttons', [
     may('messages/retry') &&
       h(Button, {
         label: 'Retry now',
@@ -147,21 +139,19 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
           },
           onClose: () => setStopping(false),
         },
-        h('p', null, 'The message stays undelivered, without a bounce. Other mail to the address is still sent.'),
+        [h('p', ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'])],
       ),
-  );
+  ]);
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
 function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
   const [open, setOpen] = useState(false);
   if (!delivery || !may('messages/resend')) return null;
-  return h(
-    'p',
-    { class: 'buttons' },
+  return h('p.buttons', [
     h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
     open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
-  );
+  ]);
 }
 
 function ResendDialog({
@@ -174,35 +164,27 @@ function ResendDialog({
   onClose(): void;
 }): ComponentChildren {
   const [sent, setSent] = useState<Answer<'messages/resend'>>();
-  return h(
-    Dialog,
-    { title: 'Send again?', onClose },
+  return h(Dialog, { title: 'Send again?', onClose }, [
     sent
-      ? h(
-          'p',
-          { role: 'status' },
+      ? h('p', { role: 'status' }, [
           sent.status === 'queued'
-            ? ['Queued as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
+            ? ['Queued as ', h('a', { href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
             : `Not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
-        )
+        ])
       : [
-          h(
-            'p',
-            { key: 'what' },
+          h('p', [
             `Sends the same content to ${plain(email)} as a new message. Suppressions, quotas and all other checks apply.`,
-          ),
-          h(
-            'p',
-            { key: 'buttons', class: 'buttons' },
+          ]),
+          h('p.buttons', [
             h(Button, { label: 'Cancel', onPress: onClose }),
             h(Button, {
               label: 'Send again',
               kind: 'main',
               onPress: async () => setSent(await call('messages/resend', { id })),
             }),
-          ),
+          ]),
         ],
-  );
+  ]);
 }
 
 /** Why it is held back, and until when. */
@@ -222,12 +204,8 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
           ? 'Waiting for the account\u2019s hourly quota'
           : `Waiting: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up`,
     });
-  return h(
-    Notice,
-    { icon: 'clock', title: `Scheduled for ${exactTime(toMs(scheduled.send_at))}` },
-    h(
-      'p',
-      { class: 'buttons' },
+  return h(Notice, { icon: 'clock', title: `Scheduled for ${exactTime(toMs(scheduled.send_at))}` }, [
+    h('p.buttons', [
       may('messages/reschedule') &&
         h(Button, {
           label: 'Send now',
@@ -238,7 +216,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
         }),
       may('messages/cancel-scheduled') &&
         h(Button, { label: 'Cancel message\u2026', onPress: () => setCanceling(true) }),
-    ),
+    ]),
     canceling &&
       h(
         Confirm,
@@ -251,9 +229,9 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
           },
           onClose: () => setCanceling(false),
         },
-        h('p', null, 'It will not be sent, and its content is deleted.'),
+        [h('p', 'It will not be sent, and its content is deleted.')],
       ),
-  );
+  ]);
 }
 
 /** Whether its address gets mail, and a way to change that. */
@@ -267,9 +245,7 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
   const entry = data.find(
     (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
   );
-  return h(
-    'div',
-    null,
+  return h('div', [
     entry
       ? h(
           Notice,
@@ -278,12 +254,12 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
             tone: 'bad',
             title: `${plain(email)} is suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
           },
-          h(
-            'p',
-            { class: 'buttons' },
-            h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
-            may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
-          ),
+          [
+            h('p.buttons', [
+              h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
+              may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
+            ]),
+          ],
         )
       : may('rejects/add') && h(Button, { label: 'Suppress this address\u2026', onPress: () => setOpen('stop') }),
     open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
@@ -299,13 +275,13 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
           },
           onClose: close,
         },
-        h(
-          'p',
-          null,
-          'All mail of this account to the address is rejected until you remove it from the suppression list.',
-        ),
+        [
+          h('p', [
+            'All mail of this account to the address is rejected until you remove it from the suppression list.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function About({ message }: { readonly message: SentStory }): ComponentChildren {
@@ -319,44 +295,36 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
     });
   return h(Facts, {
     rows: [
-      ['Submitted', h('span', null, exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')')],
+      ['Submitted', h('span', [exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')'])],
       ['Recipient', to('email', email)],
       ...(diag === null ? [] : [['Last reply', plain(diag)] as const]),
       ...(tags.length === 0 ? [] : [['Tags', tags.flatMap((tag, i) => [i > 0 && ', ', to('tag', tag)])] as const]),
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      ['ID', h('span', null, h('code', null, id), h(Copy, { text: link, label: 'Copy link' }))],
+      ['ID', h('span', [h('code', id), h(Copy, { text: link, label: 'Copy link' })])],
     ],
   });
 }
 
 function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
-  return h(
-    'ol',
-    { class: 'timeline' },
+  return h('ol.timeline', [
     toEntries(message).map((entry, i) => h(TimelineRow, { key: i, entry, began: message.ts * 1000 })),
-  );
+  ]);
 }
 
 function TimelineRow({ entry, began }: { readonly entry: Entry; readonly began: number }): ComponentChildren {
   const { at, icon, tone, text, detail, attempt, open = false } = entry;
-  return h(
-    'li',
-    { class: tone },
+  return h('li', { class: tone }, [
     h(Icon, { name: icon }),
-    h(
-      'span',
-      { class: 'when' },
+    h('span.when', [
       h('time', { dateTime: new Date(at).toISOString(), title: exactTime(at) }, clockTime(at)),
-      at > began && h('span', { class: 'after' }, `+${span(at - began)}`),
-    ),
-    h(
-      'span',
-      { class: 'text' },
+      at > began && h('span.after', `+${span(at - began)}`),
+    ]),
+    h('span.text', [
       plain(text),
-      detail !== undefined && detail !== '' && h('span', { class: 'detail', dir: 'auto' }, plain(detail)),
+      detail !== undefined && detail !== '' && h('span.detail', { dir: 'auto' }, plain(detail)),
       attempt && h(Dialogs, { attempt, open }),
-    ),
-  );
+    ]),
+  ]);
 }

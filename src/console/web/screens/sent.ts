@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Bars, Button, Choice, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
@@ -49,32 +50,26 @@ export function SentList(): ComponentChildren {
   const { data, error, failedAt, loading, again } = useLoad(`sent ${account.value?.id} ${days} ${limit} ${q}`, (stop) =>
     call('messages/search', { query: q, limit, date_from: toApiTime(Date.now() - days * DAY_MS) }, stop),
   );
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'Outbound' }, h(Button, { label: 'Refresh', icon: 'replay', onPress: again })),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'State' },
+  return h('div.screen', [
+    h(Title, { text: 'Outbound' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
+    h('nav.chips', { 'aria-label': 'State' }, [
       h(
-        'a',
+        'a.chip',
         {
-          class: 'chip',
           href: withQuery({ q: withField(q, 'state', undefined) }),
           'aria-current': fieldOf(q, 'state') === undefined ? 'true' : undefined,
         },
-        'All',
+        ['All'],
       ),
       Object.entries(STATES).map(([state, { word }]) =>
         h(
-          'a',
+          'a.chip',
           {
             key: state,
-            class: 'chip',
             href: withQuery({ q: withField(q, 'state', state) }),
             'aria-current': fieldOf(q, 'state') === state ? 'true' : undefined,
           },
-          word,
+          [word],
         ),
       ),
       h(Choice, {
@@ -83,81 +78,61 @@ export function SentList(): ComponentChildren {
         options: SPANS,
         onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
       }),
-    ),
-    h(
-      'div',
-      { 'aria-busy': loading },
+    ]),
+    h('div', { 'aria-busy': loading }, [
       error && h(Fault, { error, since: failedAt, again }),
       data === undefined
         ? !error && h(Bars, { rows: 10 })
         : data.length === 0
           ? h(Empty, { q, days })
-          : h(
-              'ul',
-              { class: 'rows' },
-              data.map((message) => h(SentRow, { key: message._id, message })),
-            ),
+          : h('ul.rows', [data.map((message) => h(SentRow, { key: message._id, message }))]),
       data !== undefined &&
         data.length === limit &&
         (limit < MOST_ROWS
-          ? h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) }))
-          : h('p', { class: 'faint' }, 'Search to find older messages.')),
-    ),
-  );
+          ? h('p.more', [h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) })])
+          : h('p.faint', 'Search to find older messages.')),
+    ]),
+  ]);
 }
 
 function SentRow({ message }: { readonly message: SentMessage }): ComponentChildren {
   const { _id: id, state, sender, email, subject, diag, opens, clicks, ts } = message;
   const seen = [opens > 0 && count(opens, 'open'), clicks > 0 && count(clicks, 'click')].filter(Boolean).join(', ');
-  return h(
-    'li',
-    { 'data-row': id, class: 'mail-row' },
-    h(
-      'a',
-      { href: linkTo(`/sent/${encodeURIComponent(id)}`) },
+  return h('li.mail-row', { 'data-row': id }, [
+    h('a', { href: linkTo(`/sent/${encodeURIComponent(id)}`) }, [
       h(SentStateMark, { state }),
-      h(
-        'span',
-        { class: 'who' },
-        h('bdi', null, plain(sender)),
-        h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
-        h('span', { class: 'hidden' }, ' to '),
-        h('bdi', { class: 'to' }, plain(email)),
-      ),
-      h('span', { class: 'subject' }, h('bdi', null, plain(subject) || '(no subject)')),
-      h('span', { class: 'answer' }, diag === null ? seen : plain(diag)),
-      h('span', { class: 'age' }, h(Time, { at: toTime(ts) })),
-    ),
-  );
+      h('span.who', [
+        h('bdi', plain(sender)),
+        h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
+        h('span.hidden', ' to '),
+        h('bdi.to', plain(email)),
+      ]),
+      h('span.subject', [h('bdi', [plain(subject) || '(no subject)'])]),
+      h('span.answer', [diag === null ? seen : plain(diag)]),
+      h('span.age', [h(Time, { at: toTime(ts) })]),
+    ]),
+  ]);
 }
 
 function Empty({ q, days }: { readonly q: string; readonly days: number }): ComponentChildren {
   if (q.trim() !== '')
-    return h(
-      Notice,
-      { title: `No messages of the last ${count(days, 'day')} match this search` },
-      h(
-        'p',
-        null,
-        days < 90 && [h('a', { key: 'more', href: withQuery({ days: '90' }) }, 'Search 90 days'), ' or '],
+    return h(Notice, { title: `No messages of the last ${count(days, 'day')} match this search` }, [
+      h('p', [
+        days < 90 && [h('a', { href: withQuery({ days: '90' }) }, 'Search 90 days'), ' or '],
         h('a', { href: linkTo('/sent') }, 'show all outbound mail'),
-      ),
-    );
+      ]),
+    ]);
   const message = {
     from_email: 'you@your-domain.example',
     to: [{ email: 'somebody@example.net' }],
     subject: 'Hello',
     text: 'Hello',
   };
-  return h(
-    Notice,
-    { title: `No messages sent in the last ${count(days, 'day')}` },
-    h('p', null, 'Send a message with an API key:'),
-    h(
-      'pre',
-      { class: 'code', tabIndex: 0 },
+  return h(Notice, { title: `No messages sent in the last ${count(days, 'day')}` }, [
+    h('p', 'Send a message with an API key:'),
+    h('pre.code', { tabIndex: 0 }, [
       `curl ${window.location.origin}/api/1.0/messages/send.json \\\n  -d '${JSON.stringify({ key: 'YOUR-KEY', message })}'`,
-    ),
-    days < 90 && h('p', null, h('a', { href: withQuery({ days: '90' }) }, 'Show 90 days')),
-  );
+    ]),
+    days < 90 && h('p', [h('a', { href: withQuery({ days: '90' }) }, 'Show 90 days')]),
+  ]);
 }
