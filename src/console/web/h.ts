@@ -45,8 +45,9 @@ export function h(
   const [given, children] = isChildren(second) ? [{}, second] : [second, third];
   const inside = children === undefined ? [] : [children];
   if (typeof what !== 'string') return create(what, given, ...inside);
-  const [name = '', ...classes] = what.split('.');
-  return create(name, classes.length === 0 ? given : { ...given, class: classes.join(' ') }, ...inside);
+  const end = what.indexOf('.');
+  if (end === -1) return create(what, given, ...inside);
+  return create(what.slice(0, end), { ...given, class: what.slice(end + 1).replaceAll('.', ' ') }, ...inside);
 }
 
 const isChildren = (value: object | Children): value is Children => typeof value === 'string' || Array.isArray(value);

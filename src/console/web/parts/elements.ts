@@ -2,6 +2,7 @@ import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { h } from '../h.ts';
+import type { Loaded } from '../load.ts';
 import { messageOf } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
 import { age, exactTime, now, relative, toMs } from './text.ts';
@@ -168,6 +169,18 @@ export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildre
     h('span.hidden', 'Loading'),
     Array.from({ length: rows }, (_, i) => h('span.bar', { key: i })),
   ]);
+}
+
+/** What stands in the place of what is loaded: grey bars at first; above it what did not work, even if older data is shown. */
+export function Loading({
+  of: { data, error, failedAt, again },
+  rows,
+}: {
+  readonly of: Pick<Loaded<unknown>, 'data' | 'failedAt' | 'again'> & { readonly error: Error | undefined };
+  readonly rows: number;
+}): ComponentChildren {
+  if (error) return h(Fault, { error, since: failedAt, again });
+  return data === undefined && h(Bars, { rows });
 }
 
 /** A heading of a screen, which gets the focus when the screen opens, so that a reader of screens begins there. */

@@ -2,14 +2,14 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad } from '../load.ts';
+import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
-import { Bars, Button, Dialog, Fault, Time } from './elements.ts';
-import { followJob, JobProgress } from './job.ts';
+import { Button, Dialog, Time } from './elements.ts';
+import { Many } from './many.ts';
 import { isFailing } from './states.ts';
-import { count, number, shortUrl, span } from './text.ts';
+import { count, shortUrl, span } from './text.ts';
 
 // Replays of many: first the number, then the button with the number in it.
 
@@ -22,11 +22,6 @@ export type Wish =
       /** Endpoints whose mail is left out. */
       readonly except_urls?: readonly string[];
     };
-
-const paramsOf = (wish: Wish) => ({ ...wish, ...('query' in wish && { query: wish.query || '*' }) });
-
-const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
-  call('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
 
 export function ReplayDialog({
   wish: given,
@@ -41,37 +36,36 @@ export function ReplayDialog({
   const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
-  const opened = useOnce();
-  const asked = useLoad(`replay ${account.value?.id} ${JSON.stringify(wish)} ${opened}`, (stop) =>
-    replay(wish, true, stop),
-  );
-  const where = useWhere(given, opened);
-  const [answer, setAnswer] = useState<Answer<'inbound/replay'>>();
-  const start = async () => {
-    const started = await replay(wish, false);
-    if (started.job !== null)
-      followJob({
-        operation: 'jobs/info',
-        id: started.job,
-        what: word,
-        one: 'message',
-        several: 'messages',
-        of: started.matched,
-        again: { operation: 'inbound/replay', params: paramsOf(wish) },
-      });
-    setAnswer(started);
-  };
+  const where = useWhere(given);
+  const params = { ...wish, ...('query' in wish && { query: wish.query || '*' }) };
   return h(Dialog, { title: word, onClose }, [
-    answer
-      ? h(Result, { answer, onClose })
-      : h(Question, { word, asked, where, leftOut, onLeave: (url) => setLeftOut([...leftOut, url]), start, onClose }),
+    h(Many<Answer<'inbound/replay'>>, {
+      about: `replay ${JSON.stringify(wish)}`,
+      count: (stop) => call('inbound/replay', { ...params, dry_run: true }, stop),
+      start: () => call('inbound/replay', params),
+      job: () => ({
+        ...{ operation: 'jobs/info' as const, what: word, one: 'message', several: 'messages' },
+        again: { operation: 'inbound/replay' as const, params },
+      }),
+      nothing: 'Nothing to replay',
+      explain: ({ matched, forgotten }) => [
+        matched > 0 &&
+          h(
+            'p',
+            `${count(matched, 'message')} will be posted${isHeld ? '.' : ' again, with the same webhook-id as before.'}`,
+          ),
+        matched > 0 && where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
+        forgotten > 0 &&
+          h('p.faint', `${count(forgotten, 'other message')} can no longer be replayed: content deleted.`),
+        h(Troubled, { where, leftOut, onLeave: (url) => setLeftOut([...leftOut, url]) }),
+      ],
+      label: (matched) => `${word} ${matched}`,
+      kind: 'main',
+      icon: 'replay',
+      done: ({ replayed }) => `${count(replayed, 'message')} queued for delivery.`,
+      onClose,
+    }),
   ]);
-}
-
-/** A number of this dialog, so that an old answer is not shown. */
-function useOnce(): number {
-  const [number] = useState(() => Date.now());
-  return number;
 }
 
 /** An endpoint of the mail that is meant. */
@@ -88,7 +82,8 @@ interface Where {
 const ASKED = 3;
 
 /** Where the mail goes, the most first; undefined until that is known, or for single mails. */
-function useWhere(wish: Wish, opened: number): readonly Where[] | undefined {
+function useWhere(wish: Wish): readonly Where[] | undefined {
+  const [opened] = useState(() => Date.now()); // an old answer is not shown
   const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
   const { data } = useLoad(query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`, (stop) =>
     readWhere(query ?? '', stop),
@@ -132,45 +127,6 @@ function takes(where: readonly Where[]): number | undefined {
   return known.length < each.length || known.length === 0 ? undefined : Math.max(...known);
 }
 
-function Question({
-  word,
-  asked,
-  where,
-  leftOut,
-  onLeave,
-  start,
-  onClose,
-}: {
-  readonly word: 'Replay' | 'Release';
-  readonly asked: Loaded<Answer<'inbound/replay'>>;
-  readonly where: readonly Where[] | undefined;
-  readonly leftOut: readonly string[];
-  onLeave(url: string): void;
-  start(): Promise<void>;
-  onClose(): void;
-}): ComponentChildren {
-  const { data, error, failedAt, again } = asked;
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 2 });
-  const { matched, forgotten } = data;
-  const left = forgotten > 0 && `${count(forgotten, 'other message')} can no longer be replayed: content deleted.`;
-  if (matched === 0) return h('div', [h('p', 'Nothing to replay'), left && h('p', left)]);
-  return h('div', [
-    h('p', [
-      word === 'Release'
-        ? `${count(matched, 'message')} will be posted.`
-        : `${count(matched, 'message')} will be posted again, with the same webhook-id as before.`,
-    ]),
-    where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
-    left && h('p.faint', left),
-    h(Troubled, { where, leftOut, onLeave }),
-    h('p.buttons', [
-      h(Button, { label: 'Cancel', onPress: onClose }),
-      h(Button, { label: `${word} ${number(matched)}`, kind: 'main', icon: 'replay', onPress: start }),
-    ]),
-  ]);
-}
-
 /** Where the mail goes, how old it is, and how long it takes. */
 function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildren {
   const [first] = where;
@@ -202,7 +158,7 @@ function Troubled({
     ({ url, endpoint }) =>
       endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),
   );
-  return h('div', { role: 'status' }, [
+  return h('div', [
     leftOut.map((url) => h('p.faint', { key: url }, `${shortUrl(url)} is excluded.`)),
     troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
       h('p.row', { key: url }, [
@@ -211,18 +167,5 @@ function Troubled({
         where.length > 1 + leftOut.length && h(Button, { label: 'Exclude', onPress: () => onLeave(url) }),
       ]),
     ),
-  ]);
-}
-
-function Result({
-  answer,
-  onClose,
-}: {
-  readonly answer: Answer<'inbound/replay'>;
-  onClose(): void;
-}): ComponentChildren {
-  return h('div', { role: answer.job === null ? 'status' : undefined }, [
-    answer.job === null ? h('p', `${count(answer.replayed, 'message')} queued for delivery.`) : h(JobProgress),
-    h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
   ]);
 }

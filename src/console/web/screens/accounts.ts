@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { usePages } from '../load.ts';
-import { Bars, Button, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostAccount } from '../records.ts';
 import { linkTo, place } from '../router.ts';
@@ -37,22 +37,22 @@ export function Accounts(): ComponentChildren {
 const PAGE = 50;
 
 function AccountList(): ComponentChildren {
-  const { data, error, failedAt, again, more } = usePages(
+  const loaded = usePages(
     'host accounts',
     (after, stop) => call('host/accounts', { limit: PAGE, after }, stop),
     (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
   );
+  const { data, more } = loaded;
   useNewAccounts(data?.accounts);
   return h('div.pane', [
     h('p.faint', ['Mail of the last 24 hours on this host. Click an account to open it.']),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 6 })
-      : data.accounts.length === 0
+    h(Loading, { of: loaded, rows: 6 }),
+    data &&
+      (data.accounts.length === 0
         ? h(Notice, { title: 'No accounts yet' }, [
             h('p', ['To create one, run ', h('code', 'postern account create NAME'), ' on the host.']),
           ])
-        : h('ul.rows.accounts', [data.accounts.map((one) => h(AccountRow, { key: one.id, one }))]),
+        : h('ul.rows.accounts', [data.accounts.map((one) => h(AccountRow, { key: one.id, one }))])),
     more && h('p.more', [h(Button, { label: 'More', onPress: more })]),
   ]);
 }

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { usePages } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Button, Choice, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { Action, HostAction } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -62,20 +62,20 @@ interface ActionListProps {
 }
 
 function ActionList({ of, read }: ActionListProps): ComponentChildren {
-  const { data, error, failedAt, again, more } = usePages(
+  const loaded = usePages(
     `actions ${of}`,
     (before, stop) => read({ limit: PAGE, before }, stop),
     (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
   );
+  const { data, more } = loaded;
   return h('div.pane', [
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.actions.length === 0
+    h(Loading, { of: loaded, rows: 8 }),
+    data &&
+      (data.actions.length === 0
         ? h(Notice, { title: 'No activity yet' }, [
             h('p', ['Replays, new keys and views of message content appear here.']),
           ])
-        : h('ul.rows.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))]),
+        : h('ul.rows.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))])),
     data !== undefined &&
       more &&
       data.actions.length < MOST_ROWS &&

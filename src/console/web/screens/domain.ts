@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
+import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
@@ -17,7 +17,8 @@ import { Routes } from './routes.ts';
 
 /** One domain: its DNS records, its routes, and beside them the tester. */
 export function Domain({ name }: { readonly name: string }): ComponentChildren {
-  const { data, error, failedAt, again, change } = useDomains();
+  const loaded = useDomains();
+  const { data, change } = loaded;
   const routes = useRoutes(name);
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
   const servers = useLoad(
@@ -32,17 +33,16 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
     h('div.pane', [
       h(Back),
       h(Title, { text: plain(name) }),
-      error && h(Fault, { error, since: failedAt, again }),
-      data === undefined
-        ? !error && h(Bars, { rows: 6 })
-        : domain === undefined
+      h(Loading, { of: loaded, rows: 6 }),
+      data &&
+        (domain === undefined
           ? h(Notice, { title: 'Domain not found' })
           : [
               h('p.sentence', [h(DomainStateMark, { domain }), ' ', domainSentence(domain), '.']),
               h(Actions, { domain, routes: routes.data?.length ?? 0, checked }),
               h(DnsRecords, { domain, servers }),
               may('inbound/routes') && h(Routes, { domain: name, routes }),
-            ],
+            ]),
     ]),
     domain !== undefined && may('inbound/test-route') && h(Tester, { stamp: JSON.stringify(routes.data ?? '') }),
   ]);

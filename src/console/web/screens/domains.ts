@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
@@ -36,7 +36,8 @@ export function domainLink(domain: string): string {
 
 /** Domains that mail comes in for; the tester of routes is beside them. */
 export function Domains(): ComponentChildren {
-  const { data, error, failedAt, again } = useDomains();
+  const loaded = useDomains();
+  const { data } = loaded;
   const [adding, setAdding] = useState(false);
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
@@ -47,14 +48,13 @@ export function Domains(): ComponentChildren {
           h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
       ]),
       adding && h(AddDomain, { onClose: () => setAdding(false) }),
-      error && h(Fault, { error, since: failedAt, again }),
-      found === undefined
-        ? !error && h(Bars, { rows: 4 })
-        : found.length === 0
+      h(Loading, { of: loaded, rows: 4 }),
+      found &&
+        (found.length === 0
           ? h(Empty, { query })
           : h('ul.rows.domains', [
               found.slice(0, MOST_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
-            ]),
+            ])),
       found !== undefined &&
         found.length > MOST_ROWS &&
         h('p.faint', [`${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`]),

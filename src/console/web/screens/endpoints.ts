@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Bars, Fault, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
@@ -30,16 +30,16 @@ const trouble = ({ breaker, paused }: Endpoint) => (breaker !== 'up' ? 0 : pause
 
 /** The webhooks, those in trouble first. */
 export function Endpoints(): ComponentChildren {
-  const { data, error, failedAt, again } = useEndpoints();
+  const loaded = useEndpoints();
+  const { data } = loaded;
   const rows = data?.toSorted((a, b) => trouble(a) - trouble(b) || b.waiting - a.waiting || a.url.localeCompare(b.url));
   return h('div.screen', [
     h(Title, { text: 'Endpoints' }),
-    error && h(Fault, { error, since: failedAt, again }),
-    rows === undefined
-      ? !error && h(Bars, { rows: 4 })
-      : rows.length === 0
+    h(Loading, { of: loaded, rows: 4 }),
+    rows &&
+      (rows.length === 0
         ? h(Empty)
-        : h('ul.rows.endpoints', [rows.map((endpoint) => h(EndpointRow, { key: endpoint.url, endpoint }))]),
+        : h('ul.rows.endpoints', [rows.map((endpoint) => h(EndpointRow, { key: endpoint.url, endpoint }))])),
   ]);
 }
 

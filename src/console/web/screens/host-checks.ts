@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Fault, State, Time, type Tone } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, number, plain } from '../parts/text.ts';
@@ -108,13 +108,12 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 export function Listeners(): ComponentChildren {
   const loaded = useLoad('host listeners', (stop) => call('host/listeners', {}, stop));
   useRepeat(loaded);
-  const { data, error, failedAt, again } = loaded;
+  const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [
     h('h2', { id: 'listeners' }, 'Listeners'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('ul.rows.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))])
-      : !error && h(Bars, { rows: 3 }),
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      h('ul.rows.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))]),
   ]);
 }
 

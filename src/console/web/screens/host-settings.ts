@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Field, Notice, Title } from '../parts/elements.ts';
+import { Field, Loading, Notice, Title } from '../parts/elements.ts';
 import { count, plain } from '../parts/text.ts';
 import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
@@ -11,7 +11,8 @@ import { HostParts } from './host.ts';
 /** The settings in force, and where each comes from. */
 export function HostSettings(): ComponentChildren {
   const [words, setWords] = useState('');
-  const { data, error, failedAt, again } = useLoad('host settings', (stop) => call('host/settings', {}, stop));
+  const loaded = useLoad('host settings', (stop) => call('host/settings', {}, stop));
+  const { data } = loaded;
   const wanted = words.trim().toLowerCase();
   const found = data?.settings.filter((one) =>
     `${one.path} ${textOf(one.value)} ${one.origin}`.toLowerCase().includes(wanted),
@@ -26,15 +27,14 @@ export function HostSettings(): ComponentChildren {
       help: 'Part of a name, value or origin, such as delivery, default or POSTERN_',
       onValue: setWords,
     }),
-    error && h(Fault, { error, since: failedAt, again }),
-    found === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : found.length === 0
+    h(Loading, { of: loaded, rows: 8 }),
+    found &&
+      (found.length === 0
         ? h(Notice, { title: 'No settings match' })
         : [
             h('p.faint', { role: 'status' }, count(found.length, 'setting')),
             h('ul.rows.settings', found.map(settingRow)),
-          ],
+          ]),
   ]);
 }
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/elements.ts';
+import { Button, Facts, Loading, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
@@ -16,12 +16,12 @@ import { Checks, Listeners } from './host-checks.ts';
 /** Whether this machine is well. */
 export function Host(): ComponentChildren {
   const loaded = useOverview();
-  const { data: overview, error, failedAt, again } = loaded;
+  const { data: overview } = loaded;
   return h('div.screen', [
     h(Title, { text: 'Host' }),
     h(HostParts),
-    error && h(Fault, { error, since: failedAt, again }),
-    overview ? h(Overview, { overview }) : !error && h(Bars, { rows: 4 }),
+    h(Loading, { of: loaded, rows: 4 }),
+    overview && h(Overview, { overview }),
     may('host/examine') && h(Checks),
     may('host/listeners') && h(Listeners),
     may('host/series') && h(Figures),
@@ -136,10 +136,11 @@ const isSpan = (name: string | null): name is SpanName => name !== null && Objec
 function Figures(): ComponentChildren {
   const wanted = place.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
-  const { data, error, failedAt, again } = useSeries(
+  const loaded = useSeries(
     FIGURES.map(([name]) => name),
     chosen,
   );
+  const { data } = loaded;
   return h('section', { 'aria-labelledby': 'figures' }, [
     h('div.heading', [
       h('h2', { id: 'figures' }, 'Performance'),
@@ -157,12 +158,11 @@ function Figures(): ComponentChildren {
         ),
       ]),
     ]),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('div.plots', [
-          FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
-        ])
-      : !error && h(Bars, { rows: 4 }),
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      h('div.plots', [
+        FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
+      ]),
   ]);
 }
 
@@ -201,13 +201,11 @@ const RESULTS = {
 function Tasks(): ComponentChildren {
   const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
   useRepeat(loaded);
-  const { data, error, failedAt, again } = loaded;
+  const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('ul.rows.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))])
-      : !error && h(Bars, { rows: 6 }),
+    h(Loading, { of: loaded, rows: 6 }),
+    data && h('ul.rows.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
   ]);
 }
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { plain } from '../parts/text.ts';
 import type { ApiKey } from '../records.ts';
@@ -11,9 +11,8 @@ import { account, may } from '../session.ts';
 
 /** The API keys of the account. */
 export function Keys(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad(`keys ${account.value?.id}`, (stop) =>
-    call('keys/list', {}, stop),
-  );
+  const loaded = useLoad(`keys ${account.value?.id}`, (stop) => call('keys/list', {}, stop));
+  const { data, again, change } = loaded;
   const [making, setMaking] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey>();
   return h('div.screen', [
@@ -21,14 +20,13 @@ export function Keys(): ComponentChildren {
       may('keys/add') && h(Button, { label: 'Create key\u2026', kind: 'main', onPress: () => setMaking(true) }),
     ]),
     h('p.faint', ['A key has full access to the account: through the API, and as the password for SMTP.']),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : data.length === 0
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      (data.length === 0
         ? h(Notice, { title: 'No API keys yet' }, [h('p', 'Create one to call the API or to send over SMTP.')])
         : h('ul.rows.keys-made', [
             data.map((key) => h(KeyRow, { key: key.id, made: key, onRevoke: () => setRevoking(key) })),
-          ]),
+          ])),
     making &&
       h(MakeKey, {
         onClose: () => {

@@ -4,7 +4,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
-import { Bars, Button, Choice, Dialog, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Button, Choice, Dialog, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import { Confirm, Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
@@ -95,10 +95,10 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   const { query } = place.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
-  const { data, error, failedAt, again, change } = useLoad(
-    `rejects ${account.value?.id} ${withExpired} ${version} ${q}`,
-    (stop) => call('rejects/list', { email: q, include_expired: withExpired }, stop),
+  const loaded = useLoad(`rejects ${account.value?.id} ${withExpired} ${version} ${q}`, (stop) =>
+    call('rejects/list', { email: q, include_expired: withExpired }, stop),
   );
+  const { data, change } = loaded;
   const [taking, setTaking] = useState<RejectEntry>();
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
   return h('div.pane', [
@@ -118,14 +118,13 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
         ['Include expired'],
       ),
     ]),
-    error && h(Fault, { error, since: failedAt, again }),
-    shown === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : shown.length === 0
+    h(Loading, { of: loaded, rows: 8 }),
+    shown &&
+      (shown.length === 0
         ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
         : h('ul.rows.listed', [
             shown.map((entry) => h(RejectRow, { key: keyOf(entry), entry, onTake: () => setTaking(entry) })),
-          ]),
+          ])),
     h(Cut, { length: data?.length ?? 0 }),
     taking &&
       h(TakeOff, {
@@ -202,15 +201,15 @@ export function TakeOff({
 }
 
 function Whitelist({ q, version }: ListProps): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
+  const loaded = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
     call('whitelists/list', { email: q }, stop),
   );
+  const { data, change } = loaded;
   const [taking, setTaking] = useState<string>();
   return h('div.pane', [
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.length === 0
+    h(Loading, { of: loaded, rows: 8 }),
+    data &&
+      (data.length === 0
         ? h(Empty, { filtered: q !== '', which: 'whitelists' })
         : h('ul.rows.listed', [
             data.map(({ email, detail, created_at: at }) =>
@@ -230,7 +229,7 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
                 ]),
               ]),
             ),
-          ]),
+          ])),
     h(Cut, { length: data?.length ?? 0 }),
     taking !== undefined &&
       h(

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { ask, toFailed } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice } from '../parts/elements.ts';
+import { Loading, Notice } from '../parts/elements.ts';
 import { count, plain, size } from '../parts/text.ts';
 import { account } from '../session.ts';
 
@@ -33,15 +33,15 @@ interface Links {
 
 /** The HTML, in a frame that runs nothing and asks for nothing. */
 export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(
+  const loaded = useLoad(
     `html ${account.value?.id} ${Object.values(wanted).join()} ${Math.floor(Date.now() / 240_000)}`,
     async (stop) => {
       const { url, frame } = await open(wanted, stop);
       return { frame, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
     },
   );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 6 });
+  const { data, error } = loaded;
+  if (error || !data) return h(Loading, { of: loaded, rows: 6 });
   const { frame, links, left_out: leftOut, truncated } = data;
   return h('div', [
     h('p.faint', [
@@ -67,12 +67,12 @@ const MOST_SHOWN = 200_000;
 
 /** The message as it arrived. */
 export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
+  const loaded = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
     const { url } = await openMail(id, stop);
     return readStart(`${url}/raw`, stop);
   });
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (data === undefined) return h(Bars, { rows: 8 });
+  const { data, error } = loaded;
+  if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
   return h('div', [
     bytes > MOST_SHOWN &&
       h(Notice, {

@@ -5,7 +5,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
+import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
@@ -79,15 +79,14 @@ export interface MailRowsProps {
 
 /** A list with what it shows while it is read, when that failed, and when there is nothing. */
 export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
-  const { rows, error, failedAt, again } = list;
+  const { rows } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
   return h('div', { 'aria-busy': list.loading }, [
-    error && h(Fault, { error, since: failedAt, again }),
-    rows === undefined
-      ? !error && h(Bars, { rows: 10 })
-      : rows.length === 0
+    h(Loading, { of: { ...list, data: rows }, rows: 10 }),
+    rows &&
+      (rows.length === 0
         ? !list.hasMore && empty()
-        : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))]),
+        : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))])),
     h(More, { list }),
   ]);
 }

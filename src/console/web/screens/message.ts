@@ -6,7 +6,7 @@ import { listen } from '../live.ts';
 import { useLoad } from '../load.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Dialog, Facts, Fault, Field, Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
@@ -331,11 +331,9 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
 }
 
 function Payload({ id }: { readonly id: string }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`payload ${account.value?.id} ${id}`, (stop) =>
-    call('inbound/payload', { id }, stop),
-  );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (data === undefined) return h(Bars, { rows: 8 });
+  const loaded = useLoad(`payload ${account.value?.id} ${id}`, (stop) => call('inbound/payload', { id }, stop));
+  const { data, error } = loaded;
+  if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
   return h('div', [
     h('p.faint', [
       'Rendered now, in the format of the route (for Mandrill, one element of ',

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
-import { Bars, Fault } from '../parts/elements.ts';
+import { Loading } from '../parts/elements.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values, valuesOf } from '../parts/series.ts';
 import { count, number } from '../parts/text.ts';
@@ -12,13 +12,12 @@ const NAMES = ['accepted', ...REFUSED, 'attempts_2xx', ...NOT_OK, 'waiting', 'ol
 
 /** The last hour of this host: what came in, what was answered, what waits. */
 export function NowPlots(): ComponentChildren {
-  const { data, error, failedAt, again } = useSeries(NAMES);
+  const loaded = useSeries(NAMES);
+  const { data } = loaded;
   return h('section', { 'aria-labelledby': 'last-hour' }, [
     h('h2', { id: 'last-hour' }, 'Last hour on this host'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('div.plots', [h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data })])
-      : !error && h(Bars, { rows: 4 }),
+    h(Loading, { of: loaded, rows: 4 }),
+    data && h('div.plots', [h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data })]),
   ]);
 }
 

@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
@@ -62,34 +62,33 @@ const COUNTS = [
 
 /** How much the account sent. */
 function Sent(): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(
-    may('users/info') ? `numbers ${account.value?.id}` : undefined,
-    (stop) => call('users/info', {}, stop),
+  const loaded = useLoad(may('users/info') ? `numbers ${account.value?.id}` : undefined, (stop) =>
+    call('users/info', {}, stop),
   );
+  const { data } = loaded;
   return h('section', { 'aria-labelledby': 'sent' }, [
     h('h2', { id: 'sent' }, 'Outbound'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
-          h('table', [
-            h('thead', [
-              h('tr', [
-                ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
-                  h('th', { key: label, scope: 'col' }, label),
-                ),
-              ]),
-            ]),
-            h('tbody', [
-              WINDOWS.map(([window, label]) =>
-                h('tr', { key: window }, [
-                  h('th', { scope: 'row' }, label),
-                  COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
-                ]),
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
+        h('table', [
+          h('thead', [
+            h('tr', [
+              ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
+                h('th', { key: label, scope: 'col' }, label),
               ),
             ]),
           ]),
-        ])
-      : !error && h(Bars, { rows: 4 }),
+          h('tbody', [
+            WINDOWS.map(([window, label]) =>
+              h('tr', { key: window }, [
+                h('th', { scope: 'row' }, label),
+                COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
+              ]),
+            ),
+          ]),
+        ]),
+      ]),
   ]);
 }
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, State, Time } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
 import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
@@ -12,7 +12,8 @@ import { account, may, person } from '../session.ts';
 
 /** Who may use the console, and what as. */
 export function People(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host people', (stop) => call('host/people', {}, stop));
+  const loaded = useLoad('host people', (stop) => call('host/people', {}, stop));
+  const { data, again, change } = loaded;
   const [inviting, setInviting] = useState(false);
   const [link, setLink] = useState<EnterLink>();
   const [removing, setRemoving] = useState<string>();
@@ -23,10 +24,9 @@ export function People(): ComponentChildren {
       may('host/add-person') &&
         h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
     ]),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 4 })
-      : data.people.length === 0
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      (data.people.length === 0
         ? h(Notice, { title: 'No people yet' }, [h('p', 'An invitation creates a one-time link to the console.')])
         : h('ul.rows.people', [
             data.people.map((one) =>
@@ -38,7 +38,7 @@ export function People(): ComponentChildren {
                 onReset: () => setResetting(one.name),
               }),
             ),
-          ]),
+          ])),
     inviting &&
       h(Invite, {
         onClose: () => setInviting(false),
@@ -209,16 +209,16 @@ function ShowLink({
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
+  const loaded = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
+  const { data, change } = loaded;
   const [ending, setEnding] = useState<HostSession>();
   return h('div.pane', [
     h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : h('ul.rows.people', [
-          data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
-        ]),
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      h('ul.rows.people', [
+        data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
+      ]),
     ending &&
       h(
         Confirm,

@@ -2,11 +2,9 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
-import { Decision } from '../parts/drop.ts';
-import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
-import { followJob, JobProgress } from '../parts/job.ts';
+import { Choice, Dialog, Field } from '../parts/elements.ts';
+import { Many } from '../parts/many.ts';
 import { stateWord } from '../parts/states.ts';
 import { count, number } from '../parts/text.ts';
 
@@ -66,92 +64,60 @@ export function QueueChange({ query: given, onClose }: { readonly query: string;
   const [operation, setOperation] = useState<string>('host/retry');
   const [text, setText] = useState(given);
   const [query, setQuery] = useState(given);
-  const [answer, setAnswer] = useState<Changed>();
+  const [isDone, setDone] = useState(false);
   const kind = KINDS.find((one) => one.operation === operation) ?? KINDS[0];
   if (!kind) return null;
+  const ask = (event: Event) => {
+    event.preventDefault();
+    setQuery(text.trim());
+  };
   return h(Dialog, { title: 'Change deliveries', onClose }, [
-    answer
-      ? h(Result, { kind, answer, onClose })
-      : h(
-          'form.form',
-          {
-            onSubmit: (event: Event) => {
-              event.preventDefault();
-              setQuery(text.trim());
-            },
-          },
-          [
-            h(Choice, {
-              label: 'Action',
-              value: operation,
-              options: KINDS.map((one) => [one.operation, one.label] as const),
-              onValue: setOperation,
-            }),
-            h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
-            h('p', [h('button.button', { type: 'submit' }, 'Count')]),
-            query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
-          ],
-        ),
+    !isDone &&
+      h('form.form', { onSubmit: ask }, [
+        h(Choice, {
+          label: 'Action',
+          value: operation,
+          options: KINDS.map((one) => [one.operation, one.label] as const),
+          onValue: setOperation,
+        }),
+        h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
+        h('p', [h('button.button', { type: 'submit' }, 'Count')]),
+      ]),
+    query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onDone: () => setDone(true), onClose }),
   ]);
 }
 
 function Question({
-  kind,
+  kind: { operation, label: what, one, several, help, button },
   query,
-  onAnswer,
+  onDone,
   onClose,
 }: {
   readonly kind: Kind;
   readonly query: string;
-  onAnswer(answer: Changed): void;
+  onDone(): void;
   onClose(): void;
 }): ComponentChildren {
-  const [opened] = useState(() => Date.now()); // an old number is not shown
-  const { operation } = kind;
-  const { data, error, failedAt, again } = useLoad(
-    `${operation} ${query} ${opened}`,
-    (stop): Promise<Changed> => call(operation, { query, dry_run: true }, stop),
-  );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 2 });
-  const { matched, waiting, by_state: states = [] } = data;
-  if (matched === 0) return h('p', { role: 'status' }, `No ${kind.several} match.`);
   const isDrop = operation === 'host/drop';
-  const start = async () => {
-    const answer: Changed = await call(operation, { query, at_most: matched });
-    const { label: what, one, several } = kind;
-    if (answer.job) followJob({ operation: 'host/job', id: answer.job, what, one, several, of: answer.matched });
-    onAnswer(answer);
-  };
-  return h('div', { role: 'status' }, [
-    h('p', [
-      `${count(matched, kind.one, kind.several)}`,
-      isDrop && ` (${states.map((one) => `${number(one.count)} ${stateWord(one.state).toLowerCase()}`).join(', ')})`,
-      waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
-      `. ${kind.help}`,
-    ]),
-    h(Decision, {
-      matched,
-      label: kind.button(number(matched)),
-      kind: isDrop ? 'danger' : 'main',
-      isTyped: isDrop,
-      decide: start,
-      onClose,
-    }),
-  ]);
-}
-
-function Result({
-  kind,
-  answer,
-  onClose,
-}: {
-  readonly kind: Kind;
-  readonly answer: Changed;
-  onClose(): void;
-}): ComponentChildren {
-  return h('div', { role: answer.job ? undefined : 'status' }, [
-    answer.job ? h(JobProgress) : h('p', [`${kind.label} complete: ${count(answer.changed, kind.one, kind.several)}.`]),
-    h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
-  ]);
+  return h(Many<Changed>, {
+    about: `${operation} ${query}`,
+    count: (stop) => call(operation, { query, dry_run: true }, stop),
+    start: (matched) => call(operation, { query, at_most: matched }),
+    job: () => ({ operation: 'host/job' as const, what, one, several }),
+    nothing: `No ${several} match.`,
+    explain: ({ matched, waiting, by_state: states = [] }) =>
+      matched > 0 &&
+      h('p', [
+        count(matched, one, several),
+        isDrop && ` (${states.map((at) => `${number(at.count)} ${stateWord(at.state).toLowerCase()}`).join(', ')})`,
+        waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
+        `. ${help}`,
+      ]),
+    label: button,
+    kind: isDrop ? 'danger' : 'main',
+    isTyped: isDrop,
+    done: ({ changed }) => `${what} complete: ${count(changed, one, several)}.`,
+    onDone,
+    onClose,
+  });
 }

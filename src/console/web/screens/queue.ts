@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { Waiting, WaitingQueue } from '../records.ts';
@@ -23,7 +23,7 @@ export function Queue(): ComponentChildren {
   const loaded = useLoad(`queue ${by}`, (stop) => call('host/queue', { by }, stop));
   useRepeat(loaded);
   const [changing, setChanging] = useState<string>();
-  const { data, error, failedAt, again } = loaded;
+  const { data, again } = loaded;
   return h('div.screen', [
     h(Title, { text: 'Queue' }, [
       h('span.buttons', [
@@ -36,8 +36,8 @@ export function Queue(): ComponentChildren {
         h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
       ]),
     ]),
-    error && h(Fault, { error, since: failedAt, again }),
-    data ? h(Content, { queue: data, onChange: setChanging }) : !error && h(Bars, { rows: 6 }),
+    h(Loading, { of: loaded, rows: 6 }),
+    data && h(Content, { queue: data, onChange: setChanging }),
     changing !== undefined &&
       h(QueueChange, {
         query: changing,

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { capital, number, plain, count as textCount } from '../parts/text.ts';
@@ -15,16 +15,15 @@ import { useDomains } from './domains.ts';
 export function Refused(): ComponentChildren {
   const query = place.value.query.get('q') ?? '';
   const list = useRefusals(query);
-  const { rows, error, failedAt, again } = list;
+  const { rows } = list;
   return h('div.screen', [
     h(Title, { text: 'Refused' }),
     h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
     h('div', { 'aria-busy': list.loading }, [
-      error && h(Fault, { error, since: failedAt, again }),
-      rows === undefined
-        ? !error && h(Bars, { rows: 8 })
-        : rows.length === 0
+      h(Loading, { of: { ...list, data: rows }, rows: 8 }),
+      rows &&
+        (rows.length === 0
           ? h(Empty, { query })
           : h('ul.rows.refusals', [
               rows.map((refusal, i) =>
@@ -36,7 +35,7 @@ export function Refused(): ComponentChildren {
                   explained: refusal.reason !== rows[i - 1]?.reason,
                 }),
               ),
-            ]),
+            ])),
       h(More, { list }),
     ]),
   ]);

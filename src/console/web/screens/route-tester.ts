@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, State } from '../parts/elements.ts';
+import { Loading, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
 import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
@@ -42,11 +42,11 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
 }
 
 function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
+  const loaded = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
     call('inbound/test-route', { address }, stop),
   );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 3 });
+  const { data, error } = loaded;
+  if (error || !data) return h(Loading, { of: loaded, rows: 3 });
   const { route, payload, content_type: type } = data;
   const isMatched = data.routes.some(({ result }) => result !== 'no match');
   const depends = data.routes.some(({ result }) => result === 'depends');

@@ -3,13 +3,23 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice } from '../parts/elements.ts';
 import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
-import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
+import {
+  ACTIONS,
+  ATTACHMENTS,
+  CONDITIONS,
+  type Condition,
+  FORMATS,
+  isWhole,
+  MANDRILL,
+  ORDERS,
+  YES_NO,
+} from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
 /** The routes in the order in which they are tried. */
@@ -20,7 +30,8 @@ export function Routes({
   readonly domain: string;
   readonly routes: Loaded<readonly InboundRoute[]>;
 }): ComponentChildren {
-  const { data, error, failedAt, again, change } = routes;
+  const loaded = routes;
+  const { data, again, change } = loaded;
   // Who comes from a refusal wants a route for that mailbox.
   const wanted = place.value.query.get('add') ?? undefined;
   const [open, setOpen] = useState<
@@ -42,10 +53,9 @@ export function Routes({
     h('p.faint', [
       'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
     ]),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : data.length === 0
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      (data.length === 0
         ? h(Notice, { title: 'No routes yet' }, [h('p', 'Mail to this domain is refused until a route accepts it.')])
         : h('ol.rows.routes', [
             inOrder(data).map((route) =>
@@ -56,7 +66,7 @@ export function Routes({
                 onRemove: () => setOpen({ what: 'remove', route }),
               }),
             ),
-          ]),
+          ])),
     open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
     open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
     open?.what === 'remove' &&
@@ -111,7 +121,7 @@ function RouteRow({
               ]),
             ),
           ]
-        : DOES[action],
+        : ACTIONS[action].does,
       rules !== '' && h('span.faint', ` ${rules}`),
     ]),
     h('span.buttons', [
@@ -123,14 +133,6 @@ function RouteRow({
     ]),
   ]);
 }
-
-/** What a route does that does not post. */
-const DOES = {
-  tag: 'Adds tags and tries the next route',
-  hold: 'Holds until released',
-  discard: 'Accepts and discards',
-  reject: 'Rejects (550)',
-} as const;
 
 /** Which mail a route takes, and what it says of it. */
 function rulesOf({ when, tags, priority }: InboundRoute): string {
@@ -159,33 +161,10 @@ function valueText(value: unknown): string {
     .join(' and ');
 }
 
-const ANY = ['', 'Any'] as const;
-const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'Yes'], ['false', 'No']];
-const named = (...names: readonly string[]): readonly (readonly [string, string])[] => [
-  ANY,
-  ...names.map((name) => [name, name] as const),
-];
-
-/** The conditions that the form has: with `options` a result, else texts. Others are kept as they are. */
-const CONDITIONS: readonly Pick<FormField, 'name' | 'label' | 'help' | 'options'>[] = [
-  {
-    name: 'sender',
-    label: 'MAIL FROM',
-    help: 'All conditions must match; leave blank to ignore. * matches any characters, commas separate alternatives: *@example.com, <>.',
-  },
-  { name: 'from', label: 'From' },
-  { name: 'subject', label: 'Subject', help: 'For example *invoice*.' },
-  {
-    name: 'automated',
-    label: 'Automated',
-    options: YES_NO,
-    help: 'Auto-replies, bounces, newsletters, mailing lists and notifications.',
-  },
-  { name: 'authenticated', label: 'Sender authenticated', options: YES_NO },
-  { name: 'dmarc', label: 'DMARC', options: named('pass', 'fail', 'none', 'unknown') },
-  { name: 'spam', label: 'Spam', options: named('ham', 'spam', 'unknown') },
-  { name: 'virus', label: 'Virus', options: named('clean', 'infected', 'unknown') },
-];
+/** The conditions that the form asks for. Others are kept as they are. */
+const ASKED: readonly (Condition & { readonly name: string })[] = Object.entries(CONDITIONS).flatMap(([name, one]) =>
+  one === null ? [] : { ...one, name },
+);
 
 const isConditional = ({ conditional }: Values): boolean => conditional === 'yes';
 
@@ -205,20 +184,20 @@ const conditionFields = (route: Partial<InboundRoute>): readonly FormField[] => 
       ['yes', 'Only mail that meets conditions'],
     ],
   },
-  ...CONDITIONS.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
+  ...ASKED.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
 ];
 
 /** The conditions of the form, and those that it does not have. */
 function whenOf(values: Values, route: Partial<InboundRoute>): Readonly<Record<string, unknown>> {
   if (!isConditional(values)) return {};
-  const given = CONDITIONS.flatMap(({ name, options }) => {
+  const given = ASKED.flatMap(({ name, options }) => {
     const value = (values[name] ?? '').trim();
     if (value === '') return [];
     // A result that is a list was made elsewhere: it stays unless it is changed here.
     if (options && value === textOf(route, name)) return [[name, route.when?.[name]] as const];
     return [[name, options ? (options === YES_NO ? value === 'true' : value) : listOf(value)] as const];
   });
-  const others = Object.entries(route.when ?? {}).filter(([name]) => !CONDITIONS.some((one) => one.name === name));
+  const others = Object.entries(route.when ?? {}).filter(([name]) => !ASKED.some((one) => one.name === name));
   return Object.fromEntries([...others, ...given.filter(([, value]) => !Array.isArray(value) || value.length > 0)]);
 }
 
@@ -239,7 +218,12 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     help: 'The part before the @. * matches any characters, ? matches one: support-* or *.',
   },
   ...conditionFields(route),
-  { name: 'action', label: 'Action', value: route.action ?? 'post', options: ACTIONS },
+  {
+    name: 'action',
+    label: 'Action',
+    value: route.action ?? 'post',
+    options: Object.entries(ACTIONS).map(([name, { choice }]) => [name, choice] as const),
+  },
   {
     name: 'url',
     when: hasUrl,
@@ -252,20 +236,23 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     when: isPosting,
     label: 'Format',
     value: route.format ?? '',
-    options: route.format === undefined ? [['', 'Host default (inbound.default_format)'], ...FORMATS] : FORMATS,
+    options:
+      route.format === undefined
+        ? [['', 'Host default (inbound.default_format)'], ...Object.entries(FORMATS)]
+        : Object.entries(FORMATS),
     help: 'Payload format your application expects.',
   },
   {
     name: 'attachments',
-    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    when: ({ action, format = '' }) => action === 'post' && !isWhole(format),
     label: 'Attachments',
     value: route.attachments ?? 'auto',
-    options: ATTACHMENTS,
+    options: Object.entries(ATTACHMENTS),
     help: 'Links need no key. Valid for 7 days by default.',
   },
   {
     name: 'facts',
-    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    when: ({ action, format = '' }) => action === 'post' && !isWhole(format),
     label: 'Facts',
     value: String(route.facts ?? false),
     options: [
@@ -294,7 +281,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     when: hasUrl,
     label: 'Order',
     value: route.order ?? 'none',
-    options: ORDERS,
+    options: Object.entries(ORDERS),
     help: 'In order, a message that fails delays those behind it for a while, and no others.',
   },
   {
@@ -327,7 +314,7 @@ function paramsOf(values: Values, route: Partial<InboundRoute>) {
     ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
     url: hasUrl(values) ? url : undefined,
     ...(format !== '' && { format }),
-    attachments: WHOLE.includes(format) ? 'auto' : attachments,
+    attachments: isWhole(format) ? 'auto' : attachments,
     facts: facts === 'true',
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),

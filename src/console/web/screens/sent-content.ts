@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
+import { Loading, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
 import { go, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
@@ -11,14 +11,13 @@ import { HtmlTab } from './mail-content.ts';
 /** The content of a message out. */
 export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
   const mayRead = person.value?.reads_content === true && may('messages/content');
-  const { data, error, failedAt, again } = useLoad(
-    mayRead ? `sent content ${account.value?.id} ${id}` : undefined,
-    (stop) => call('messages/content', { id }, stop),
+  const loaded = useLoad(mayRead ? `sent content ${account.value?.id} ${id}` : undefined, (stop) =>
+    call('messages/content', { id }, stop),
   );
+  const { data, error } = loaded;
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 5 });
+  if (error || !data) return h(Loading, { of: loaded, rows: 5 });
   const { text, html, attachments } = data;
   const fields = Object.entries(data.headers).flatMap(([name, values]) =>
     (typeof values === 'string' ? [values] : values).map((value) => ({ name, value })),

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Button, Choice, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
@@ -47,9 +47,10 @@ export function SentList(): ComponentChildren {
   const q = query.get('q') ?? '';
   const days = SPANS.some(([id]) => id === query.get('days')) ? Number(query.get('days')) : 7;
   const [limit, setLimit] = useState(FIRST_ROWS);
-  const { data, error, failedAt, loading, again } = useLoad(`sent ${account.value?.id} ${days} ${limit} ${q}`, (stop) =>
+  const loaded = useLoad(`sent ${account.value?.id} ${days} ${limit} ${q}`, (stop) =>
     call('messages/search', { query: q, limit, date_from: toApiTime(Date.now() - days * DAY_MS) }, stop),
   );
+  const { data, loading, again } = loaded;
   return h('div.screen', [
     h(Title, { text: 'Outbound' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
     h('nav.chips', { 'aria-label': 'State' }, [
@@ -80,12 +81,11 @@ export function SentList(): ComponentChildren {
       }),
     ]),
     h('div', { 'aria-busy': loading }, [
-      error && h(Fault, { error, since: failedAt, again }),
-      data === undefined
-        ? !error && h(Bars, { rows: 10 })
-        : data.length === 0
+      h(Loading, { of: loaded, rows: 10 }),
+      data &&
+        (data.length === 0
           ? h(Empty, { q, days })
-          : h('ul.rows', [data.map((message) => h(SentRow, { key: message._id, message }))]),
+          : h('ul.rows', [data.map((message) => h(SentRow, { key: message._id, message }))])),
       data !== undefined &&
         data.length === limit &&
         (limit < MOST_ROWS
