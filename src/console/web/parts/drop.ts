@@ -4,12 +4,11 @@ import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import { Dialog } from './elements.ts';
 import { Many } from './many.ts';
+import type { OpenState } from './states.ts';
 import { count } from './text.ts';
 
 /** Which mail: by id, or all that a search finds. */
-type Wish =
-  | { readonly ids: readonly string[] }
-  | { readonly query: string; readonly state: 'waiting' | 'held' | 'dead' };
+type Wish = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
 
 /** Drops. The number has to be typed if it is not one message that the visitor looks at. */
 export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {

@@ -8,7 +8,7 @@ import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
 import { Button, Dialog, Time } from './elements.ts';
 import { Many } from './many.ts';
-import { isFailing } from './states.ts';
+import { type EndedState, isFailing } from './states.ts';
 import { count, shortUrl, span } from './text.ts';
 
 // Replays of many: first the number, then the button with the number in it.
@@ -18,7 +18,7 @@ export type Wish =
   | { readonly ids: readonly string[] }
   | {
       readonly query: string;
-      readonly state: 'dead' | 'delivered' | 'dropped' | 'held';
+      readonly state: EndedState;
       /** Endpoints whose mail is left out. */
       readonly except_urls?: readonly string[];
     };

@@ -8,27 +8,53 @@ import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } fro
 
 // States in words.
 
-const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>> = {
-  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
-  delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
-  dead: { icon: 'cross', word: 'Failed', tone: 'bad' },
-  held: { icon: 'pause', word: 'Held', tone: 'wait' },
-  dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
-  unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
-};
+interface StateOfMail {
+  readonly icon: IconName;
+  readonly word: string;
+  readonly tone: Tone;
+  /** What may be done with all of them: `retry` while they wait by themselves, `replay` when nothing more happens by itself. */
+  readonly next?: 'retry' | 'replay';
+  /** Reached nobody, and still can: it can be dropped. */
+  readonly open?: true;
+  /** Not a state that people search for. */
+  readonly rare?: true;
+}
+
+const STATES = {
+  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', next: 'retry', open: true },
+  delivered: { icon: 'check', word: 'Delivered', tone: 'good', next: 'replay' },
+  dead: { icon: 'cross', word: 'Failed', tone: 'bad', next: 'replay', open: true },
+  held: { icon: 'pause', word: 'Held', tone: 'wait', next: 'replay', open: true },
+  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', next: 'replay' },
+  unknown: { icon: 'question', word: 'Unknown', tone: 'off', rare: true },
+} as const satisfies Readonly<Record<MailState, StateOfMail>>;
+
+type With<P> = { [K in MailState]: (typeof STATES)[K] extends P ? K : never }[MailState];
+export type OpenState = With<{ readonly open: true }>;
+export type EndedState = With<{ readonly next: 'replay' }>;
+
+const stateOf = (state: string | undefined): StateOfMail | undefined =>
+  Object.entries<StateOfMail>(STATES).find(([name]) => name === state)?.[1];
 
 export function stateWord(state: MailState): string {
   return STATES[state].word;
 }
 
-/** Whether the mail has reached nobody and still can: it waits, is held, or has failed. */
-export function isOpen(state: string | undefined): state is 'waiting' | 'held' | 'dead' {
-  return state === 'waiting' || state === 'held' || state === 'dead';
+const isState = (name: string): name is MailState => Object.hasOwn(STATES, name);
+
+/** The states in the order in which filters show them. */
+export const SEARCHED_STATES: readonly MailState[] = Object.keys(STATES).filter(
+  (name): name is MailState => isState(name) && stateOf(name)?.rare !== true,
+);
+
+/** Whether the mail has reached nobody and still can. */
+export function isOpen(state: string | undefined): state is OpenState {
+  return stateOf(state)?.open === true;
 }
 
 /** Whether nothing more happens to it by itself, so that it can be replayed. */
-export function hasEnded(state: string | undefined): state is 'dead' | 'delivered' | 'dropped' | 'held' {
-  return state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held';
+export function hasEnded(state: string | undefined): state is EndedState {
+  return stateOf(state)?.next === 'replay';
 }
 
 export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {

@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { usePages } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
 import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostAccount } from '../records.ts';
@@ -21,15 +22,7 @@ export function Accounts(): ComponentChildren {
   const shown = place.value.query.get('show') ?? '';
   return h('div.screen', [
     h(Title, { text: 'Accounts' }),
-    h('nav.chips', { 'aria-label': 'Show' }, [
-      VIEWS.map(([show, label]) =>
-        h(
-          'a.chip',
-          { key: show, href: linkTo('/accounts', { show }), 'aria-current': shown === show ? 'true' : undefined },
-          [label],
-        ),
-      ),
-    ]),
+    h(Chips<string>, { label: 'Show', chips: VIEWS, chosen: shown, href: (show) => linkTo('/accounts', { show }) }),
     shown === 'people' ? h(People) : shown === 'sessions' ? h(Sessions) : h(AccountList),
   ]);
 }

@@ -2,7 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { usePages } from '../load.ts';
-import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostLogLine, HostLog as Logged } from '../records.ts';
 import { place, withQuery } from '../router.ts';
@@ -18,31 +19,28 @@ const LEVELS = [
 export function HostLog(): ComponentChildren {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const { data, error, failedAt, again, more } = usePages(
+  const loaded = usePages(
     `host log ${level} ${event}`,
     (before, stop) => call('host/log', { limit: PAGE, level, event, before }, stop),
     (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
   );
+  const { data, again, more } = loaded;
   return h('div.screen', [
     h(Title, { text: 'Log' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
     h(HostParts),
     h('p.faint', ['The last 500 warnings and errors since startup, at most 100 per event.']),
-    h('nav.chips', { 'aria-label': 'Level' }, [
-      LEVELS.map(([name, label]) =>
-        h(
-          'a.chip',
-          { key: label, href: withQuery({ level: name }), 'aria-current': name === level ? 'true' : undefined },
-          [label],
-        ),
-      ),
-    ]),
-    error && h(Fault, { error, since: failedAt, again }),
+    h(Chips<'error' | undefined>, {
+      label: 'Level',
+      chips: LEVELS,
+      chosen: level,
+      href: (name) => withQuery({ level: name }),
+    }),
+    h(Loading, { of: loaded, rows: 8 }),
     data && h(Events, { events: data.events, chosen: event }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.lines.length === 0
+    data &&
+      (data.lines.length === 0
         ? h(Empty, { filtered: level !== undefined || event !== undefined })
-        : h('ul.rows.log', [data.lines.map((line) => h(LineRow, { key: line.n, line }))]),
+        : h('ul.rows.log', [data.lines.map((line) => h(LineRow, { key: line.n, line }))])),
     more && h('p.more', [h(Button, { label: 'Older', onPress: more })]),
   ]);
 }

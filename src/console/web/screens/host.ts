@@ -3,8 +3,9 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Button, Facts, Loading, State, Time, Title } from '../parts/elements.ts';
-import { Icon } from '../parts/icons.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Facts, Loading, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Icon, type IconName } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
@@ -45,13 +46,8 @@ const PARTS = [
 
 /** The screens of the host. */
 export function HostParts(): ComponentChildren {
-  return h('nav.chips', { 'aria-label': 'Host' }, [
-    PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) =>
-      h('a.chip', { key: path, href: linkTo(path), 'aria-current': place.value.path === path ? 'page' : undefined }, [
-        label,
-      ]),
-    ),
-  ]);
+  const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
+  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo });
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
@@ -144,19 +140,12 @@ function Figures(): ComponentChildren {
   return h('section', { 'aria-labelledby': 'figures' }, [
     h('div.heading', [
       h('h2', { id: 'figures' }, 'Performance'),
-      h('nav.chips', { 'aria-label': 'Time range' }, [
-        Object.entries(SPANS).map(([name, { label }]) =>
-          h(
-            'a.chip',
-            {
-              key: name,
-              href: withQuery({ span: name === 'hour' ? undefined : name }),
-              'aria-current': name === chosen ? 'true' : undefined,
-            },
-            [label],
-          ),
-        ),
-      ]),
+      h(Chips<string>, {
+        label: 'Time range',
+        chips: Object.entries(SPANS).map(([name, { label }]) => [name, label] as const),
+        chosen,
+        href: (name) => withQuery({ span: name === 'hour' ? undefined : name }),
+      }),
     ]),
     h(Loading, { of: loaded, rows: 4 }),
     data &&
@@ -190,12 +179,14 @@ function Figure({
   });
 }
 
-const RESULTS = {
+const RESULTS: Readonly<
+  Record<NonNullable<HostTask['last_result']>, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
+> = {
   done: { icon: 'check', word: 'Done', tone: 'good' },
   failed: { icon: 'cross', word: 'Failed', tone: 'bad' },
   skipped: { icon: 'pause', word: 'Skipped', tone: 'off' },
   elsewhere: { icon: 'host', word: 'On another host', tone: 'off' },
-} as const;
+};
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {

@@ -4,6 +4,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
+import { Chips } from '../parts/chips.ts';
 import { Button, Choice, Dialog, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import { Confirm, Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
@@ -32,10 +33,15 @@ export function Lists(): ComponentChildren {
           h(Button, { label: 'Add an address\u2026', kind: 'main', onPress: () => setAdding(true) }),
       ]),
     ]),
-    h('nav.chips', { 'aria-label': 'List' }, [
-      h(ListChip, { which, value: 'rejects', label: 'Suppressed' }),
-      h(ListChip, { which, value: 'whitelists', label: 'Whitelist' }),
-    ]),
+    h(Chips<string>, {
+      label: 'List',
+      chips: [
+        ['', 'Suppressed'],
+        ['whitelist', 'Whitelist'],
+      ],
+      chosen: query.get('list') ?? '',
+      href: (list) => linkTo('/lists', { list, q }),
+    }),
     h('p.faint', [
       which === 'rejects'
         ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited time; entries added manually do not expire.'
@@ -52,26 +58,6 @@ export function Lists(): ComponentChildren {
         },
       }),
   ]);
-}
-
-function ListChip({
-  which,
-  value,
-  label,
-}: {
-  readonly which: Which;
-  readonly value: Which;
-  readonly label: string;
-}): ComponentChildren {
-  const q = place.value.query.get('q') ?? undefined;
-  return h(
-    'a.chip',
-    {
-      href: linkTo('/lists', { list: value === 'whitelists' ? 'whitelist' : undefined, q }),
-      'aria-current': which === value ? 'true' : undefined,
-    },
-    [label],
-  );
 }
 
 const REASONS: Readonly<

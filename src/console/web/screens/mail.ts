@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
@@ -11,10 +12,10 @@ import { Menu, MenuItem } from '../parts/menu.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog, type Wish } from '../parts/replay.ts';
 import { RetryDialog } from '../parts/retry.ts';
-import { hasEnded, isOpen, stateWord } from '../parts/states.ts';
+import { hasEnded, isOpen, SEARCHED_STATES, stateWord } from '../parts/states.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
-import type { Mail, MailState } from '../records.ts';
+import type { Mail } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { useDomains, useRoutes } from './domains.ts';
@@ -29,7 +30,6 @@ WIDE.addEventListener('change', () => {
 });
 /** A row that is only passed by is not fetched. */
 const PREVIEW_AFTER_MS = 150;
-const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'held', 'dropped'];
 
 /** All mail that came in, or what a search finds. */
 export function MailList(): ComponentChildren {
@@ -92,20 +92,12 @@ export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): Comp
 }
 
 function StateFilter({ query }: { readonly query: string }): ComponentChildren {
-  const chosen = fieldOf(query, 'state');
-  return h('nav.chips', { 'aria-label': 'State' }, [
-    FILTERS.map((state) =>
-      h(
-        'a.chip',
-        {
-          key: state ?? 'all',
-          href: linkTo('/mail', { q: withField(query, 'state', state) }),
-          'aria-current': chosen === state ? 'true' : undefined,
-        },
-        [state === undefined ? 'All' : stateWord(state)],
-      ),
-    ),
-  ]);
+  return h(Chips<string | undefined>, {
+    label: 'State',
+    chips: [[undefined, 'All'], ...SEARCHED_STATES.map((state) => [state, stateWord(state)] as const)],
+    chosen: fieldOf(query, 'state'),
+    href: (state) => linkTo('/mail', { q: withField(query, 'state', state) }),
+  });
 }
 
 /** When and where it came in, where it went, and what was answered. */

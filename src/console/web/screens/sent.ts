@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
 import { Button, Choice, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain, toApiTime } from '../parts/text.ts';
@@ -53,33 +54,23 @@ export function SentList(): ComponentChildren {
   const { data, loading, again } = loaded;
   return h('div.screen', [
     h(Title, { text: 'Outbound' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
-    h('nav.chips', { 'aria-label': 'State' }, [
-      h(
-        'a.chip',
-        {
-          href: withQuery({ q: withField(q, 'state', undefined) }),
-          'aria-current': fieldOf(q, 'state') === undefined ? 'true' : undefined,
-        },
-        ['All'],
-      ),
-      Object.entries(STATES).map(([state, { word }]) =>
-        h(
-          'a.chip',
-          {
-            key: state,
-            href: withQuery({ q: withField(q, 'state', state) }),
-            'aria-current': fieldOf(q, 'state') === state ? 'true' : undefined,
-          },
-          [word],
-        ),
-      ),
-      h(Choice, {
-        label: 'Time range',
-        value: String(days),
-        options: SPANS,
-        onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
-      }),
-    ]),
+    h(
+      Chips<string | undefined>,
+      {
+        label: 'State',
+        chips: [[undefined, 'All'], ...Object.entries(STATES).map(([state, { word }]) => [state, word] as const)],
+        chosen: fieldOf(q, 'state'),
+        href: (state) => withQuery({ q: withField(q, 'state', state) }),
+      },
+      [
+        h(Choice, {
+          label: 'Time range',
+          value: String(days),
+          options: SPANS,
+          onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
+        }),
+      ],
+    ),
     h('div', { 'aria-busy': loading }, [
       h(Loading, { of: loaded, rows: 10 }),
       data &&
