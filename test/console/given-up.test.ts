@@ -1,7 +1,9 @@
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { spoolDir } from '../../src/composition/slices.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
+import { noteBeside } from '../../src/journal/beside.ts';
 import { openStore } from '../../src/store/store.ts';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, openConsolePage } from '../support/console-page.ts';
@@ -116,6 +118,27 @@ if (program !== undefined) {
       expect(await count('dead')).to.equal(1);
       await page.press('Close');
       await until('the bar to be gone', async () => !(await page.text()).includes('Replay complete'));
+    });
+
+    it('says so when the process ended before a job, of which no number is known then', async () => {
+      const { actions } = await running.api('/actions/list');
+      const start = actions.findLast(({ detail }: { detail: string }) => /^job \w+:/.test(detail));
+      const id = '01kcinterrupted0000000000';
+      const { by, what, count: many } = start;
+      const detail = start.detail.replace(/^job \w+/, `job ${id}`);
+      noteBeside(join(running.dir, 'journal.db'), [{ at: Date.now(), account, by, what, count: many, detail }]);
+      const job = {
+        ...{ operation: 'jobs/info', id, what: 'Replay', one: 'message', several: 'messages', of: MANY },
+        again: { operation: 'inbound/replay', params: { query: '*', state: 'dead' } },
+      };
+      const stored = JSON.stringify(JSON.stringify({ job, account }));
+      await page.browser.evaluate(`sessionStorage.setItem('postern-job', ${stored})`);
+      await page.browser.open(`${running.base}/console/refused`, ...DESK);
+      await page.shows('Replay interrupted.');
+      await page.shows('Resume');
+      expect(await page.faults()).to.deep.equal([]);
+      await page.press('Close');
+      await until('the bar to be gone', async () => !(await page.text()).includes('Replay interrupted'));
     });
 
     it('says when a job was interrupted, and goes on with what is left', async () => {
