@@ -184,7 +184,7 @@ if (program !== undefined)
         expect(head).to.deep.equal(['Time', 'Free disk']);
         expect([newest?.[1], before?.[1]].join(' ')).to.match(/\d [MGT]B/);
         expect(await page.browser.evaluate(`${titled('Free disk')}.innerText`)).to.match(
-          /[\d.]+ GB free on the disk of the queue, [\d.]+ GB at least\./,
+          /[\d.]+ GB free on the disk of the queue, lowest [\d.]+ GB\./,
         );
         const steps = async (rows: number) => {
           await until('the drawing', async () => (await drawn('Free disk')) > 0);

@@ -121,8 +121,8 @@ const WHAT: Readonly<Record<HostNeed['what'], string>> = {
 const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
   ['commit_p95', 'Queue commits', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
   ['dns_p95', 'DNS lookups', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
-  ['disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, ${worst} at least.`],
-  ['memory', 'Memory', (last, worst) => `${last} in use, ${worst} at most.`],
+  ['disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, lowest ${worst}.`],
+  ['memory', 'Memory', (last, worst) => `${last} in use, highest ${worst}.`],
   ['loop_lag', 'Event loop delay', (last, worst) => `${last} now, ${worst} at worst.`],
 ];
 
