@@ -29,8 +29,8 @@ export type Path = `/${string}/${string}`;
  */
 export type Access = 'numbers' | 'mail' | 'content' | 'settings' | 'secrets';
 
-interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
-  readonly path: Path;
+interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
+  readonly path: N;
   readonly access: Access;
   /** Fields of the record that tell of single mails: who may see numbers only gets them empty. */
   readonly ofMail?: readonly string[];
@@ -56,17 +56,18 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
 /** The parameters as they came. */
 type Given = Readonly<Record<string, unknown>>;
 
-interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, R, E> {
+interface Declaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
+  extends Described<N, P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
 }
 
-interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
-  extends Described<P, z.ZodArray<R>, E> {
+interface ListDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
+  extends Described<N, P, z.ZodArray<R>, E> {
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
 }
 
-interface TextDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
-  extends Described<P, R, E> {
+interface TextDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
+  extends Described<N, P, R, E> {
   text(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<JsonText>;
 }
 
@@ -94,31 +95,42 @@ export interface Operation {
   run(params: Params, call: Call<ErrorName>): Promise<Answer>;
 }
 
+/** An operation with the types of its declaration, for callers that name it: the page of the console. */
+export interface Declared<N extends Path, P extends z.ZodRawShape, R extends z.ZodType> extends Operation {
+  readonly path: N;
+  readonly params: z.ZodObject<P>;
+  readonly returns: R;
+}
+
+/** What a call may be given, and what it answers. */
+export type ParamsOf<O extends Pick<Operation, 'params'>> = z.input<O['params']>;
+export type AnswerOf<O extends Pick<Operation, 'returns'>> = z.input<O['returns']>;
+
 /** Declares an operation. Validation, types, routing, OpenAPI and the reference are derived from it. */
-export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: Declaration<P, R, E>,
-): Operation {
+export function operation<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: Declaration<N, P, R, E>,
+): Declared<N, P, R> {
   return declare(declaration, async (params, call) => ({ record: await declaration.handle(params, call) }));
 }
 
 /** Declares an operation that answers a list whole, however long it is. */
-export function listing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: ListDeclaration<P, R, E>,
-): Operation {
+export function listing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: ListDeclaration<N, P, R, E>,
+): Declared<N, P, z.ZodArray<R>> {
   return declare(declaration, async (params, call) => ({ pages: declaration.pages(params, call) }));
 }
 
 /** Declares an operation whose record may be large: it is made as JSON text elsewhere and passed on. */
-export function passing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: TextDeclaration<P, R, E>,
-): Operation {
+export function passing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: TextDeclaration<N, P, R, E>,
+): Declared<N, P, R> {
   return declare(declaration, async (params, call) => ({ text: await declaration.text(params, call) }));
 }
 
-function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(
-  declaration: Described<P, R, E>,
+function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(
+  declaration: Described<N, P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
-): Operation {
+): Declared<N, P, R> {
   const {
     path,
     access,
@@ -149,7 +161,9 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   });
 }
 
-type ReaderOptions = { readonly [K in 'defaults' | 'anyText']?: Described<z.ZodRawShape, z.ZodType, ErrorName>[K] };
+type ReaderOptions = {
+  readonly [K in 'defaults' | 'anyText']?: Described<Path, z.ZodRawShape, z.ZodType, ErrorName>[K];
+};
 
 /** Creates the validation of parameters. It throws a refusal that reports all faults together. */
 export function createParamsReader<S extends z.ZodObject>(

@@ -39,7 +39,19 @@ interface Exports {
   contentLength(from: number, length: number): number;
 }
 
-const MODULE = new WebAssembly.Module(readFileSync(new URL('wasm/byte-passes.wasm', import.meta.url)));
+/** The parts that we use of a global that Node's types lack. */
+interface Wasm {
+  readonly Module: new (bytes: Uint8Array) => object;
+  /** In pages of 64 KiB. */
+  readonly Memory: new (pages: {
+    readonly initial: number;
+    readonly maximum: number;
+  }) => { readonly buffer: ArrayBuffer };
+  readonly Instance: new (module: object, imports: { readonly env: object }) => { readonly exports: Exports };
+}
+
+const wasm: Wasm = Reflect.get<object, string>(globalThis, 'WebAssembly');
+const MODULE = new wasm.Module(readFileSync(new URL('wasm/byte-passes.wasm', import.meta.url)));
 const PAGE = 64 * 1024;
 
 /** So many bytes behind the end of what is read or written may be touched. */
@@ -48,8 +60,8 @@ export const SLACK = 128;
 /** `size`: bytes of the memory. */
 export function createBytePasses(size: number): BytePasses {
   const pages = Math.ceil(size / PAGE);
-  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
-  const { exports } = new WebAssembly.Instance<Exports>(MODULE, { env: { memory } });
+  const memory = new wasm.Memory({ initial: pages, maximum: pages });
+  const { exports } = new wasm.Instance(MODULE, { env: { memory } });
   return frozen({ ...exports, memory: Buffer.from(memory.buffer) });
 }
 

@@ -48,7 +48,7 @@ if (program !== undefined)
         return mails[0];
       });
       await page.open(`/message/${found.id}`);
-      await page.shows('What happened');
+      await page.shows('Timeline');
       await page.shows('Content');
       expect(await page.text()).not.to.contain('Conversation');
     });

@@ -1,7 +1,9 @@
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { spoolDir } from '../../src/composition/slices.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
+import { noteBeside } from '../../src/journal/beside.ts';
 import { openStore } from '../../src/store/store.ts';
 import { chromium } from '../support/chromium.ts';
 import { type ConsolePage, DESK, LOOKS, openConsolePage } from '../support/console-page.ts';
@@ -100,27 +102,54 @@ if (program !== undefined) {
       hook.answer({ status: 200 });
       await page.open('/given-up');
       await page.press('Replay all 1,041');
-      await page.shows('1,041 mails will be posted again');
-      await page.shows('To 2 endpoints, the oldest came');
-      await page.press('Leave it out');
+      await page.shows('1,041 messages will be posted again');
+      await page.shows('To 2 endpoints. Oldest: ');
+      await page.press('Exclude');
       await page.shows('Replay 1,040');
       expect(await count('dead')).to.equal(MANY + 1);
       await page.press('Replay 1,040');
       await page.shows('of 1,040');
       await page.press('Close');
       await page.press('Refused');
-      await page.shows('Replay: done for 1,040 mails.');
+      await page.shows('Replay complete: 1,040 messages.');
       await page.browser.open(`${running.base}/console/refused`, ...DESK);
-      await page.shows('Replay: done for 1,040 mails.');
+      await page.shows('Replay complete: 1,040 messages.');
       await until('the mail to be delivered', async () => (await count('delivered')) === MANY);
       expect(await count('dead')).to.equal(1);
       await page.press('Close');
-      await until('the bar to be gone', async () => !(await page.text()).includes('Replay: done'));
+      await until('the bar to be gone', async () => !(await page.text()).includes('Replay complete'));
+    });
+
+    it('says so when the process ended before a job, of which no number is known then', async () => {
+      const { actions } = await running.api('/actions/list');
+      const start = actions.findLast(({ detail }: { detail: string }) => /^job \w+:/.test(detail));
+      const id = '01kcinterrupted0000000000';
+      const { by, what, count: many } = start;
+      const detail = start.detail.replace(/^job \w+/, `job ${id}`);
+      noteBeside(join(running.dir, 'journal.db'), [{ at: Date.now(), account, by, what, count: many, detail }]);
+      const job = {
+        ...{ operation: 'jobs/info', id, what: 'Replay', one: 'message', several: 'messages', of: MANY },
+        again: { operation: 'inbound/replay', params: { query: '*', state: 'dead' } },
+      };
+      const stored = JSON.stringify(JSON.stringify({ job, account }));
+      await page.browser.evaluate(`sessionStorage.setItem('postern-job', ${stored})`);
+      await page.browser.open(`${running.base}/console/refused`, ...DESK);
+      await page.shows('Replay interrupted.');
+      await page.shows('Resume');
+      expect(await page.faults()).to.deep.equal([]);
+      await page.press('Close');
+      await until('the bar to be gone', async () => !(await page.text()).includes('Replay interrupted'));
     });
 
     it('says when a job was interrupted, and goes on with what is left', async () => {
       const job = {
-        ...{ operation: 'jobs/info', id: '01kcgone000000000000000000', what: 'Replay', one: 'mail', several: 'mails' },
+        ...{
+          operation: 'jobs/info',
+          id: '01kcgone000000000000000000',
+          what: 'Replay',
+          one: 'message',
+          several: 'messages',
+        },
         ...{ of: MANY, again: { operation: 'inbound/replay', params: { query: '*', state: 'dead' } } },
       };
       const stored = JSON.stringify(JSON.stringify({ job, account }));
@@ -176,11 +205,11 @@ if (program !== undefined) {
       await page.shows('Replay all 3');
       await page.press('More actions');
       await page.press('Drop\u2026');
-      await page.shows('3 mails end without being posted');
+      await page.shows('3 messages will end without being posted');
       expect(await locked()).to.equal(true);
-      await page.fill('Type 3 to drop them', '2');
+      await page.fill('Type 3 to confirm', '2');
       expect(await locked()).to.equal(true);
-      await page.fill('Type 3 to drop them', '3');
+      await page.fill('Type 3 to confirm', '3');
       hook.answer({ status: 403 }); // by which a receiver of this format ends a delivery
       await sendMail(running.smtp, { from: 'ann@sender.test', to: 'stop@in.test' }, message('Not wanted'));
       await until('the fourth to be given up', async () => (await count('dead')) === dead + 1);
@@ -198,7 +227,7 @@ if (program !== undefined) {
         await page.shows('Replay all 4'); // the number moves the button that is pressed
         await page.press('More actions');
         await page.press('Drop\u2026');
-        await page.shows('Type 4 to drop them');
+        await page.shows('Type 4 to confirm');
         expect(await page.faults()).to.deep.equal([]);
         expect(await page.fits()).to.equal(true);
       });
@@ -208,11 +237,11 @@ if (program !== undefined) {
       await page.shows('Replay all 1 that match');
       await page.press('More actions');
       await page.press('Drop\u2026');
-      await page.fill('Type 1 to drop them', '1');
+      await page.fill('Type 1 to confirm', '1');
       await page.press('Drop 1');
-      await page.shows('1 mail dropped.');
+      await page.shows('1 message dropped.');
       await page.press('Close');
-      await page.shows('No failed mail matches this search.');
+      await page.shows('No failed messages match this search');
       expect(await queued('dead')).to.equal(dead);
       const { actions } = await until('it is noted', async () => {
         const list = await running.api('/actions/list');
@@ -227,9 +256,9 @@ if (program !== undefined) {
       await page.shows('Replay\u2026');
       await page.press('More actions');
       await page.press('Drop\u2026');
-      await page.shows('1 mail ends without being posted');
+      await page.shows('1 message will end without being posted');
       await page.press('Drop 1');
-      await page.shows('1 mail dropped.');
+      await page.shows('1 message dropped.');
       await page.press('Close');
       await page.shows('Dropped after 1 attempt');
       expect(await page.text())
@@ -243,22 +272,22 @@ if (program !== undefined) {
         await sendMail(running.smtp, { from: 'ann@sender.test', to }, message(`For ${to}`));
       await until('both in the history', async () => (await count('held')) === 2);
       await page.open('/');
-      await page.shows('Held by routes until somebody releases or drops them');
-      expect(await page.text()).to.contain('2 mails');
+      await page.shows('Held by routes: release or drop them');
+      expect(await page.text()).to.contain('2 messages');
       expect(await page.faults()).to.deep.equal([]);
       await page.press('Held by routes');
       await page.shows('Release all that match');
       const [first, second] = await running.api('/inbound/deliveries', { state: 'held' });
       await page.open(`/message/${first.id}`);
       await page.press('Release\u2026');
-      await page.shows('1 mail will be posted. Nothing has been moved yet.');
+      await page.shows('1 message will be posted.');
       await page.press('Release 1');
-      await page.shows('1 mail put on the queue again.');
+      await page.shows('1 message queued for delivery.');
       await page.open(`/message/${second.id}`);
       await page.press('More actions');
       await page.press('Drop\u2026');
       await page.press('Drop 1');
-      await page.shows('1 mail dropped.');
+      await page.shows('1 message dropped.');
       expect(await queued('held')).to.equal(0);
     });
   });

@@ -38,7 +38,7 @@ if (program !== undefined)
       const domain = 'in.test';
       const [{ id }] = await page.running.api('/inbound/routes', { domain });
       await page.open(`/domain/${domain}`);
-      await page.press('Change\u2026');
+      await page.press('Edit\u2026');
       await page.choose('Facts', 'true');
       await page.press('Save');
       await until('the change', async () => {

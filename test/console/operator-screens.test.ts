@@ -56,7 +56,7 @@ if (program !== undefined)
     describe('the start page', () => {
       it('plots what was taken in, with the same figures in a table', async () => {
         await page.open('/');
-        const title = 'Taken in and refused';
+        const title = 'Received and refused';
         await until(
           'the mails in the figures',
           async () => {
@@ -66,13 +66,13 @@ if (program !== undefined)
           SAMPLES_MS,
         );
         const [head, ...rows] = await table(title);
-        expect(head).to.deep.equal(['Time', 'Taken in', 'Refused']);
+        expect(head).to.deep.equal(['Time', 'Received', 'Refused']);
         expect(rows.length).to.be.within(59, 62);
         expect(rows.at(-1), 'an hour ago nothing is known').to.deep.equal([rows.at(-1)?.[0], '–', '–']);
         expect(await page.browser.evaluate(`${titled(title)}.innerText`)).to.match(
-          /Taken in: [\d.,]+ a minute\. 0 refusals in the last hour\./,
+          /Received: [\d.,]+ per minute\. 0 refusals in the last hour\./,
         );
-        await page.shows('100 % of 3 POSTs in the last hour were answered with 2xx.');
+        await page.shows('3 POSTs in the last hour, 100 % successful.');
         await page.shows('Nothing waits');
       });
 
@@ -88,18 +88,18 @@ if (program !== undefined)
           })()`);
         await page.browser.prefer('light');
         await page.open('/');
-        await until('the drawing', async () => (await drawn('Taken in')) > 0);
-        expect(await blue('Taken in')).to.be.above(5);
-        expect(await blue('Answers of webhooks'), 'it has no blue curve').to.equal(0);
+        await until('the drawing', async () => (await drawn('Received')) > 0);
+        expect(await blue('Received')).to.be.above(5);
+        expect(await blue('Webhook responses'), 'it has no blue curve').to.equal(0);
       });
 
       it('draws again in the colours of the other scheme, and in the size of another window', async () => {
         await page.open('/');
-        await until('the drawing', async () => (await drawn('Taken in')) > 0);
-        const wide = await page.browser.evaluate(`${titled('Taken in')}.querySelector('canvas').clientWidth`);
+        await until('the drawing', async () => (await drawn('Received')) > 0);
+        const wide = await page.browser.evaluate(`${titled('Received')}.querySelector('canvas').clientWidth`);
         await page.open('/', PHONE);
-        await until('the drawing', async () => (await drawn('Taken in')) > 0);
-        const narrow = await page.browser.evaluate(`${titled('Taken in')}.querySelector('canvas').clientWidth`);
+        await until('the drawing', async () => (await drawn('Received')) > 0);
+        const narrow = await page.browser.evaluate(`${titled('Received')}.querySelector('canvas').clientWidth`);
         expect(narrow).to.be.below(391).and.not.equal(wide);
       });
 
@@ -111,8 +111,8 @@ if (program !== undefined)
         await page.open('/mail');
         await page.shows('Order');
         expect(await loaded()).to.equal(false);
-        await page.press('Now');
-        await until('the drawing', async () => (await drawn('Taken in')) > 0);
+        await page.press('Overview');
+        await until('the drawing', async () => (await drawn('Received')) > 0);
         expect(await loaded()).to.equal(true);
       });
 
@@ -154,11 +154,11 @@ if (program !== undefined)
         await page.enter(added.records()[0].url);
         try {
           await page.open('/');
-          await page.shows('Needs you');
+          await page.shows('Needs attention');
           expect(await page.browser.evaluate(`document.querySelector('figure')`)).to.equal(null);
           expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Host');
           await page.open('/host');
-          await page.shows('The role owner does not include this.');
+          await page.shows('Owners cannot open this page.');
         } finally {
           await page.enter();
         }
@@ -174,7 +174,7 @@ if (program !== undefined)
         const text = await page.text();
         expect(text).to.match(/Taking mail\. 2 endpoints are down/);
         expect(text).to.match(/Started\s+(now|\d+ (s|min) ago)/);
-        expect(text).to.match(/NEEDS YOU|Needs you/);
+        expect(text).to.match(/NEEDS ATTENTION|Needs attention/);
       });
 
       it('plots disk, memory and delays, of an hour, a day or 30 days', async () => {
@@ -184,7 +184,7 @@ if (program !== undefined)
         expect(head).to.deep.equal(['Time', 'Free disk']);
         expect([newest?.[1], before?.[1]].join(' ')).to.match(/\d [MGT]B/);
         expect(await page.browser.evaluate(`${titled('Free disk')}.innerText`)).to.match(
-          /[\d.]+ GB is free where the queue is; it was never below [\d.]+ GB\./,
+          /[\d.]+ GB free on the disk of the queue, lowest [\d.]+ GB\./,
         );
         const steps = async (rows: number) => {
           await until('the drawing', async () => (await drawn('Free disk')) > 0);
@@ -201,7 +201,7 @@ if (program !== undefined)
         await page.open('/host');
         const looked = () =>
           page.browser.evaluate(
-            `document.querySelector('.counts')?.innerText.includes('Looked at') ? document.querySelector('.counts').innerText : ''`,
+            `document.querySelector('.counts')?.innerText.includes('Checked') ? document.querySelector('.counts').innerText : ''`,
           );
         const counts = await until('its end', async () => (await looked()) || undefined);
         const [, ok, , faults] = /(\d+) ok\s+(\d+) warnings?\s+(\d+) faults?/.exec(counts) ?? [];
@@ -226,8 +226,8 @@ if (program !== undefined)
           /^resolver 127\.0\.0\.1:9: no answer.*\nWithout a working resolver/,
         );
         await until('a new look', async () => {
-          await page.press('Look again');
-          return page.browser.evaluate(`document.querySelector('.counts').innerText.includes('Looking')`);
+          await page.press('Refresh');
+          return page.browser.evaluate(`document.querySelector('.counts').innerText.includes('Checking')`);
         });
         await until('its end', looked);
       });
@@ -241,9 +241,11 @@ if (program !== undefined)
           return found.length > 0 && found;
         });
         const { smtp, base } = page.running;
-        expect(rows[0]).to.match(new RegExp(`^Mail in\\s+127\\.0\\.0\\.1:${smtp.port}\\s+no TLS, \\d+ sessions? now$`));
+        expect(rows[0]).to.match(
+          new RegExp(`^Inbound SMTP\\s+127\\.0\\.0\\.1:${smtp.port}\\s+no TLS, \\d+ open sessions?$`),
+        );
         expect(rows[1]).to.match(
-          new RegExp(`^API and console\\s+${new URL(base).host}\\s+no TLS, \\d+ connections? now$`),
+          new RegExp(`^API and console\\s+${new URL(base).host}\\s+no TLS, \\d+ open connections?$`),
         );
       });
 
@@ -272,13 +274,13 @@ if (program !== undefined)
         await page.shows('(set)');
         expect(await page.text()).to.not.contain(page.running.key);
         await page.fill('Filter', 'nothing like it');
-        await page.shows('No setting matches.');
+        await page.shows('No settings match');
       });
 
       it('shows what was done to the host and to each account, and who did it', async () => {
         await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
         await page.open('/host');
-        await page.press('Done here');
+        await page.press('Host activity');
         await until('the place', async () => (await place()) === '/console/host/actions');
         const rows = () =>
           page.browser.evaluate(`[...document.querySelectorAll('.actions > li')].map((one) => one.innerText)`);
@@ -298,7 +300,7 @@ if (program !== undefined)
         expect(await lines()).to.not.deep.equal([]);
         await page.press('Errors');
         await until('the place', async () => (await place()) === '/console/host/log?level=error');
-        await page.shows('No line in the log matches.');
+        await page.shows('No log lines match');
         await page.press('Show all lines');
         await page.press('delivery.deferred');
         await until('the place', async () => (await place()) === '/console/host/log?event=delivery.deferred');

@@ -50,7 +50,7 @@ if (program !== undefined)
       await page.mail('From: ann@sender.test\r\nSubject: One\r\n\r\nHello.');
       await until('it is in the figures', async () => {
         await page.open('/accounts');
-        return /1\s+received\s+1\s+delivered\s+0\s+given up/.test((await rowOf('main')) ?? '');
+        return /1\s+received\s+1\s+delivered\s+0\s+failed/.test((await rowOf('main')) ?? '');
       });
       // An account that was made since the page was loaded can be chosen as well.
       const { id } = await createAccount(store, 'late & new', parts);
@@ -87,20 +87,20 @@ if (program !== undefined)
 
     it('invites a person with a link that is shown once and opens the console', async () => {
       await page.open('/accounts?show=people');
-      await page.shows('Nobody is invited yet.');
+      await page.shows('No people yet');
       await page.press('Invite a person\u2026');
       await page.fill('Name', 'two words');
-      await page.press('Make a link');
+      await page.press('Create link');
       await page.shows('Please use letters, digits');
       await page.fill('Name', 'Hal');
       await page.choose('Role', 'helper');
-      await page.press('Make a link');
-      await page.shows('it is shown this once');
+      await page.press('Create link');
+      await page.shows('it is not shown again');
       const url: string = await page.browser.evaluate(`document.querySelector('.secret').innerText`);
       await page.shows('console.url');
       await page.press('Close');
       await until('the person', async () =>
-        /hal\s+helper of main\s+no password yet[^]*no session/.test((await rowOf('hal')) ?? ''),
+        /hal\s+helper of main\s+no password yet[^]*no sessions/.test((await rowOf('hal')) ?? ''),
       );
       expect(await page.browser.evaluate(`document.body.innerText.includes(${JSON.stringify(url)})`)).to.equal(false);
       const browser = newBrowser();
@@ -118,8 +118,8 @@ if (program !== undefined)
           `![...document.querySelectorAll('dialog .label')].some((one) => one.innerText === 'Account')`,
         ),
       );
-      await page.press('Make a link');
-      await page.shows('A link for ops');
+      await page.press('Create link');
+      await page.shows('Link for ops');
       await page.press('Close');
       await until('the person', async () => ((await rowOf('ops')) ?? '').includes('operator of all accounts'));
     });
@@ -127,18 +127,18 @@ if (program !== undefined)
     it('makes a new link for a person, and removes one after it said what ends', async () => {
       await page.open('/accounts?show=people');
       await pressIn('hal', 'New link');
-      await page.shows('A link for hal');
+      await page.shows('Link for hal');
       await page.browser.press('Escape');
       await until('the dialog to close', async () => !(await isOpen()));
       await pressIn('hal', 'Remove\u2026');
-      await page.shows('Their sessions and links end at once.');
-      await page.press('Remove');
+      await page.shows('Their sessions and links end immediately.');
+      await page.press('Remove person');
       await until('the person is gone', async () => (await rowOf('hal')) === undefined);
       expect(await store.people.one({ name: 'hal' })).to.equal(undefined);
       // Removed by somebody else meanwhile: in the words of the API.
       await pressIn('ops', 'Remove\u2026');
       await store.people.remove({ name: 'ops' });
-      await page.press('Remove');
+      await page.press('Remove person');
       await page.shows('There is no person named ops');
       expect(await page.browser.evaluate('document.body.innerText')).to.not.contain('Validation error');
       await page.browser.press('Escape');
@@ -149,7 +149,9 @@ if (program !== undefined)
       const browser = newBrowser();
       await browser.enter('ann');
       await page.open('/accounts?show=sessions');
-      expect(await rowOf('This one')).to.match(/^operator[^]*operator of all accounts[^]*by link from 127\.0\.0\.1/);
+      expect(await rowOf('This session')).to.match(
+        /^operator[^]*operator of all accounts[^]*by link from 127\.0\.0\.1/,
+      );
       expect(
         await page.browser.evaluate(
           `[...document.querySelectorAll('.people > li')].filter((one) => one.querySelector('button') === null).length`,
@@ -157,8 +159,8 @@ if (program !== undefined)
       ).to.equal(1);
       expect(await rowOf('ann')).to.match(/owner of main[^]*by password from 127\.0\.0\.1[^]*ends in 1[12] h/);
       await pressIn('ann', 'End\u2026');
-      await page.shows('Their next click leads to the page to sign in.');
-      await page.press('End it');
+      await page.shows('They have to sign in again.');
+      await page.press('End session');
       await until('the session is gone', async () => (await rowOf('ann')) === undefined);
       expect((await browser.read('/console/me')).status).to.equal(401);
     });
@@ -177,13 +179,13 @@ if (program !== undefined)
     it('is for operators alone', async () => {
       await page.open('/accounts?show=people');
       await pressIn('ann', 'New link');
-      await page.shows('A link for ann');
+      await page.shows('Link for ann');
       await page.enter(await page.browser.evaluate(`document.querySelector('.secret').innerText`));
       await page.open('/');
       expect(await page.browser.evaluate(`document.querySelector('.rail').innerText`)).to.not.contain('Accounts');
       for (const show of ['', 'people', 'sessions']) {
         await page.open(`/accounts?show=${show}`);
-        await page.shows('The role owner does not include this.');
+        await page.shows('Owners cannot open this page.');
         expect(await page.browser.evaluate(`document.querySelectorAll('.rows > li').length`)).to.equal(0);
       }
       await page.enter();

@@ -52,7 +52,7 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'message-replay', path: `/message/${story.retried}`, then: (page) => page.press('Replay\u2026') },
   { name: 'message-try', path: `/message/${story.retried}`, then: (page) => page.press('Try another URL\u2026') },
   { name: 'message-unknown', path: '/message/01kunknown' },
-  { name: 'refused', path: '/refused', main: true, then: (page) => page.shows('Which routes are there?') },
+  { name: 'refused', path: '/refused', main: true, then: (page) => page.shows('Test the routes') },
   { name: 'refused-none', path: '/refused?q=to%3Anobody' },
   { name: 'endpoints', path: '/endpoints', main: true },
   { name: 'endpoint', path: `/endpoint?url=${encodeURIComponent(story.crm)}`, main: true },
@@ -73,7 +73,7 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'keys', path: '/keys', main: true },
   { name: 'actions', path: '/actions', main: true },
   { name: 'queue', path: '/queue', main: true },
-  { name: 'queue-change', path: '/queue', then: (page) => page.press('Change by query\u2026') },
+  { name: 'queue-change', path: '/queue', then: (page) => page.press('Change by filter\u2026') },
   { name: 'host', path: '/host', main: true, then: examined },
   { name: 'settings', path: '/host/settings' },
   { name: 'log', path: '/host/log', main: true },
@@ -105,7 +105,7 @@ async function examined(page: ConsolePage): Promise<void> {
   await plotted(page);
   await until('the end of the checks', () =>
     page.browser.evaluate(
-      `[...document.querySelectorAll('button')].some((one) => one.innerText.includes('Look again') && !one.disabled) && document.querySelector('details.others') !== null`,
+      `[...document.querySelectorAll('button')].some((one) => one.innerText.includes('Refresh') && !one.disabled) && document.querySelector('details.others') !== null`,
     ),
   );
 }
@@ -223,11 +223,11 @@ if (program !== undefined)
         await mkdir(DOCS, { recursive: true });
         const { page } = story;
         await page.open('/');
-        await page.press('Choose a password\u2026');
+        await page.press('Set a password\u2026');
         await page.fill('Name', 'ada');
         await page.fill('New password', 'five words that nobody knows');
-        await page.press('Set the password');
-        await page.shows('From now on sign in as ada');
+        await page.press('Save password');
+        await page.shows('From now on, sign in as ada');
         await page.press('Close');
         for (const look of looksOf(story)) {
           const [size, ...schemes] = SHOWN[look.name] ?? [];

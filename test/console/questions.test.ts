@@ -150,9 +150,9 @@ if (program !== undefined)
       crmPosts.length = 0;
       const many = given.toLocaleString('en');
       const steps = await ask('Replay what failed:', async ({ press, shows }) => {
-        await press(`:${crm.port}`); // under "Needs you"
+        await press(`:${crm.port}`); // under "Needs attention"
         await press('Replay failed mail');
-        await shows(`${many} mails will be posted again`);
+        await shows(`${many} messages will be posted again`);
         expect(crmPosts).to.deep.equal([]);
         await press(`Replay ${many}`);
         await until('every POST', () => crmPosts.length >= given, 60_000 + MAILS);

@@ -19,7 +19,7 @@ if (program !== undefined)
 
     it('says that nothing waits', async () => {
       await page.open('/queue');
-      await page.shows('Nothing waits.');
+      await page.shows('The queue is empty');
     });
 
     it('shows what waits by age, for an endpoint, a destination or an account', async () => {
@@ -27,7 +27,7 @@ if (program !== undefined)
       for (const subject of ['one', 'two', 'three']) await page.mail(message(subject));
       await until('what waits', async () => (await waiting()) === 3);
       await page.open('/queue');
-      await page.shows('3 deliveries wait');
+      await page.shows('3 deliveries waiting');
       const rows = () =>
         page.browser.evaluate(
           `[...document.querySelectorAll('.ages tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText.trim()))`,
@@ -43,30 +43,30 @@ if (program !== undefined)
       await page.open('/queue');
       await page.press('Change\u2026');
       await choose('host/pause');
-      await page.shows('1 endpoint, for which 3 deliveries wait');
+      await page.shows('1 endpoint, with 3 deliveries waiting');
       await page.press('Pause 1');
-      await page.shows('Pause: done for 1 endpoint.');
+      await page.shows('Pause complete: 1 endpoint.');
       await page.press('Close');
-      await page.shows('Paused, goes on in');
+      await page.shows('Paused, resumes in');
       await page.press('Change\u2026');
       await choose('host/resume');
       await page.press('Resume 1');
-      await page.shows('Resume: done for 1 endpoint.');
+      await page.shows('Resume complete: 1 endpoint.');
     });
 
     it('drops only what was counted, when the number is typed', async () => {
       await page.open('/queue');
-      await page.press('Change by query\u2026');
+      await page.press('Change by filter\u2026');
       await choose('host/drop');
-      await page.fill('Of what', '*');
+      await page.fill('Filter', '*');
       await page.press('Count');
       await page.shows('3 deliveries (3 waiting). They end without being delivered');
       const locked = () =>
         page.browser.evaluate(`[...document.querySelectorAll('dialog button.danger')].some((one) => one.disabled)`);
       expect(await locked()).to.equal(true);
-      await page.fill('Type 3 to drop them', '2');
+      await page.fill('Type 3 to confirm', '2');
       expect(await locked()).to.equal(true);
-      await page.fill('Type 3 to drop them', '3');
+      await page.fill('Type 3 to confirm', '3');
       await page.mail(message('came meanwhile'));
       await until('the fourth', async () => (await waiting()) === 4);
       await page.press('Drop 3');
@@ -76,15 +76,15 @@ if (program !== undefined)
 
     it('tries now what waits, and says which word of a query is wrong', async () => {
       await page.open('/queue');
-      await page.press('Change by query\u2026');
-      await page.fill('Of what', 'colour:red');
+      await page.press('Change by filter\u2026');
+      await page.fill('Filter', 'colour:red');
       await page.press('Count');
       await page.shows('colour');
-      await page.fill('Of what', 'kind:inbound');
+      await page.fill('Filter', 'kind:inbound');
       page.hook.answer({ status: 200 });
       await page.press('Count');
       await page.press('Retry 4 now');
-      await page.shows('Retry now: done for 4 deliveries.');
+      await page.shows('Retry complete: 4 deliveries.');
       await until('the posts', async () => (await waiting()) === 0);
       await until('it among the actions', async () => {
         const { actions } = await page.running.api('/actions/list');
@@ -100,9 +100,9 @@ if (program !== undefined)
         await page.browser.prefer(scheme);
         for (const size of [DESK, PHONE, [320, 640] as const]) {
           await page.open('/queue', size);
-          await page.shows('1 delivery waits');
+          await page.shows('1 delivery waiting');
           expect(await page.fits(), size.join()).to.equal(true);
-          await page.press('Change by query\u2026');
+          await page.press('Change by filter\u2026');
           expect(await page.faults(), `${scheme} ${size.join()}`).to.deep.equal([]);
         }
       }

@@ -16,7 +16,7 @@ const program = chromium();
 /** Of screens of one kind, such as of one message, so many are opened. */
 const OF_A_KIND = 2;
 /** What a dead end says. */
-const DEAD_END = /Not for your role|does not include|There is no such page|has failed/;
+const DEAD_END = /No access|cannot open this page|Page not found|could not be displayed/;
 
 if (program !== undefined)
   describe('the console as each role sees it, in a browser', function () {
@@ -47,9 +47,9 @@ if (program !== undefined)
       await page.browser.open(`${page.running.base}/console/`, 1440, 900);
       await page.fill('Name', name);
       await page.fill('Password', PASSWORD);
-      await page.press('Enter');
+      await page.press('Sign in');
       await until('the start page', () =>
-        page.browser.evaluate(`document.querySelector('main h1')?.innerText === 'Now'`),
+        page.browser.evaluate(`document.querySelector('main h1')?.innerText === 'Overview'`),
       );
     }
 
@@ -114,8 +114,8 @@ if (program !== undefined)
       expect(await faults()).to.equal('');
       const text = await page.text();
       expect(text)
-        .to.match(/Taking mail\./)
-        .and.to.contain('Mail out')
+        .to.match(/Accepting mail\.|All systems normal\./)
+        .and.to.contain('Outbound')
         .and.to.contain('endpoints');
       expect(text).to.not.match(/ann@sender|box-1|Two/);
       expect(await page.browser.evaluate(`document.querySelector('.top .live') === null`)).to.equal(true);
@@ -125,15 +125,15 @@ if (program !== undefined)
     describe('in the first hour', () => {
       it('offers a name and a password to somebody who came by the first link', async () => {
         await page.enter();
-        await page.shows('Choose a name and a password');
-        await page.press('Choose a password\u2026');
+        await page.shows('Set a name and a password');
+        await page.press('Set a password\u2026');
         await page.fill('Name', 'first');
         await page.fill('New password', 'four unlikely words');
-        await page.press('Set the password');
-        await page.shows('From now on sign in as first');
+        await page.press('Save password');
+        await page.shows('From now on, sign in as first');
         await page.press('Close');
         await until('no offer any more', () =>
-          page.browser.evaluate(`!document.body.innerText.includes('Choose a name and a password')`),
+          page.browser.evaluate(`!document.body.innerText.includes('Set a name and a password')`),
         );
       });
 
@@ -145,15 +145,15 @@ if (program !== undefined)
         const open = (): Promise<string[]> =>
           page.browser.evaluate(`[...document.querySelectorAll('dialog[open] h2')].map((one) => one.innerText)`);
         await page.open('/keys');
-        await page.press('Make a key\u2026');
+        await page.press('Create key\u2026');
         await page.fill('Label', 'kept while it waits');
-        await page.press('Make it');
+        await page.press('Create key');
         await until('the password', async () => (await open()).includes('Confirm your password'));
         expect(await open()).to.deep.equal(['Confirm your password']);
         await page.fill('Password', 'four unlikely words');
         await page.press('Confirm');
-        await until('the key', async () => (await open()).includes('The key is made'));
-        expect(await open()).to.deep.equal(['The key is made']);
+        await until('the key', async () => (await open()).includes('Key created'));
+        expect(await open()).to.deep.equal(['Key created']);
         await page.press('Close');
         await page.shows('kept while it waits');
       });
@@ -165,12 +165,12 @@ if (program !== undefined)
         const open = (): Promise<string[]> =>
           page.browser.evaluate(`[...document.querySelectorAll('dialog[open] h2')].map((one) => one.innerText)`);
         await page.open('/keys');
-        await page.press('Make a key\u2026');
+        await page.press('Create key\u2026');
         await page.fill('Label', 'not made');
-        await page.press('Make it');
+        await page.press('Create key');
         await until('the password', async () => (await open()).includes('Confirm your password'));
         await page.browser.press('Escape');
-        await until('the form', async () => (await open()).join() === 'Make a key');
+        await until('the form', async () => (await open()).join() === 'Create an API key');
         const label = await page.browser.evaluate(`document.querySelector('dialog[open] input').value`);
         expect(label).to.equal('not made');
         await page.browser.press('Escape');

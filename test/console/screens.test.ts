@@ -32,7 +32,7 @@ if (program !== undefined)
 
     it('says how a first mail gets here while there is none', async () => {
       await page.open('/');
-      await page.shows('No mail yet.');
+      await page.shows('No messages yet');
       await page.shows('Taking mail. Nothing waits.');
     });
 
@@ -67,9 +67,9 @@ if (program !== undefined)
       await until('the address of the search', async () => (await place()) === '/console/mail?q=4711+is');
       await page.press('Delivered');
       await page.press('Order 4711 is late');
-      await page.shows('What happened');
+      await page.shows('Timeline');
       const text = await page.text();
-      expect(text).to.match(/Delivered at the 1st attempt/);
+      expect(text).to.match(/Delivered on the 1st attempt/);
       expect(text).to.match(/Connected: 127\.0\.0\.1 \(client\.example\.org\)/);
       expect(text).to.match(/Accepted from ann@sender\.test for box-1@in\.test/);
       expect(text).to.match(/POST to 127\.0\.0\.1:\d+: 200/);
@@ -99,7 +99,7 @@ if (program !== undefined)
       );
       await page.open('/mail?q=%22With+HTML%22');
       await page.press('With HTML');
-      await page.shows('1 picture left out');
+      await page.shows('1 image blocked');
       await page.shows('Automated: precedence');
       const { text, policy } = await page.browser.evaluate(
         `fetch(document.querySelector('iframe').src).then(async (one) => ({ text: await one.text(), policy: one.headers.get('content-security-policy') }))`,
@@ -128,8 +128,8 @@ if (program !== undefined)
 
     it('offers the refusal to somebody who searches for the mail', async () => {
       await page.open('/mail?q=bob%40sender.test');
-      await page.shows('Nothing matches this search.');
-      await page.press('1 refusal matches as well');
+      await page.shows('No messages match this search');
+      await page.press('1 refusal also matches');
       await page.shows('nobody@in.test');
       expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
     });
@@ -138,10 +138,10 @@ if (program !== undefined)
       const before = page.hook.requests.length;
       await page.open('/mail?q=subject%3A4711+state%3Adelivered');
       await page.press('Replay all that match');
-      await page.shows('1 mail will be posted again');
+      await page.shows('1 message will be posted again');
       expect(page.hook.requests.length).to.equal(before);
       await page.press('Replay 1');
-      await page.shows('1 mail put on the queue again.');
+      await page.shows('1 message queued for delivery.');
       await until('the POST', () => page.hook.requests.length === before + 1);
       await page.browser.press('Escape');
     });
@@ -154,9 +154,9 @@ if (program !== undefined)
       await page.press('Signing key\u2026');
       await page.shows('whsec_');
       await page.shows(before);
-      await page.press('Make a new one\u2026');
-      await page.shows('For a day webhook-signature has the signatures of both keys');
-      await page.press('Make it');
+      await page.press('Rotate\u2026');
+      await page.shows('For 24 hours, webhook-signature carries the signatures of both keys');
+      await page.press('Rotate key');
       await until('another key on the page', async () => {
         const now = await keyNow();
         return now !== before && page.browser.evaluate(`document.body.innerText.includes('${now}')`);
@@ -173,11 +173,11 @@ if (program !== undefined)
       await page.mail(message('Nobody takes this'));
       await page.open('/endpoints');
       await page.press(page.hook.url.replace('http://', ''));
-      await page.shows('The last POSTs');
+      await page.shows('Recent POSTs');
       await page.shows('undefined method `id` for nil');
-      await page.shows('1 mail');
+      await page.shows('1 message');
       await page.press('Pause');
-      await page.shows('Paused. Mail is still taken, and waits.');
+      await page.shows('Paused. Mail is still accepted, and waits.');
       await page.press('Resume');
       page.hook.answer({ status: 200 });
       await page.press('Retry now');
@@ -189,7 +189,7 @@ if (program !== undefined)
       await page.mail(message('Needs a new try'));
       await until('the failed POST', async () => (await deliveries('waiting'))[0]?.attempts.length > 0);
       await page.open('/');
-      await page.shows('Needs you');
+      await page.shows('Needs attention');
       page.hook.answer({ status: 200 });
       await page.press('Retry now');
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
@@ -222,8 +222,8 @@ if (program !== undefined)
       page.hook.answer({ status: 200 });
       await page.open(`/message/${(failed as { id: string }).id}`);
       await page.press('Details');
-      await page.press('As curl');
-      await page.shows('Signatures, passwords and the query of the URL are left out.');
+      await page.press('Show as curl');
+      await page.shows('Signatures, passwords and the URL query are omitted.');
       const text = await page.text();
       expect(text).to.contain(`curl '${new URL(page.hook.url).href}' \\`);
       expect(text).to.match(/--data-urlencode 'mandrill_events=\[\{"event":"inbound"/);
@@ -258,7 +258,7 @@ if (program !== undefined)
       page.hook.answer({ status: 418, body: 'I am a teapot' });
       await page.open(`/message/${one.id}`);
       await page.press('Try another URL');
-      await page.press('Post it');
+      await page.press('Post');
       await page.shows('HTTP 418');
       await page.shows('I am a teapot');
       page.hook.answer({ status: 200 });
@@ -299,13 +299,13 @@ if (program !== undefined)
       await page.browser.press('k');
       expect(await page.browser.evaluate(`document.activeElement.closest('[data-row]').dataset.row`)).to.equal(first);
       await page.browser.press('x');
-      await page.shows('Replay 1 marked');
+      await page.shows('Replay 1 selected');
       await page.browser.press('Enter');
       await until('the message', async () => (await place()) === `/console/message/${first}`);
       await page.browser.press('Escape');
       await until('the list', async () => (await place()).startsWith('/console/mail'));
       await page.browser.press('?');
-      await page.shows('next and previous row');
+      await page.shows('next / previous row');
       await page.browser.press('Escape');
     });
 
@@ -317,7 +317,7 @@ if (program !== undefined)
         await page.browser.press('j');
         await page.browser.press('Enter');
         await until('the message', async () => (await place()).startsWith('/console/message/'));
-        if (waits) await page.shows('What happened');
+        if (waits) await page.shows('Timeline');
         await page.browser.press('Escape');
         await until('the list', async () => (await place()) === list);
         await page.shows('Order 4711');
@@ -326,9 +326,9 @@ if (program !== undefined)
 
     it('shows the message beside the list where there is room', async () => {
       await page.open('/mail');
-      await page.shows('Select a message to preview it (j/k).');
+      await page.shows('Select a message to preview it (j/k)');
       await page.browser.press('j');
-      await page.shows('What happened');
+      await page.shows('Timeline');
       expect(await place()).to.equal('/console/mail');
     });
 
@@ -374,7 +374,7 @@ if (program !== undefined)
 
     it('shows a receiver in four languages', async () => {
       await page.open('/endpoints');
-      await page.shows('No endpoint yet.');
+      await page.shows('No endpoints yet');
       await page.shows("from 'node:http'");
       await page.press('Rails');
       await page.shows('class MailController');
@@ -388,7 +388,7 @@ if (program !== undefined)
       it(`gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
         await page.browser.prefer(scheme);
         await page.open('/endpoints', size);
-        await page.shows('A receiver');
+        await page.shows('Sample receiver');
         expect(await page.faults()).to.deep.equal([]);
         expect(await page.fits()).to.equal(true);
       });
@@ -428,7 +428,7 @@ if (program !== undefined)
         await page.shows('Live');
         await page.running.stop();
         await until('the seconds to be counted', async () =>
-          /Not live, trying again (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
+          /Not live, retrying (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
         );
         await page.press('Send a test message');
         await page.shows('Postern does not answer. Is it running?');
@@ -459,7 +459,7 @@ if (program !== undefined)
           );
         });
         names.release();
-        await page.shows('Delivered at the 1st attempt');
+        await page.shows('Delivered on the 1st attempt');
       } finally {
         names.release();
         await page.stop();
@@ -482,12 +482,12 @@ if (program !== undefined)
         await page.open('/mail');
         await page.press('For one of two');
         // What is pressed stands below what comes last.
-        await page.shows('Delivered at the 1st attempt');
+        await page.shows('Delivered on the 1st attempt');
         await until('the text', () =>
           page.browser.evaluate(`document.querySelector('[role=tabpanel]')?.innerText.length > 0`),
         );
-        await page.press('What was refused, and what to do');
-        await page.shows('Make a route for it');
+        await page.press('What was refused, and how to fix it');
+        await page.shows('Add a route for it');
         expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
       } finally {
         await page.stop();
@@ -498,19 +498,19 @@ if (program !== undefined)
       if (!canLock()) return this.skip();
       const page = await startConsolePage(program);
       const said = async () => String(await page.browser.evaluate('document.body.innerText'));
-      const times = (text: string) => text.split('The store does not answer').length - 1;
+      const times = (text: string) => text.split('The store is not responding').length - 1;
       try {
         await page.open('/');
         const release = await lockStore(join(page.running.dir, 'store.db'));
         try {
           await page.press('Domains');
           await until('the banner', async () => times(await said()) === 1);
-          expect(await said()).to.contain('Lists may be old; mail is still taken.');
+          expect(await said()).to.contain('Lists may be out of date. Mail is still accepted.');
           expect(await page.mail(message('Taken meanwhile'))).to.match(/^250 /);
         } finally {
           await release();
         }
-        await page.press('Mail in');
+        await page.press('Inbound');
         await until('the banner to go', async () => times(await said()) === 0);
         await page.shows('Taken meanwhile');
       } finally {

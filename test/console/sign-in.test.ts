@@ -45,7 +45,7 @@ if (program !== undefined)
     async function signIn() {
       await page.fill('Name', 'ann');
       await page.fill('Password', PASSWORD);
-      await page.press('Enter');
+      await page.press('Sign in');
     }
     /** No screen of this state may be hard to use for anybody. */
     async function isFitForAll(what: string) {
@@ -59,40 +59,40 @@ if (program !== undefined)
       await page.open('/');
       await signOut();
       await signIn();
-      await page.shows('Now');
+      await page.shows('Overview');
     });
 
     it('does not lead the next person to what was searched for before', async () => {
       await page.mail(message('For two'));
       await page.open('/mail?q=For+two');
       await page.press('For two');
-      await page.shows('What happened');
+      await page.shows('Timeline');
       await signOut();
       await signIn();
-      await page.shows('What happened');
+      await page.shows('Timeline');
       await page.browser.press('Escape');
       await until('the list', async () => (await place()) === '/console/mail');
     });
 
     it('gets a second factor: a key for the app, a code of it, and recovery codes that are shown once', async () => {
       await menu();
-      await page.press('Second factor\u2026');
-      await page.press('Set it up');
+      await page.press('Two-factor authentication\u2026');
+      await page.press('Set up');
       await page.shows('Add this key to your authenticator app');
       secret = (await shown()).replaceAll(' ', '');
       await isFitForAll('the key');
       await page.fill('Code', '000000');
-      await page.press('Turn it on');
+      await page.press('Turn on');
       await page.shows('This code is wrong.');
       await page.fill('Code', codeOf(secret));
-      await page.press('Turn it on');
+      await page.press('Turn on');
       await page.shows('Save these recovery codes');
       recovery = (await shown()).split('\n');
       expect(recovery).to.have.length(10);
       await isFitForAll('the recovery codes');
       await page.press('I have saved them');
       await menu();
-      await page.press('Second factor\u2026');
+      await page.press('Two-factor authentication\u2026');
       await page.shows('You have 10 recovery codes left');
       await page.browser.press('Escape');
     });
@@ -101,15 +101,15 @@ if (program !== undefined)
       await page.open('/');
       await signOut();
       await signIn();
-      await page.shows('Six digits of your authenticator app');
+      await page.shows('The 6-digit code from your authenticator app');
       await until('the cursor', async () => (await focused()).startsWith('Code'));
       await isFitForAll('the field for the code');
       await page.browser.type('000000');
-      await page.press('Enter');
+      await page.press('Sign in');
       await page.shows('This code is wrong or was used already.');
       await page.fill('Code', codeOf(secret, 1));
-      await page.press('Enter');
-      await page.shows('Now');
+      await page.press('Sign in');
+      await page.shows('Overview');
     });
 
     it('asks for the password again before a key is made, and then makes it', async () => {
@@ -117,9 +117,9 @@ if (program !== undefined)
       const earlier = new Date(Date.now() - 20 * 60_000);
       await store.consoleSessions.change({ id: session?.id ?? '' }, { createdAt: earlier });
       await page.open('/keys');
-      await page.press('Make a key\u2026');
+      await page.press('Create key\u2026');
       await page.fill('Label', 'shop');
-      await page.press('Make it');
+      await page.press('Create key');
       await page.shows('Enter your password again to do this.');
       await isFitForAll('the question');
       await page.fill('Password', 'wrong password');
@@ -128,7 +128,7 @@ if (program !== undefined)
       await page.shows('The name or the password is wrong.');
       await page.fill('Password', PASSWORD);
       await page.press('Confirm');
-      await page.shows('shown this once');
+      await page.shows('not shown again');
       expect(await store.consoleSessions.many({})).to.have.length.above(0);
     });
 
@@ -137,9 +137,9 @@ if (program !== undefined)
       await store.consoleSessions.change({ id: session?.id ?? '' }, { provedAt: null });
       const before = (await page.running.api('/keys/list')).length;
       await page.open('/keys');
-      await page.press('Make a key\u2026');
+      await page.press('Create key\u2026');
       await page.fill('Label', 'never');
-      await page.press('Make it');
+      await page.press('Create key');
       await page.shows('Confirm your password');
       await page.browser.press('Escape');
       await until('the question to go', async () =>

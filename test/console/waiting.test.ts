@@ -75,7 +75,7 @@ if (program !== undefined)
         await until('the menu to be closed', async () => !(await page.text()).includes('Drop all that match'));
         await page.press('More actions');
         await page.press('Drop all that match\u2026');
-        await page.shows('Type 13 to drop them');
+        await page.shows('Type 13 to confirm');
         expect((await buttons()).filter((one) => one.startsWith('Drop'))).to.deep.equal([]);
         await page.press('Cancel');
       });
@@ -83,14 +83,14 @@ if (program !== undefined)
     it('is tried again at once: first the number and what it waits for, then the result', async () => {
       await page.open('/mail?q=state%3Awaiting', DESK);
       await page.press('Retry all that match\u2026');
-      await page.shows('13 mails will be posted now. Nothing has been changed yet.');
-      await page.shows('last answer HTTP 503');
+      await page.shows('13 messages will be posted now.');
+      await page.shows('last response HTTP 503');
       expect(await page.faults()).to.deep.equal([]);
       expect((await buttons()).filter((one) => one !== 'Retry all that match\u2026')).to.deep.equal(['Retry 13 now']);
       expect(await waiting()).to.equal(13);
       page.hook.answer({ status: 200 });
       await page.press('Retry 13 now');
-      await page.shows('13 mails are due now.');
+      await page.shows('Retrying 13 messages.');
       await until('the posts', async () => (await waiting()) === 0);
       const { actions } = await page.running.api('/actions/list');
       expect(actions[0]).to.include({ what: 'retried', count: 13 });

@@ -38,8 +38,7 @@ import { users } from './users.ts';
 import { webhooks, webhookTools } from './webhooks.ts';
 import { whitelists } from './whitelists.ts';
 
-/** Every operation, in the order the reference shows them. */
-export const OPERATIONS: readonly Operation[] = [
+const ALL = [
   ...users,
   ...apiKeys,
   ...messagesSend,
@@ -83,3 +82,9 @@ export const OPERATIONS: readonly Operation[] = [
   ...jobs,
   ...actions,
 ];
+
+/** Every operation, in the order the reference shows them. */
+export const OPERATIONS: readonly Operation[] = ALL;
+
+/** The same with their types. */
+export type DeclaredOperation = (typeof ALL)[number];

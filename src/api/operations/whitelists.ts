@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
-import { operation, type Path } from '../operation.ts';
+import { operation } from '../operation.ts';
 import { time } from './fields.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
 import { MAX_LIST } from './stats.ts';
@@ -24,7 +24,7 @@ function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
 /** Newer clients of Mandrill call the same operations by another name. */
 function whitelistOperations(group: '/whitelists' | '/allowlists') {
   const extension = group === '/allowlists';
-  const path = (name: string): Path => `${group}/${name}`;
+  const path = <N extends string>(name: N) => `${group}/${name}` as const;
   const known = { extension, notes: extension ? 'The newer name of the operation under /whitelists.' : '' };
   return [
     operation({

@@ -19,7 +19,7 @@ const dryRun = optional(z.boolean());
 const atMost = optional(z.int().min(0));
 
 /** Declares an operation that changes the deliveries of a query. */
-function changing(action: BulkAction, path: `/host/${string}`, summary: string) {
+function changing<N extends `/host/${string}`>(action: BulkAction, path: N, summary: string) {
   const { states, ended } = BULK_ACTIONS[action];
   return hostOperation({
     path,

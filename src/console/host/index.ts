@@ -8,8 +8,7 @@ import { queueOperations } from './queue.ts';
 import { seriesOperations } from './series.ts';
 import { whoOperations } from './who.ts';
 
-/** Every operation of the group `host`. */
-export const HOST_OPERATIONS: readonly HostOperation[] = [
+const ALL = [
   ...overviewOperations,
   ...seriesOperations,
   ...queueOperations,
@@ -19,3 +18,9 @@ export const HOST_OPERATIONS: readonly HostOperation[] = [
   ...examineOperations,
   ...changeOperations,
 ];
+
+/** Every operation of the group `host`. */
+export const HOST_OPERATIONS: readonly HostOperation[] = ALL;
+
+/** The same with their types. */
+export type DeclaredHostOperation = (typeof ALL)[number];

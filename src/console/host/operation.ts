@@ -31,8 +31,10 @@ export interface HostOperation {
   run(params: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown>;
 }
 
-interface Declaration<P extends z.ZodRawShape, R extends z.ZodType> {
-  readonly path: `/host/${string}`;
+type HostPath = `/host/${string}`;
+
+interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> {
+  readonly path: N;
   readonly access: HostAccess;
   readonly summary: string;
   readonly params: P;
@@ -40,10 +42,16 @@ interface Declaration<P extends z.ZodRawShape, R extends z.ZodType> {
   handle(params: z.output<z.ZodObject<P>>, call: HostCall): Promise<z.input<R>>;
 }
 
+interface Declared<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> extends HostOperation {
+  readonly path: N;
+  readonly params: z.ZodObject<P>;
+  readonly returns: R;
+}
+
 /** Declares an operation of the host, as `operation` does one of an account. */
-export function hostOperation<P extends z.ZodRawShape, R extends z.ZodType>(
-  declaration: Declaration<P, R>,
-): HostOperation {
+export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType>(
+  declaration: Declaration<N, P, R>,
+): Declared<N, P, R> {
   const { path, access, summary, params, returns } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape);

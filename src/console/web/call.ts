@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals';
+import type { Answer, Operation, Params } from './operations.ts';
 
 // Calls of the server: the door, and operations by session.
 
@@ -23,8 +24,8 @@ export const signedOut = signal(0);
 export const chosenAccount = signal<string | undefined>(undefined);
 
 /** Runs an operation such as `inbound/search`. */
-export function call<T>(operation: string, params: object = {}, stop?: AbortSignal): Promise<T> {
-  return ask<T>('POST', `/console/call/${operation}`, params, stop);
+export function call<N extends Operation>(operation: N, params: Params<N>, stop?: AbortSignal): Promise<Answer<N>> {
+  return ask<Answer<N>>('POST', `/console/call/${operation}`, params, stop);
 }
 
 /** A call that waits until the visitor has entered the password again. */

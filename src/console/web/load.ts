@@ -93,6 +93,21 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
   };
 }
 
+/** A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there are any. */
+export function usePages<P extends { readonly next: number | null }>(
+  key: string,
+  read: (cursor: number | undefined, stop?: AbortSignal) => Promise<P>,
+  join: (shown: P, page: P) => P,
+): Loaded<P> & { readonly more: (() => Promise<void>) | undefined } {
+  const loaded = useLoad(key, (stop) => read(undefined, stop));
+  const next = loaded.data?.next ?? undefined;
+  const more = async () => {
+    const page = await read(next);
+    loaded.change((shown) => join(shown, page));
+  };
+  return { ...loaded, more: next === undefined ? undefined : more };
+}
+
 const EVERY_MS = 5_000;
 
 /** Reads again now and then while the screen is open and seen. */

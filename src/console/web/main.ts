@@ -1,6 +1,7 @@
 import { effect } from '@preact/signals';
-import { Component, type ComponentChildren, type FunctionComponent, h, render } from 'preact';
+import { Component, type ComponentChildren, type FunctionComponent, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { h } from './h.ts';
 import { keepLive } from './live.ts';
 import { forgetShown } from './load.ts';
 import { Bars, Button } from './parts/elements.ts';
@@ -8,7 +9,7 @@ import { Frame } from './parts/frame.ts';
 import { forgetJob, keepFollowing } from './parts/job.ts';
 import { listenToKeys } from './parts/keys.ts';
 import { mayOpen } from './parts/sections.ts';
-import { tickClock } from './parts/text.ts';
+import { capital, tickClock } from './parts/text.ts';
 import { followLinks, forgetSearches, linkTo, place } from './router.ts';
 import { Enter } from './screens/enter.ts';
 import { person, readSession, session } from './session.ts';
@@ -38,7 +39,7 @@ function later<P extends object>(
         );
     }, []);
     if (failed) throw new Error('the modules of the screen could not be loaded'); // `Screen` says so
-    return loaded ? h(loaded as FunctionComponent<P>, props) : h('div', { class: 'screen' }, h(Bars, { rows: 8 }));
+    return loaded ? h(loaded as FunctionComponent<P>, props) : h('div.screen', [h(Bars, { rows: 8 })]);
   };
 }
 
@@ -66,83 +67,74 @@ const SentMessageScreen = later(async () => (await import('./screens/sent-messag
 /** The screen of a path. */
 function screen(path: string): ComponentChildren {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
-  if (!mayOpen(path)) return h(NotIncluded, null);
+  if (!mayOpen(path)) return h(NotIncluded);
   switch (rest === '' ? first : `${first}/`) {
     case '':
-      return h(Now, null);
+      return h(Now);
     case 'mail':
-      return h(MailList, null);
+      return h(MailList);
     case 'message/':
       return h(Message, { id: decodeURIComponent(rest), key: rest });
     case 'refused':
-      return h(Refused, null);
+      return h(Refused);
     case 'endpoints':
-      return h(Endpoints, null);
+      return h(Endpoints);
     case 'endpoint':
       return h(Endpoint, { url: place.value.query.get('url') ?? '' });
     case 'given-up':
-      return h(GivenUp, null);
+      return h(GivenUp);
     case 'host':
-      return h(Host, null);
+      return h(Host);
     case 'host/':
       return hostScreen(rest);
     case 'lists':
-      return h(Lists, null);
+      return h(Lists);
     case 'sent':
-      return h(SentList, null);
+      return h(SentList);
     case 'sent/':
       return h(SentMessageScreen, { id: decodeURIComponent(rest), key: rest });
     case 'keys':
-      return h(Keys, null);
+      return h(Keys);
     case 'actions':
-      return h(Actions, null);
+      return h(Actions);
     case 'accounts':
-      return h(Accounts, null);
+      return h(Accounts);
     case 'queue':
-      return h(Queue, null);
+      return h(Queue);
     case 'domains':
-      return h(Domains, null);
+      return h(Domains);
     case 'domain/':
       return h(Domain, { name: decodeURIComponent(rest), key: rest });
     default:
-      return h(Missing, null);
+      return h(Missing);
   }
 }
 
 function hostScreen(name: string): ComponentChildren {
   switch (name) {
     case 'log':
-      return h(HostLog, null);
+      return h(HostLog);
     case 'settings':
-      return h(HostSettings, null);
+      return h(HostSettings);
     case 'actions':
-      return h(HostActions, null);
+      return h(HostActions);
     default:
-      return h(Missing, null);
+      return h(Missing);
   }
 }
 
 function NotIncluded(): ComponentChildren {
-  return h(
-    'div',
-    { class: 'screen' },
-    h('h1', null, 'Not for your role'),
-    h(
-      'p',
-      null,
-      `The role ${person.value?.role} does not include this. `,
-      h('a', { href: linkTo('/') }, 'To the start'),
-    ),
-  );
+  return h('div.screen', [
+    h('h1', 'No access'),
+    h('p', [
+      `${capital(person.value?.role ?? '')}s cannot open this page. `,
+      h('a', { href: linkTo('/') }, 'Go to Overview'),
+    ]),
+  ]);
 }
 
 function Missing(): ComponentChildren {
-  return h(
-    'div',
-    { class: 'screen' },
-    h('h1', null, 'There is no such page'),
-    h('p', null, h('a', { href: linkTo('/') }, 'To the start')),
-  );
+  return h('div.screen', [h('h1', 'Page not found'), h('p', [h('a', { href: linkTo('/') }, 'Go to Overview')])]);
 }
 
 /** A screen that fails, by a fault of ours, leaves the frame around it. */
@@ -153,12 +145,10 @@ class Screen extends Component<{ readonly path: string }, { readonly failed: boo
   }
   override render(): ComponentChildren {
     if (!this.state.failed) return h(Shown, { path: this.props.path });
-    return h(
-      'div',
-      { class: 'screen', role: 'alert' },
-      h('h1', null, 'This screen has failed'),
-      h('p', null, h(Button, { label: 'Load the page again', onPress: () => window.location.reload() })),
-    );
+    return h('div.screen', { role: 'alert' }, [
+      h('h1', 'This page could not be displayed'),
+      h('p', [h(Button, { label: 'Reload', onPress: () => window.location.reload() })]),
+    ]);
   }
 }
 
@@ -174,15 +164,13 @@ function App(): ComponentChildren {
     case 'out':
       return h(Enter, { ended: current.ended });
     case 'failed':
-      return h(
-        'main',
-        { class: 'enter' },
-        h('h1', null, 'Postern'),
+      return h('main.enter', [
+        h('h1', 'Postern'),
         h('p', { role: 'alert' }, current.text),
         h(Button, { label: 'Try again', onPress: readSession }),
-      );
+      ]);
     case 'in':
-      return h(Frame, null, h(Screen, { path: place.value.path, key: place.value.path }));
+      return h(Frame, [h(Screen, { path: place.value.path, key: place.value.path })]);
   }
 }
 
@@ -199,7 +187,7 @@ effect(() => {
   forgetSearches();
 });
 const root = document.getElementById('app');
-if (root) render(h(App, null), root);
+if (root) render(h(App), root);
 await readSession();
 // The other screens open without a wait, later.
 setTimeout(() => {

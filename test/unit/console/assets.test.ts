@@ -243,6 +243,7 @@ describe('the page of the console', () => {
       const { status, text } = await servedBy(world, file.slice('src/console/web/'.length));
       expect(status, file).to.equal(200);
       if (!file.endsWith('.ts')) continue;
+      expect(text, 'it names a file of the server').to.not.match(/^(?:import|export)\b.*'(?:\.\.\/)+(?:api|host)\//m);
       const written = stripTypeScriptTypes(readFileSync(file, 'utf8'));
       expect(text.split('\n').length, file).to.equal(written.split('\n').length);
       await writeFile(join(light, `${n}.js`), text);

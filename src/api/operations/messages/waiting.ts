@@ -5,8 +5,8 @@ import { findMessage, messageId } from './info.ts';
 
 const ID = '5c1e0d0000000000000000000000000c';
 
-interface Change {
-  readonly path: `/messages/${string}`;
+interface Change<N extends `/messages/${string}`> {
+  readonly path: N;
   readonly summary: string;
   readonly notes: string;
   /** As the list of actions says it. */
@@ -16,7 +16,7 @@ interface Change {
 }
 
 /** Declares an operation on a message that waits for its next attempt. */
-function changing({ path, summary, notes, noted, change }: Change) {
+function changing<N extends `/messages/${string}`>({ path, summary, notes, noted, change }: Change<N>) {
   return operation({
     path,
     access: 'settings',

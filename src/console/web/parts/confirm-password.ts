@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { ask, confirming } from '../call.ts';
+import { h } from '../h.ts';
 import { person } from '../session.ts';
 import { Button, Dialog } from './elements.ts';
 import { Form } from './form.ts';
@@ -11,27 +12,29 @@ export function ConfirmPassword(): ComponentChildren {
   const { has_password: hasPassword = false, has_factor: hasFactor = false } = person.value ?? {};
   return h(
     Dialog,
-    { title: hasPassword ? 'Confirm your password' : 'Come in by a new link', onClose: waiting.giveUp },
-    h('p', null, waiting.text),
-    hasPassword
-      ? h(Form, {
-          fields: [
-            {
-              name: 'password',
-              label: 'Password',
-              type: 'password',
-              autocomplete: 'current-password',
-              required: true,
+    { title: hasPassword ? 'Confirm your password' : 'Open a new sign-in link', onClose: waiting.giveUp },
+    [
+      h('p', waiting.text),
+      hasPassword
+        ? h(Form, {
+            fields: [
+              {
+                name: 'password',
+                label: 'Password',
+                type: 'password',
+                autocomplete: 'current-password',
+                required: true,
+              },
+              ...(hasFactor ? [CODE_FIELD] : []),
+            ],
+            label: 'Confirm',
+            onSubmit: async (values) => {
+              await ask('POST', '/console/confirm', values);
+              waiting.goOn();
             },
-            ...(hasFactor ? [CODE_FIELD] : []),
-          ],
-          label: 'Confirm',
-          onSubmit: async (values) => {
-            await ask('POST', '/console/confirm', values);
-            waiting.goOn();
-          },
-        })
-      : h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: waiting.giveUp })),
+          })
+        : h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: waiting.giveUp })]),
+    ],
   );
 }
 
@@ -39,7 +42,7 @@ export function ConfirmPassword(): ComponentChildren {
 export const CODE_FIELD = {
   name: 'code',
   label: 'Code',
-  help: 'Six digits of your authenticator app, or a recovery code.',
+  help: 'The 6-digit code from your authenticator app, or a recovery code.',
   autocomplete: 'one-time-code',
   required: true,
 } as const;

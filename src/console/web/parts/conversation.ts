@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import type { Conversation } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -20,16 +21,14 @@ export function ConversationList({
 }): ComponentChildren {
   const key =
     thread !== null && may('inbound/conversation') ? `conversation ${account.value?.id} ${thread}` : undefined;
-  const { data } = useLoad(key, (stop) => call<Conversation>('inbound/conversation', { thread }, stop));
+  const { data } = useLoad(key, (stop) => call('inbound/conversation', { thread }, stop));
   if (!data?.mails.some((mail) => mail.id !== id)) return null;
   return [
-    h(level, { key: 'title' }, 'Conversation'),
-    h(
-      'ol',
-      { key: 'list', class: 'conversation' },
-      data.more && h('li', { key: 'earlier' }, 'Earlier messages are not shown.'),
-      data.mails.map((mail) => h('li', { key: mail.id }, h(One, { mail, isThis: mail.id === id }))),
-    ),
+    h(level, 'Conversation'),
+    h('ol.conversation', [
+      data.more && h('li', 'Earlier messages are not shown.'),
+      data.mails.map((mail) => h('li', { key: mail.id }, [h(One, { mail, isThis: mail.id === id })])),
+    ]),
   ];
 }
 
@@ -43,15 +42,13 @@ function One({
   const title = plain(subject ?? '') || '(no subject)';
   const link = linkTo(`/${way === 'in' ? 'message' : 'sent'}/${encodeURIComponent(id)}`);
   return [
-    h('span', { key: 'way' }, way === 'in' ? 'Received ' : 'Sent '),
-    h(Time, { key: 'at', at }),
+    h('span', way === 'in' ? 'Received ' : 'Sent '),
+    h(Time, { at }),
     ': ',
-    isThis
-      ? h('strong', { key: 'title', dir: 'auto' }, title)
-      : h('a', { key: 'title', href: link, dir: 'auto' }, title),
+    isThis ? h('strong', { dir: 'auto' }, title) : h('a', { href: link, dir: 'auto' }, title),
     ' ',
-    h('bdi', { key: 'from' }, plain(from ?? '')),
+    h('bdi', plain(from ?? '')),
     ' \u2192 ',
-    h('bdi', { key: 'to' }, plain(to)),
+    h('bdi', plain(to)),
   ];
 }

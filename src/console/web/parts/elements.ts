@@ -1,9 +1,11 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { h } from '../h.ts';
+import type { Loaded } from '../load.ts';
 import { messageOf } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
-import { exactTime, now, relative, toMs } from './text.ts';
+import { age, exactTime, now, relative, toMs } from './text.ts';
 
 // The few elements that screens are made of.
 
@@ -42,24 +44,21 @@ export function Button({
       if (alive.current) setBusy(false);
     }
   };
-  return h(
-    'span',
-    { class: 'press' },
+  return h('span.press', [
     h(
       'button',
       { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: press, 'aria-busy': busy },
-      icon && h(Icon, { name: icon }),
-      label,
+      [icon && h(Icon, { name: icon }), label],
     ),
-    error !== undefined && h('span', { class: 'wrong', role: 'alert' }, error),
-  );
+    error !== undefined && h('span.wrong', { role: 'alert' }, error),
+  ]);
 }
 
 export interface FieldProps {
   readonly label: string;
   readonly value: string;
   readonly type?: 'text' | 'password' | 'url' | 'search' | 'email' | 'number';
-  readonly autocomplete?: string;
+  readonly autocomplete?: 'off' | 'username' | 'current-password' | 'new-password' | 'one-time-code';
   readonly help?: string;
   /** What is wrong with the value. */
   readonly error?: string | undefined;
@@ -85,32 +84,24 @@ export function Field({
     'aria-invalid': error === undefined ? undefined : ('true' as const),
     'aria-errormessage': error === undefined ? undefined : id,
   };
-  return h(
-    'label',
-    { class: 'field' },
-    h('span', { class: 'label' }, label),
+  return h('label.field', [
+    h('span.label', label),
     options
-      ? h(
-          'select',
-          {
-            value,
-            onChange: (event: Event) => onValue((event.currentTarget as HTMLSelectElement).value),
-            ...wrong,
-          },
+      ? h('select', { value, onChange: (event) => onValue(event.currentTarget.value), ...wrong }, [
           options.map(([one, name]) => h('option', { key: one, value: one, selected: one === value }, name)),
-        )
+        ])
       : h('input', {
           type,
           value,
           autocomplete,
           required: required ?? false,
           spellcheck: false,
-          onInput: (event: InputEvent) => onValue((event.currentTarget as HTMLInputElement).value),
+          onInput: (event) => onValue(event.currentTarget.value),
           ...wrong,
         }),
-    help !== undefined && h('span', { class: 'help' }, help),
-    error !== undefined && h('span', { class: 'wrong', role: 'alert', id }, error),
-  );
+    help !== undefined && h('span.help', help),
+    error !== undefined && h('span.wrong', { role: 'alert', id }, error),
+  ]);
 }
 
 export type Tone = 'good' | 'wait' | 'bad' | 'off';
@@ -125,7 +116,7 @@ export function State({
   readonly word: string;
   readonly tone: Tone;
 }): ComponentChildren {
-  return h('span', { class: `state ${tone}` }, h(Icon, { name: icon }), h('span', null, word));
+  return h('span', { class: `state ${tone}` }, [h(Icon, { name: icon }), h('span', word)]);
 }
 
 /** A time of the API, relative; exact in its title. */
@@ -146,12 +137,10 @@ export function Notice({
   readonly tone?: Tone;
   readonly children?: ComponentChildren;
 }): ComponentChildren {
-  return h(
-    'div',
-    { class: `notice ${tone}` },
+  return h('div', { class: `notice ${tone}` }, [
     icon !== 'dot' && h(Icon, { name: icon }),
-    h('div', null, h('p', { class: 'title' }, title), children),
-  );
+    h('div', [h('p.title', title), children]),
+  ]);
 }
 
 /** What did not work, since when, and a button to try again. */
@@ -164,30 +153,34 @@ export function Fault({
   readonly since: number | undefined;
   again(): void;
 }): ComponentChildren {
-  return h(
-    'div',
-    { role: 'alert' },
-    h(
-      Notice,
-      { icon: 'alert', tone: 'bad', title: messageOf(error) },
-      h(
-        'p',
-        { class: 'row' },
-        since !== undefined && now.value - since > 10_000 && `For ${relative(since, now.value).replace(' ago', '')}. `,
+  return h('div', { role: 'alert' }, [
+    h(Notice, { icon: 'alert', tone: 'bad', title: messageOf(error) }, [
+      h('p.row', [
+        since !== undefined && now.value - since > 10_000 && `Failing for ${age(since, now.value)}. `,
         h(Button, { label: 'Try again', icon: 'replay', onPress: again }),
-      ),
-    ),
-  );
+      ]),
+    ]),
+  ]);
 }
 
 /** Grey bars where text will be; the style sheet shows them after a moment. */
 export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildren {
-  return h(
-    'div',
-    { class: 'bars', role: 'status' },
-    h('span', { class: 'hidden' }, 'Loading'),
-    Array.from({ length: rows }, (_, i) => h('span', { class: 'bar', key: i })),
-  );
+  return h('div.bars', { role: 'status' }, [
+    h('span.hidden', 'Loading'),
+    Array.from({ length: rows }, (_, i) => h('span.bar', { key: i })),
+  ]);
+}
+
+/** What stands in the place of what is loaded: grey bars at first; above it what did not work, even if older data is shown. */
+export function Loading({
+  of: { data, error, failedAt, again },
+  rows,
+}: {
+  readonly of: Pick<Loaded<unknown>, 'data' | 'failedAt' | 'again'> & { readonly error: Error | undefined };
+  readonly rows: number;
+}): ComponentChildren {
+  if (error) return h(Fault, { error, since: failedAt, again });
+  return data === undefined && h(Bars, { rows });
 }
 
 /** A heading of a screen, which gets the focus when the screen opens, so that a reader of screens begins there. */
@@ -205,7 +198,7 @@ export function Title({
   useEffect(() => {
     if (!(document.activeElement instanceof HTMLInputElement)) heading.current?.focus({ preventScroll: true });
   }, []);
-  return h('div', { class: 'heading' }, h('h1', { tabIndex: -1, ref: heading, dir: 'auto' }, text), children);
+  return h('div.heading', [h('h1', { tabIndex: -1, ref: heading, dir: 'auto' }, text), children]);
 }
 
 export interface Tab {
@@ -235,9 +228,7 @@ export function Tabs({
     onChoose(next.id);
     document.getElementById(`tab-${next.id}`)?.focus();
   };
-  return h(
-    'div',
-    { class: 'tabs', role: 'tablist', 'aria-label': label, onKeyDown: move },
+  return h('div.tabs', { role: 'tablist', 'aria-label': label, onKeyDown: move }, [
     tabs.map(({ id, label: text }) =>
       h(
         'button',
@@ -251,10 +242,10 @@ export function Tabs({
           tabIndex: id === chosen ? 0 : -1,
           onClick: () => onChoose(id),
         },
-        text,
+        [text],
       ),
     ),
-  );
+  ]);
 }
 
 /** Dialogs that are open, by id. Only the last is shown; those below come back, as they were, when it is closed. */
@@ -287,22 +278,15 @@ export function Dialog({
     if (isShown && element?.open === false) element.showModal();
     else if (!isShown && element?.open) element.close();
   }, [isShown]);
-  return h(
-    'dialog',
-    // One that makes room for another is not closed by the person.
-    { ref: dialog, 'aria-labelledby': id, onClose: () => dialogs.peek().at(-1) === id && onClose() },
-    h(
-      'div',
-      { class: 'heading' },
+  return h('dialog', { ref: dialog, 'aria-labelledby': id, onClose: () => dialogs.peek().at(-1) === id && onClose() }, [
+    h('div.heading', [
       h('h2', { id }, title),
-      h(
-        'button',
-        { type: 'button', class: 'button quiet', 'aria-label': 'Close', onClick: () => dialog.current?.close() },
+      h('button.button.quiet', { type: 'button', 'aria-label': 'Close', onClick: () => dialog.current?.close() }, [
         h(Icon, { name: 'close' }),
-      ),
-    ),
+      ]),
+    ]),
     children,
-  );
+  ]);
 }
 
 /** Names and values. */
@@ -311,11 +295,9 @@ export function Facts({
 }: {
   readonly rows: readonly (readonly [string, ComponentChildren])[];
 }): ComponentChildren {
-  return h(
-    'dl',
-    { class: 'facts' },
-    rows.map(([name, value]) => h('div', { key: name }, h('dt', null, name), h('dd', { dir: 'auto' }, value))),
-  );
+  return h('dl.facts', [
+    rows.map(([name, value]) => h('div', { key: name }, [h('dt', name), h('dd', { dir: 'auto' }, [value])])),
+  ]);
 }
 
 /** A choice among a few. */
@@ -330,14 +312,10 @@ export function Choice({
   readonly options: readonly (readonly [string, string])[];
   onValue(value: string): void;
 }): ComponentChildren {
-  return h(
-    'label',
-    { class: 'choice' },
-    h('span', { class: 'hidden' }, label),
-    h(
-      'select',
-      { value, onChange: (event: Event) => onValue((event.currentTarget as HTMLSelectElement).value) },
+  return h('label.choice', [
+    h('span.hidden', label),
+    h('select', { value, onChange: (event) => onValue(event.currentTarget.value) }, [
       options.map(([id, text]) => h('option', { key: id, value: id, selected: id === value }, text)),
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,7 +1,8 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask } from '../call.ts';
+import { h } from '../h.ts';
 import { person, readSession } from '../session.ts';
 import { Button, Dialog } from './elements.ts';
 import { Copy, Form } from './form.ts';
@@ -24,9 +25,7 @@ export function FactorDialog(): ComponentChildren {
   const close = () => {
     factorOpen.value = false;
   };
-  return h(
-    Dialog,
-    { title: 'Second factor', onClose: close },
+  return h(Dialog, { title: 'Two-factor authentication', onClose: close }, [
     codes
       ? h(RecoveryCodes, { codes, onClose: close })
       : offer
@@ -38,19 +37,17 @@ export function FactorDialog(): ComponentChildren {
             },
           })
         : [
-            isOn ? h(On, { key: 'state' }) : h(Off, { key: 'state' }),
-            h(
-              'p',
-              { class: 'buttons', key: 'buttons' },
+            isOn ? h(On) : h(Off),
+            h('p.buttons', [
               h(Button, {
-                label: isOn ? 'Use another device' : 'Set it up',
+                label: isOn ? 'Change device' : 'Set up',
                 kind: isOn ? 'plain' : 'main',
                 onPress: async () => setOffer(await ask<Offer>('POST', '/console/factor', {})),
               }),
-              isOn && h(Button, { label: 'Turn it off', kind: 'danger', onPress: turnOff }),
-            ),
+              isOn && h(Button, { label: 'Turn off', kind: 'danger', onPress: turnOff }),
+            ]),
           ],
-  );
+  ]);
 }
 
 async function turnOff(): Promise<void> {
@@ -59,23 +56,19 @@ async function turnOff(): Promise<void> {
 }
 
 const Off = () =>
-  h(
-    'p',
-    null,
-    'With a second factor, signing in needs your password and a code of an authenticator app. A password that leaked is not enough then.',
-  );
+  h('p', [
+    'With two-factor authentication, signing in needs your password and a code from an authenticator app, so a leaked password is not enough.',
+  ]);
 
 function On(): ComponentChildren {
   const left = person.value?.recovery_codes ?? 0;
   return [
-    h('p', { key: 'on' }, 'It is on: signing in needs a code of your authenticator app.'),
-    h(
-      'p',
-      { key: 'left', class: left < 3 ? 'wrong' : 'faint' },
+    h('p', ['Two-factor authentication is on. Signing in needs a code from your authenticator app.']),
+    h('p', { class: left < 3 ? 'wrong' : 'faint' }, [
       left === 0
-        ? 'You have no recovery code left. Set it up again to get new ones.'
-        : `You have ${count(left, 'recovery code')} left. Setting it up again makes new ones.`,
-    ),
+        ? 'You have no recovery codes left. Choose "Change device" to get new ones.'
+        : `You have ${count(left, 'recovery code')} left. Changing the device replaces them.`,
+    ]),
   ];
 }
 
@@ -87,27 +80,24 @@ function Setup({
   onDone(codes: readonly string[]): Promise<void>;
 }): ComponentChildren {
   return [
-    h(
-      'p',
-      { key: 'how' },
-      'Add this key to your authenticator app (time-based, six digits), or ',
+    h('p', [
+      'Add this key to your authenticator app (time-based, 6 digits), or ',
       h('a', { href: url }, 'open it in an app on this device'),
       '.',
-    ),
-    h('p', { key: 'secret' }, h('code', { class: 'secret' }, secret.replaceAll(/.{4}(?=.)/g, '$& '))),
-    h('p', { key: 'copy' }, h(Copy, { text: secret, label: 'Copy the key' })),
+    ]),
+    h('p', [h('code.secret', secret.replaceAll(/.{4}(?=.)/g, '$& '))]),
+    h('p', [h(Copy, { text: secret, label: 'Copy key' })]),
     h(Form, {
-      key: 'code',
       fields: [
         {
           name: 'code',
           label: 'Code',
-          help: 'The six digits that the app shows now.',
+          help: 'The 6-digit code that the app shows now.',
           autocomplete: 'one-time-code',
           required: true,
         },
       ],
-      label: 'Turn it on',
+      label: 'Turn on',
       onSubmit: async (values) => {
         const made = await ask<{ readonly recovery_codes: readonly string[] }>('POST', '/console/factor/on', values);
         await onDone(made.recovery_codes);
@@ -118,18 +108,14 @@ function Setup({
 
 function RecoveryCodes({ codes, onClose }: { readonly codes: readonly string[]; onClose(): void }): ComponentChildren {
   return [
-    h('p', { key: 'on', role: 'status' }, 'The second factor is on. Your other sessions have ended.'),
-    h(
-      'p',
-      { key: 'keep' },
-      'Save these recovery codes somewhere else than on the device. Each works once, instead of a code of the app. They are shown this once.',
-    ),
-    h('p', { key: 'codes' }, h('code', { class: 'secret recovery' }, codes.join('\n'))),
-    h(
-      'p',
-      { key: 'buttons', class: 'buttons' },
-      h(Copy, { text: codes.join('\n'), label: 'Copy the codes' }),
+    h('p', { role: 'status' }, ['Two-factor authentication is on. Your other sessions have been signed out.']),
+    h('p', [
+      'Save these recovery codes somewhere other than this device. Each works once, in place of a code from the app. They are not shown again.',
+    ]),
+    h('p', [h('code.secret.recovery', codes.join('\n'))]),
+    h('p.buttons', [
+      h(Copy, { text: codes.join('\n'), label: 'Copy codes' }),
       h(Button, { label: 'I have saved them', kind: 'main', onPress: onClose }),
-    ),
+    ]),
   ];
 }

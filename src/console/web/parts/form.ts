@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { faultsOf } from '../call.ts';
+import { h } from '../h.ts';
 import { messageOf } from '../session.ts';
 import { Button, Dialog, Field, type FieldProps } from './elements.ts';
 
@@ -51,9 +52,7 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
   const faults = error === undefined ? {} : faultsOf(error);
   const shown = fields.filter(({ when }) => when?.(values) ?? true);
   const beside = shown.filter(({ name }) => faults[name] !== undefined);
-  return h(
-    'form',
-    { class: inline ? 'form inline' : 'form', onSubmit: submit, noValidate: true },
+  return h('form', { class: inline ? 'form inline' : 'form', onSubmit: submit, noValidate: true }, [
     shown.map(({ name, value: _, when: __, ...field }) =>
       h(Field, {
         key: name,
@@ -63,13 +62,9 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
         onValue: (value) => setValues((before) => ({ ...before, [name]: value })),
       }),
     ),
-    error !== undefined && beside.length === 0 && h('p', { class: 'wrong', role: 'alert' }, messageOf(error)),
-    h(
-      'p',
-      { class: 'buttons' },
-      h('button', { type: 'submit', class: 'button main', disabled: busy, 'aria-busy': busy }, label),
-    ),
-  );
+    error !== undefined && beside.length === 0 && h('p.wrong', { role: 'alert' }, messageOf(error)),
+    h('p.buttons', [h('button.button.main', { type: 'submit', disabled: busy, 'aria-busy': busy }, label)]),
+  ]);
 }
 
 /** Asks once before something is lost; the children say what. */
@@ -90,17 +85,13 @@ export function Confirm({
     await onConfirm();
     onClose();
   };
-  return h(
-    Dialog,
-    { title, onClose },
-    h('div', null, children),
-    h(
-      'p',
-      { class: 'buttons' },
+  return h(Dialog, { title, onClose }, [
+    h('div', [children]),
+    h('p.buttons', [
       h(Button, { label: 'Cancel', onPress: onClose }),
       h(Button, { label, kind: 'danger', onPress: confirm }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** A button that puts a text on the clipboard. */

@@ -1,7 +1,8 @@
 import type { Signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren, TargetedMouseEvent } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { awaySince } from '../call.ts';
+import { h } from '../h.ts';
 import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
@@ -21,26 +22,22 @@ import { now, relative } from './text.ts';
 const IN_BAR = 4;
 
 export function Frame({ children }: { readonly children?: ComponentChildren }): ComponentChildren {
-  return h(
-    'div',
-    { class: 'frame' },
-    h('a', { class: 'skip', href: '#main' }, 'Skip to the content'),
-    h(
-      'header',
-      { class: 'top' },
-      h('a', { class: 'brand', href: linkTo('/') }, 'Postern'),
-      h(Accounts, null),
-      h(Search, null),
-      h(LiveMark, null),
-      h(PersonMenu, null),
-    ),
-    h(Rail, null),
-    h('main', { id: 'main', tabIndex: -1 }, h(Away, null), h(JobBar, null), h(PasswordNotice, null), children),
-    passwordOpen.value && h(PasswordDialog, null),
-    factorOpen.value && h(FactorDialog, null),
-    helpOpen.value && h(Help, null),
-    h(ConfirmPassword, null),
-  );
+  return h('div.frame', [
+    h('a.skip', { href: '#main' }, 'Skip to content'),
+    h('header.top', [
+      h('a.brand', { href: linkTo('/') }, 'Postern'),
+      h(Accounts),
+      h(Search),
+      h(LiveMark),
+      h(PersonMenu),
+    ]),
+    h(Rail),
+    h('main', { id: 'main', tabIndex: -1 }, [h(Away), h(JobBar), h(PasswordNotice), children]),
+    passwordOpen.value && h(PasswordDialog),
+    factorOpen.value && h(FactorDialog),
+    helpOpen.value && h(Help),
+    h(ConfirmPassword),
+  ]);
 }
 
 function Rail(): ComponentChildren {
@@ -57,15 +54,11 @@ function Rail(): ComponentChildren {
     }
   };
   const entry = (one: Section) =>
-    h(
-      'a',
-      { key: one.path, href: linkTo(one.path), 'aria-current': isHere(one) ? 'page' : undefined },
+    h('a', { key: one.path, href: linkTo(one.path), 'aria-current': isHere(one) ? 'page' : undefined }, [
       h(Icon, { name: one.icon }),
-      h('span', null, one.label),
-    );
-  return h(
-    'nav',
-    { class: 'rail', 'aria-label': 'Screens', onKeyDown: close },
+      h('span', one.label),
+    ]);
+  return h('nav.rail', { 'aria-label': 'Pages', onKeyDown: close }, [
     sections.slice(0, IN_BAR).map(entry),
     others.length > 0 &&
       h(
@@ -77,17 +70,16 @@ function Rail(): ComponentChildren {
           'aria-controls': 'more-screens',
           onClick: () => setOpen(!open),
         },
-        h(Icon, { name: 'more' }),
-        h('span', null, 'More'),
+        [h(Icon, { name: 'more' }), h('span', 'More')],
       ),
     h('div', { id: 'more-screens', class: open ? 'rest open' : 'rest' }, others.map(entry)),
-  );
+  ]);
 }
 
 /** Operators choose whose mail they see. */
 function Accounts(): ComponentChildren {
   const accounts = person.value?.accounts ?? [];
-  if (accounts.length < 2) return account.value && h('span', { class: 'account' }, account.value.name);
+  if (accounts.length < 2) return account.value && h('span.account', account.value.name);
   return h(Choice, {
     label: 'Account',
     value: account.value?.id ?? '',
@@ -104,16 +96,19 @@ interface Searched {
 
 const OF_MAIL: Searched = {
   about: 'mail',
-  help: 'Words, or from: to: subject: route: client: url: state: status: id: before: after:',
+  help: 'Words or filters: from: to: subject: route: client: url: state: status: id: before: after:',
 };
-const OF_DOMAINS: Searched = { about: 'domains', help: 'A part of the name' };
+const OF_DOMAINS: Searched = { about: 'domains', help: 'Part of the name' };
 /** Screens with a search of their own. */
 const SEARCHED: Readonly<Record<string, Searched>> = {
   '/mail': OF_MAIL,
   '/given-up': OF_MAIL,
-  '/refused': { about: 'refusals', help: 'Words, or from: to: client: reason: domain: before: after:' },
-  '/sent': { about: 'mail out', help: 'Words, or email: sender: subject: tag: state: template: subaccount: u_name:' },
-  '/lists': { about: 'addresses', help: 'The beginning of an address' },
+  '/refused': { about: 'refusals', help: 'Words or filters: from: to: client: reason: domain: before: after:' },
+  '/sent': {
+    about: 'outbound mail',
+    help: 'Words or filters: email: sender: subject: tag: state: template: subaccount: u_name:',
+  },
+  '/lists': { about: 'addresses', help: 'The start of an address' },
   '/domains': OF_DOMAINS,
 };
 
@@ -127,9 +122,8 @@ function Search(): ComponentChildren {
   const [text, setText] = useState(shown);
   useEffect(() => setText(shown), [shown, path]);
   return h(
-    'form',
+    'form.search',
     {
-      class: 'search',
       role: 'search',
       onSubmit: (event: Event) => {
         event.preventDefault();
@@ -137,36 +131,31 @@ function Search(): ComponentChildren {
         go(own ? withQuery({ q }) : linkTo(otherwise, { q }));
       },
     },
-    h(Icon, { name: 'search' }),
-    h('input', {
-      id: 'search',
-      type: 'search',
-      value: text,
-      'aria-label': `Search ${about}`,
-      placeholder: `Search ${about}`,
-      title: help,
-      spellcheck: false,
-      autocomplete: 'off',
-      onInput: (event: InputEvent) => setText((event.currentTarget as HTMLInputElement).value),
-    }),
-    h('kbd', { 'aria-hidden': 'true' }, '/'),
+    [
+      h(Icon, { name: 'search' }),
+      h('input', {
+        id: 'search',
+        type: 'search',
+        value: text,
+        'aria-label': `Search ${about}`,
+        placeholder: `Search ${about}`,
+        title: help,
+        spellcheck: false,
+        autocomplete: 'off',
+        onInput: (event) => setText(event.currentTarget.value),
+      }),
+      h('kbd', { 'aria-hidden': 'true' }, '/'),
+    ],
   );
 }
 
 function LiveMark(): ComponentChildren {
   if (!may('inbound/search')) return null;
   const state = live.value;
-  return h(
-    'span',
-    { class: `live ${state.state}`, role: 'status' },
-    h('span', { class: 'lamp', 'aria-hidden': 'true' }),
-    h(
-      'span',
-      null,
-      state.state === 'on' ? 'Live' : 'Not live',
-      state.state === 'lost' && h(Seconds, { until: state.at }),
-    ),
-  );
+  return h('span', { class: `live ${state.state}`, role: 'status' }, [
+    h('span.lamp', { 'aria-hidden': 'true' }),
+    h('span', [state.state === 'on' ? 'Live' : 'Not live', state.state === 'lost' && h(Seconds, { until: state.at })]),
+  ]);
 }
 
 const SECOND_MS = 1_000;
@@ -181,72 +170,55 @@ function Seconds({ until }: { readonly until: number }): ComponentChildren {
     return () => clearInterval(timer);
   }, [until]);
   const seconds = Math.ceil(left / SECOND_MS);
-  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, trying again in ${seconds} s` : ', trying again now');
+  return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, retrying in ${seconds} s` : ', retrying now');
 }
 
 /** Opens a dialog, and closes the menu that it was chosen from. */
-const opens = (dialog: Signal<boolean>) => (event: MouseEvent) => {
-  dialog.value = true;
-  (event.currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
-};
+const opens =
+  (dialog: Signal<boolean>) =>
+  ({ currentTarget }: TargetedMouseEvent<HTMLElement>) => {
+    dialog.value = true;
+    currentTarget.closest('details')?.removeAttribute('open');
+  };
 
 function PersonMenu(): ComponentChildren {
   const [failed, setFailed] = useState<string>();
   const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
   const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
-  return h(
-    'details',
-    { class: 'menu', key: place.value.path },
-    h('summary', { 'aria-label': `${name}, menu` }, h(Icon, { name: 'person' })),
-    h(
-      'div',
-      { class: 'sheet' },
-      h('p', null, h('strong', null, name), h('br', null), h('span', { class: 'faint' }, role)),
-      h('button', { type: 'button', class: 'button quiet', onClick: opens(helpOpen) }, 'Keys'),
-      (has || can) &&
-        h('button', { type: 'button', class: 'button quiet', onClick: opens(passwordOpen) }, 'Password\u2026'),
-      has && h('button', { type: 'button', class: 'button quiet', onClick: opens(factorOpen) }, 'Second factor\u2026'),
-      h('a', { class: 'button quiet', href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
-      h('button', { type: 'button', class: 'button quiet', onClick: leave }, 'Sign out'),
-      failed !== undefined && h('p', { class: 'wrong', role: 'alert' }, failed),
-    ),
-  );
+  return h('details.menu', { key: place.value.path }, [
+    h('summary', { 'aria-label': `Menu for ${name}` }, [h(Icon, { name: 'person' })]),
+    h('div.sheet', [
+      h('p', [h('strong', name), h('br'), h('span.faint', role)]),
+      h('button.button.quiet', { type: 'button', onClick: opens(helpOpen) }, 'Keyboard shortcuts'),
+      (has || can) && h('button.button.quiet', { type: 'button', onClick: opens(passwordOpen) }, 'Password\u2026'),
+      has &&
+        h('button.button.quiet', { type: 'button', onClick: opens(factorOpen) }, 'Two-factor authentication\u2026'),
+      h('a.button.quiet', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
+      h('button.button.quiet', { type: 'button', onClick: leave }, 'Sign out'),
+      failed !== undefined && h('p.wrong', { role: 'alert' }, failed),
+    ]),
+  ]);
 }
 
 function Away(): ComponentChildren {
   const since = awaySince.value;
   if (since === undefined) return null;
-  return h(
-    'p',
-    { class: 'banner', role: 'status' },
+  return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
-    `The store does not answer (noticed ${relative(since, now.value)}). Lists may be old; mail is still taken.`,
-  );
+    `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is still accepted.`,
+  ]);
 }
 
 function Help(): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Keys', onClose: () => (helpOpen.value = false) },
-    h(
-      'dl',
-      { class: 'keys' },
+  return h(Dialog, { title: 'Keyboard shortcuts', onClose: () => (helpOpen.value = false) }, [
+    h('dl.keys', [
       KEYS.map(([key, what]) =>
-        h(
-          'div',
-          { key },
-          h(
-            'dt',
-            null,
-            key.split(', ').map((one) => h('kbd', { key: one }, one)),
-          ),
-          h('dd', null, what),
-        ),
+        h('div', { key }, [h('dt', [key.split(', ').map((one) => h('kbd', { key: one }, [one]))]), h('dd', [what])]),
       ),
-    ),
+    ]),
     h(Button, {
-      label: keysOn.value ? 'Turn single keys off' : 'Turn single keys on',
+      label: keysOn.value ? 'Turn off shortcuts' : 'Turn on shortcuts',
       onPress: () => turnKeys(!keysOn.value),
     }),
-  );
+  ]);
 }

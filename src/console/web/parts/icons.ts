@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 
 // Icons of 16 by 16, drawn with lines in the colour of the text. They repeat what a word beside them says.
 
@@ -36,9 +37,7 @@ const PATHS = {
 export type IconName = keyof typeof PATHS;
 
 export function Icon({ name }: { readonly name: IconName }): ComponentChildren {
-  return h(
-    'svg',
-    { class: 'icon', viewBox: '0 0 16 16', width: 16, height: 16, 'aria-hidden': 'true' },
+  return h('svg.icon', { viewBox: '0 0 16 16', width: 16, height: 16, 'aria-hidden': 'true' }, [
     h('path', { d: PATHS[name] }),
-  );
+  ]);
 }

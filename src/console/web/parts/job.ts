@@ -1,6 +1,8 @@
 import { effect, signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call, chosenAccount, Failed } from '../call.ts';
+import { h } from '../h.ts';
+import type { Answer, Params } from '../operations.ts';
 import { messageOf, session } from '../session.ts';
 import { Button } from './elements.ts';
 import { count, number } from './text.ts';
@@ -17,22 +19,17 @@ export interface Job {
   readonly several: string;
   readonly of: number;
   /** The call that goes on where it stopped; undefined if it has to be asked for anew. */
-  readonly again?: { readonly operation: string; readonly params: object };
-}
-
-/** /jobs/info and /host/job. */
-interface Progress {
-  readonly done: number;
-  readonly of: number;
-  readonly state: 'running' | 'done' | 'failed';
-  readonly error: string | null;
+  readonly again?: {
+    readonly operation: 'inbound/drop' | 'inbound/replay' | 'inbound/retry';
+    readonly params: Params<'inbound/drop' | 'inbound/replay' | 'inbound/retry'>;
+  };
 }
 
 interface Followed {
   readonly job: Job;
   /** Of which account it is, if there is a choice. */
   readonly account: string | undefined;
-  readonly progress?: Progress;
+  readonly progress?: Answer<Job['operation']>;
   /** Why nothing is known of it. */
   readonly failed?: string;
 }
@@ -86,7 +83,7 @@ async function ask(): Promise<void> {
 
 async function look(one: Followed): Promise<Followed> {
   try {
-    return { ...one, progress: await call<Progress>(one.job.operation, { id: one.job.id }) };
+    return { ...one, progress: await call(one.job.operation, { id: one.job.id }) };
   } catch (error) {
     // A server that does not answer for a while does not end a job.
     const isAway = error instanceof Failed && (error.status === 0 || error.status >= 500 || error.status === 429);
@@ -98,7 +95,7 @@ async function look(one: Followed): Promise<Followed> {
 async function goOn({ job }: Followed): Promise<void> {
   if (!job.again) return;
   const { operation, params } = job.again;
-  const { job: id, matched } = await call<{ readonly job: string | null; readonly matched: number }>(operation, params);
+  const { job: id, matched } = await call(operation, params);
   if (id === null) forgetJob();
   else followJob({ ...job, id, of: matched });
 }
@@ -110,31 +107,27 @@ export function JobProgress(): ComponentChildren {
   const { job, progress, failed } = one;
   const { done, of, state, error } = progress ?? { done: 0, of: job.of, state: 'running', error: null };
   const wrong = failed ?? error;
-  return h(
-    'div',
-    null,
-    h('progress', { max: of, value: done, 'aria-label': job.what }),
-    h(
-      'p',
-      { role: isRunning(one) ? undefined : 'status' },
+  return h('div', [
+    done !== null && h('progress', { max: of, value: done, 'aria-label': job.what }),
+    h('p', { role: isRunning(one) ? undefined : 'status' }, [
       state === 'done'
-        ? `${job.what}: done for ${count(done, job.one, job.several)}.`
-        : `${job.what}: ${number(done)} of ${number(of)}.`,
-      isRunning(one) && ' This goes on wherever you go.',
-    ),
-    wrong !== null && wrong !== undefined && h('p', { class: 'wrong' }, wrong),
+        ? `${job.what} complete: ${count(done ?? of, job.one, job.several)}.`
+        : done === null
+          ? `${job.what} interrupted.`
+          : `${job.what}: ${number(done)} of ${number(of)}.`,
+      isRunning(one) && ' You can leave this page.',
+    ]),
+    wrong !== null && wrong !== undefined && h('p.wrong', wrong),
     wrong !== null && wrong !== undefined && job.again && h(Button, { label: 'Resume', onPress: () => goOn(one) }),
-  );
+  ]);
 }
 
 /** The same on every screen. */
 export function JobBar(): ComponentChildren {
   const one = followed.value;
   if (!one) return null;
-  return h(
-    'div',
-    { class: 'banner job' },
-    h(JobProgress, null),
+  return h('div.banner.job', [
+    h(JobProgress),
     !isRunning(one) && h(Button, { label: 'Close', kind: 'quiet', onPress: forgetJob }),
-  );
+  ]);
 }

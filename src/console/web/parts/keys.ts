@@ -16,13 +16,13 @@ export function turnKeys(on: boolean): void {
 }
 
 export const KEYS: readonly (readonly [string, string])[] = [
-  ['j, k', 'next and previous row'],
-  ['Enter', 'open the row'],
-  ['Esc', 'back to the list'],
-  ['x', 'mark the row'],
-  ['r', 'replay'],
-  ['/', 'search'],
-  ['?', 'this help'],
+  ['j, k', 'Next / previous row'],
+  ['Enter', 'Open the row'],
+  ['Esc', 'Back to the list'],
+  ['x', 'Select the row'],
+  ['r', 'Replay'],
+  ['/', 'Search'],
+  ['?', 'Show this help'],
 ];
 
 export function listenToKeys(): void {

@@ -1,7 +1,8 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import type { Mail, Refusal } from '../records.ts';
@@ -41,7 +42,7 @@ export function useMail(query: string, limit = PAGE): List<Mail> {
     key: `mail ${account.value?.id} ${limit} ${query}`,
     whole: query.trim() === '',
     async read(before, stop) {
-      const { mails, next } = await call<{ mails: Mail[]; next: number | null }>(
+      const { mails, next } = await call(
         'inbound/search',
         { query, limit, ...(before !== undefined && { before }) },
         stop,
@@ -63,7 +64,7 @@ export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
     key: `refusals ${account.value?.id} ${limit} ${query}`,
     whole: false,
     async read(before, stop) {
-      const { refusals, next } = await call<{ refusals: Refusal[]; next: number | null }>(
+      const { refusals, next } = await call(
         'inbound/refusals',
         { query, limit, ...(before !== undefined && { before }) },
         stop,
@@ -208,42 +209,29 @@ export function MailRow({
   onFocus?(id: string): void;
 }): ComponentChildren {
   const link = linkTo(`/message/${encodeURIComponent(mail.id)}`);
-  return h(
-    'li',
-    { 'data-row': mail.id, class: 'mail-row' },
+  return h('li.mail-row', { 'data-row': mail.id }, [
     canMark &&
-      h(
-        'label',
-        { class: 'box' },
-        h('span', { class: 'hidden' }, `Mark ${subjectOf(mail)}`),
+      h('label.box', [
+        h('span.hidden', `Select ${subjectOf(mail)}`),
         h('input', {
           type: 'checkbox',
           checked: marked.value.has(mail.id),
-          onChange: (event: Event) => mark(mail.id, (event.currentTarget as HTMLInputElement).checked),
+          onChange: (event) => mark(mail.id, event.currentTarget.checked),
         }),
-      ),
-    h(
-      'a',
-      { href: link, onFocus: () => onFocus?.(mail.id) },
+      ]),
+    h('a', { href: link, onFocus: () => onFocus?.(mail.id) }, [
       h(MailStateMark, { state: mail.state }),
-      h(
-        'span',
-        { class: 'who' },
-        h('bdi', null, addressOf(mail)),
-        h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
-        h('span', { class: 'hidden' }, ' to '),
-        h('bdi', { class: 'to' }, plain(mail.to)),
-      ),
-      h('span', { class: 'subject' }, h('bdi', null, subjectOf(mail))),
-      h(
-        'span',
-        { class: 'answer' },
-        answerOf(mail),
-        mail.attempts > 1 && h('span', { class: 'faint' }, `, ${count(mail.attempts, 'attempt')}`),
-      ),
-      h('span', { class: 'age' }, h(Time, { at: mail.at })),
-    ),
-  );
+      h('span.who', [
+        h('bdi', addressOf(mail)),
+        h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
+        h('span.hidden', ' to '),
+        h('bdi.to', plain(mail.to)),
+      ]),
+      h('span.subject', [h('bdi', subjectOf(mail))]),
+      h('span.answer', [answerOf(mail), mail.attempts > 1 && h('span.faint', `, ${count(mail.attempts, 'attempt')}`)]),
+      h('span.age', [h(Time, { at: mail.at })]),
+    ]),
+  ]);
 }
 
 /** A button for the next page. */
@@ -259,13 +247,9 @@ export function More({ list }: { readonly list: List<unknown> }): ComponentChild
       .catch(() => setFailed(true))
       .finally(() => setBusy(false));
   };
-  return h(
-    'p',
-    { class: 'more' },
-    h(
-      'button',
-      { type: 'button', class: 'button', disabled: busy, onClick: read },
-      failed ? 'That did not work; try again' : list.rows?.length === 0 ? 'Search further back' : 'Older',
-    ),
-  );
+  return h('p.more', [
+    h('button.button', { type: 'button', disabled: busy, onClick: read }, [
+      failed ? 'Could not load; try again' : list.rows?.length === 0 ? 'Search older' : 'Older',
+    ]),
+  ]);
 }

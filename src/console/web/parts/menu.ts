@@ -1,5 +1,6 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren, TargetedMouseEvent } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { h } from '../h.ts';
 import { Icon } from './icons.ts';
 
 // What is rarely wanted, or destroys: behind a mark, so that nobody presses it instead of the next step.
@@ -9,7 +10,8 @@ export function Menu({ children }: { readonly children: ComponentChildren }): Co
   const menu = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const leave = (event: Event) => {
-      if (menu.current && !menu.current.contains(event.target as Node)) menu.current.open = false;
+      const inside = event.target instanceof Node && menu.current?.contains(event.target);
+      if (menu.current && !inside) menu.current.open = false;
     };
     document.addEventListener('pointerdown', leave);
     document.addEventListener('focusin', leave);
@@ -24,12 +26,10 @@ export function Menu({ children }: { readonly children: ComponentChildren }): Co
     menu.current.open = false;
     menu.current.querySelector('summary')?.focus();
   };
-  return h(
-    'details',
-    { class: 'menu more-actions', ref: menu, onKeyDown: close },
-    h('summary', { class: 'button', 'aria-label': 'More actions', title: 'More actions' }, h(Icon, { name: 'more' })),
-    h('div', { class: 'sheet' }, children),
-  );
+  return h('details.menu.more-actions', { ref: menu, onKeyDown: close }, [
+    h('summary.button', { 'aria-label': 'More actions', title: 'More actions' }, [h(Icon, { name: 'more' })]),
+    h('div.sheet', [children]),
+  ]);
 }
 
 export function MenuItem({
@@ -41,8 +41,8 @@ export function MenuItem({
   readonly destroys?: boolean;
   onPress(): void;
 }): ComponentChildren {
-  const press = (event: MouseEvent) => {
-    (event.currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
+  const press = ({ currentTarget }: TargetedMouseEvent<HTMLElement>) => {
+    currentTarget.closest('details')?.removeAttribute('open');
     onPress();
   };
   return h('button', { type: 'button', class: `button quiet ${destroys ? 'destroys' : ''}`, onClick: press }, label);

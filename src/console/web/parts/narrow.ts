@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { fieldOf, withField } from '../query.ts';
 import { go, linkTo } from '../router.ts';
 import { Choice } from './elements.ts';
@@ -20,7 +21,7 @@ export const ANSWERS: Options = [
   ['3xx', '3xx'],
   ['4xx', '4xx'],
   ['5xx', '5xx'],
-  ['none', 'No answer'],
+  ['none', 'No response'],
 ];
 
 const TIMES: Options = [
@@ -61,5 +62,5 @@ export function FieldChoice({
 
 /** Since when. */
 export function TimeChoice({ path, query }: NarrowProps): ComponentChildren {
-  return h(FieldChoice, { path, query, field: 'after', label: 'Since', options: TIMES });
+  return h(FieldChoice, { path, query, field: 'after', label: 'Time range', options: TIMES });
 }

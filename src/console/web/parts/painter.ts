@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { plain } from './text.ts';
 
 // JSON in colours, as text nodes.
@@ -11,12 +12,10 @@ const LONGEST_SHOWN = 200_000;
 /** A JSON value, painted. Long texts are cut. */
 export function Json({ value }: { readonly value: unknown }): ComponentChildren {
   const text = JSON.stringify(value, shorten, 2);
-  return h(
-    'pre',
-    { class: 'code', tabIndex: 0, dir: 'ltr' },
-    h('code', null, paint(text.slice(0, LONGEST_SHOWN))),
+  return h('pre.code', { tabIndex: 0, dir: 'ltr' }, [
+    h('code', [paint(text.slice(0, LONGEST_SHOWN))]),
     text.length > LONGEST_SHOWN && '\n\u2026',
-  );
+  ]);
 }
 
 function shorten(_: string, value: unknown): unknown {
@@ -30,9 +29,9 @@ function paint(json: string): ComponentChildren {
   for (const found of json.matchAll(TOKEN)) {
     const [token, text, colon] = found;
     out.push(json.slice(from, found.index));
-    if (text === undefined) out.push(h('span', { class: 'value' }, token));
-    else if (colon === undefined) out.push(h('span', { class: 'string' }, plain(text)));
-    else out.push(h('span', { class: 'name' }, plain(text)), colon);
+    if (text === undefined) out.push(h('span.value', [token]));
+    else if (colon === undefined) out.push(h('span.string', plain(text)));
+    else out.push(h('span.name', plain(text)), colon);
     from = found.index + token.length;
   }
   out.push(json.slice(from));

@@ -1,7 +1,8 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask } from '../call.ts';
+import { h } from '../h.ts';
 import { messageOf, person, readSession } from '../session.ts';
 import { Button, Dialog, Field } from './elements.ts';
 
@@ -13,14 +14,12 @@ export const passwordOpen = signal(false);
 export function PasswordNotice(): ComponentChildren {
   const { has_password: has, can_set_password: can } = person.value ?? {};
   if (has !== false || !can) return null;
-  return h(
-    'p',
-    { class: 'banner' },
+  return h('p.banner', [
     isNobody()
-      ? 'You came in by a link, which works once. Choose a name and a password: they let you come back, and change keys and people later.'
-      : 'Choose a password: it lets you come back, and change keys later.',
-    h(Button, { label: 'Choose a password\u2026', onPress: () => (passwordOpen.value = true) }),
-  );
+      ? 'You signed in with a one-time link. Set a name and a password so that you can sign in again and manage keys and people.'
+      : 'Set a password so that you can sign in again and manage keys.',
+    h(Button, { label: 'Set a password\u2026', onPress: () => (passwordOpen.value = true) }),
+  ]);
 }
 
 /** Whether this is the operator of a link of the command line, who has no name yet. */
@@ -50,24 +49,16 @@ export function PasswordDialog(): ComponentChildren {
     }
   };
   if (done)
-    return h(
-      Dialog,
-      { title: 'Password', onClose: close },
-      h(
-        'p',
-        { role: 'status' },
+    return h(Dialog, { title: 'Password', onClose: close }, [
+      h('p', { role: 'status' }, [
         nobody
-          ? `From now on sign in as ${person.value?.name} with your password.`
-          : 'The password is changed. Your other sessions have ended.',
-      ),
-      h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: close })),
-    );
-  return h(
-    Dialog,
-    { title: 'Password', onClose: close },
-    h(
-      'form',
-      { onSubmit: save },
+          ? `Password saved. From now on, sign in as ${person.value?.name}.`
+          : 'Password changed. Your other sessions have been signed out.',
+      ]),
+      h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: close })]),
+    ]);
+  return h(Dialog, { title: 'Password', onClose: close }, [
+    h('form', { onSubmit: save }, [
       nobody && h(Field, { label: 'Name', value: name, autocomplete: 'username', required: true, onValue: setName }),
       needsCurrent &&
         h(Field, {
@@ -83,12 +74,12 @@ export function PasswordDialog(): ComponentChildren {
         type: 'password',
         value: password,
         autocomplete: 'new-password',
-        help: 'At least 12 characters; several words are good.',
+        help: 'At least 12 characters. Several words work well.',
         required: true,
         onValue: setPassword,
       }),
-      error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
-      h('p', { class: 'buttons' }, h('button', { type: 'submit', class: 'button main' }, 'Set the password')),
-    ),
-  );
+      error !== undefined && h('p.wrong', { role: 'alert' }, error),
+      h('p.buttons', [h('button.button.main', { type: 'submit' }, 'Save password')]),
+    ]),
+  ]);
 }

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
+import { h } from '../h.ts';
 import { clockTime, localTime, number, size, span } from './text.ts';
 
 // Figures over time: a drawing for the eye, a sentence and a table for everybody. The library that draws is loaded with
@@ -34,27 +35,21 @@ const TWO_DAYS_S = 172_800;
 export function Plot({ title, sentence, times, curves }: PlotProps): ComponentChildren {
   const [pointed, setPointed] = useState<number>();
   const at = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
-  return h(
-    'figure',
-    { class: 'plot' },
-    h('figcaption', null, h('h3', null, title), h('p', null, sentence)),
+  return h('figure.plot', [
+    h('figcaption', [h('h3', title), h('p', sentence)]),
     h(Drawing, { times, curves, onPoint: setPointed }),
-    h(
-      'ul',
-      { class: 'legend' },
+    h('ul.legend', [
       curves.map(({ label, tone, unit, values }) =>
-        h(
-          'li',
-          { key: label },
+        h('li', { key: label }, [
           h('span', { class: `swatch ${tone}`, 'aria-hidden': 'true' }),
           `${label} `,
-          h('strong', null, valueText(values[at], unit)),
-        ),
+          h('strong', valueText(values[at], unit)),
+        ]),
       ),
-      at >= 0 && h('li', { key: 'at', class: 'faint' }, timeText(times, at)),
-    ),
+      at >= 0 && h('li.faint', timeText(times, at)),
+    ]),
     h(Table, { title, times, curves }),
-  );
+  ]);
 }
 
 /** The drawing alone. What it says stands beside it in words. */
@@ -96,9 +91,9 @@ function Drawing({
   }, []);
   useEffect(() => chart.current?.setData(dataOf({ times, curves })), [times, curves]);
 
-  return h('div', null, [
-    h('div', { key: 'drawing', class: 'drawing', ref: place, 'aria-hidden': 'true' }),
-    failed && h('p', { key: 'failed', class: 'faint' }, 'The plot could not be loaded; its table has all figures.'),
+  return h('div', [
+    h('div.drawing', { ref: place, 'aria-hidden': 'true' }),
+    failed && h('p.faint', 'The chart could not be loaded. The table has all values.'),
   ]);
 }
 
@@ -194,40 +189,30 @@ function resolved(box: HTMLElement, value: string): string {
 /** The figures as a table, newest first. It is made when it is opened. */
 function Table({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'curves'>): ComponentChildren {
   const [open, setOpen] = useState(false);
-  return h(
-    'details',
-    { onToggle: (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open) },
-    h('summary', null, 'As a table'),
+  return h('details', { onToggle: (event) => setOpen(event.currentTarget.open) }, [
+    h('summary', 'Show as table'),
     open &&
-      h(
-        'div',
-        { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': title },
-        h(
-          'table',
-          null,
-          h(
-            'thead',
-            null,
-            h('tr', null, [
-              h('th', { key: 'time', scope: 'col' }, 'Time'),
+      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': title }, [
+        h('table', [
+          h('thead', [
+            h('tr', [
+              h('th', { scope: 'col' }, 'Time'),
               ...curves.map(({ label }) => h('th', { key: label, scope: 'col' }, label)),
             ]),
-          ),
-          h(
-            'tbody',
-            null,
+          ]),
+          h('tbody', [
             times
               .map((time, i) =>
                 h('tr', { key: time }, [
-                  h('td', { key: 'time' }, timeText(times, i)),
+                  h('td', timeText(times, i)),
                   ...curves.map(({ label, unit, values }) => h('td', { key: label }, valueText(values[i], unit))),
                 ]),
               )
               .toReversed(),
-          ),
-        ),
-      ),
-  );
+          ]),
+        ]),
+      ]),
+  ]);
 }
 
 /** A value in its unit. */

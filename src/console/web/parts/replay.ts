@@ -1,13 +1,15 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import { type Loaded, useLoad } from '../load.ts';
-import type { Causes, Endpoint, EndpointDetail } from '../records.ts';
+import { h } from '../h.ts';
+import { useLoad } from '../load.ts';
+import type { Answer } from '../operations.ts';
+import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
-import { Bars, Button, Dialog, Fault, Time } from './elements.ts';
-import { followJob, JobProgress } from './job.ts';
-import { isFailing } from './states.ts';
-import { count, number, shortUrl, span } from './text.ts';
+import { Button, Dialog, Time } from './elements.ts';
+import { Many } from './many.ts';
+import { type EndedState, isFailing } from './states.ts';
+import { count, shortUrl, span } from './text.ts';
 
 // Replays of many: first the number, then the button with the number in it.
 
@@ -16,24 +18,10 @@ export type Wish =
   | { readonly ids: readonly string[] }
   | {
       readonly query: string;
-      readonly state: 'dead' | 'delivered' | 'dropped' | 'held';
+      readonly state: EndedState;
       /** Endpoints whose mail is left out. */
       readonly except_urls?: readonly string[];
     };
-
-interface Answer {
-  readonly matched: number;
-  readonly replayed: number;
-  /** Deliveries that the queue has deleted. */
-  readonly forgotten: number;
-  /** The job that does it, if there are many. */
-  readonly job: string | null;
-}
-
-const paramsOf = (wish: Wish): object => ({ ...wish, ...('query' in wish && { query: wish.query || '*' }) });
-
-const replay = (wish: Wish, dryRun: boolean, stop?: AbortSignal) =>
-  call<Answer>('inbound/replay', { ...paramsOf(wish), ...(dryRun && { dry_run: true }) }, stop);
 
 export function ReplayDialog({
   wish: given,
@@ -48,47 +36,36 @@ export function ReplayDialog({
   const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
-  const opened = useOnce();
-  const asked = useLoad(`replay ${account.value?.id} ${JSON.stringify(wish)} ${opened}`, (stop) =>
-    replay(wish, true, stop),
-  );
-  const where = useWhere(given, opened);
-  const [answer, setAnswer] = useState<Answer>();
-  const start = async () => {
-    const started = await replay(wish, false);
-    if (started.job !== null)
-      followJob({
-        operation: 'jobs/info',
-        id: started.job,
-        what: word,
-        one: 'mail',
-        several: 'mails',
-        of: started.matched,
-        again: { operation: 'inbound/replay', params: paramsOf(wish) },
-      });
-    setAnswer(started);
-  };
-  return h(
-    Dialog,
-    { title: word, onClose },
-    answer
-      ? h(Result, { answer, onClose })
-      : h(Question, {
-          word,
-          asked,
-          where,
-          leftOut,
-          onLeave: (url) => setLeftOut([...leftOut, url]),
-          start,
-          onClose,
-        }),
-  );
-}
-
-/** A number of this dialog, so that an old answer is not shown. */
-function useOnce(): number {
-  const [number] = useState(() => Date.now());
-  return number;
+  const where = useWhere(given);
+  const params = { ...wish, ...('query' in wish && { query: wish.query || '*' }) };
+  return h(Dialog, { title: word, onClose }, [
+    h(Many<Answer<'inbound/replay'>>, {
+      about: `replay ${JSON.stringify(wish)}`,
+      count: (stop) => call('inbound/replay', { ...params, dry_run: true }, stop),
+      start: () => call('inbound/replay', params),
+      job: () => ({
+        ...{ operation: 'jobs/info' as const, what: word, one: 'message', several: 'messages' },
+        again: { operation: 'inbound/replay' as const, params },
+      }),
+      nothing: 'Nothing to replay',
+      explain: ({ matched, forgotten }) => [
+        matched > 0 &&
+          h(
+            'p',
+            `${count(matched, 'message')} will be posted${isHeld ? '.' : ' again, with the same webhook-id as before.'}`,
+          ),
+        matched > 0 && where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
+        forgotten > 0 &&
+          h('p.faint', `${count(forgotten, 'other message')} can no longer be replayed: content deleted.`),
+        h(Troubled, { where, leftOut, onLeave: (url) => setLeftOut([...leftOut, url]) }),
+      ],
+      label: (matched) => `${word} ${matched}`,
+      kind: 'main',
+      icon: 'replay',
+      done: ({ replayed }) => `${count(replayed, 'message')} queued for delivery.`,
+      onClose,
+    }),
+  ]);
 }
 
 /** An endpoint of the mail that is meant. */
@@ -105,7 +82,8 @@ interface Where {
 const ASKED = 3;
 
 /** Where the mail goes, the most first; undefined until that is known, or for single mails. */
-function useWhere(wish: Wish, opened: number): readonly Where[] | undefined {
+function useWhere(wish: Wish): readonly Where[] | undefined {
+  const [opened] = useState(() => Date.now()); // an old answer is not shown
   const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
   const { data } = useLoad(query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`, (stop) =>
     readWhere(query ?? '', stop),
@@ -115,8 +93,8 @@ function useWhere(wish: Wish, opened: number): readonly Where[] | undefined {
 
 async function readWhere(query: string, stop: AbortSignal): Promise<readonly Where[]> {
   const [{ causes }, endpoints] = await Promise.all([
-    call<Causes>('inbound/causes', { query }, stop),
-    may('endpoints/list') ? call<readonly Endpoint[]>('endpoints/list', {}, stop) : [],
+    call('inbound/causes', { query }, stop),
+    may('endpoints/list') ? call('endpoints/list', {}, stop) : [],
   ]);
   const found = new Map<string, Where>();
   for (const { url, count, oldest_at: oldestAt } of causes) {
@@ -132,8 +110,7 @@ async function readWhere(query: string, stop: AbortSignal): Promise<readonly Whe
   const all = [...found.values()].sort((a, b) => b.count - a.count);
   // One after the other: the server answers one such question of an account at a time.
   for (const [i, one] of all.slice(0, ASKED).entries()) {
-    const detail =
-      one.endpoint && (await call<EndpointDetail>('endpoints/info', { url: one.url }, stop).catch(() => undefined));
+    const detail = one.endpoint && (await call('endpoints/info', { url: one.url }, stop).catch(() => undefined));
     all[i] = { ...one, detail };
   }
   return all;
@@ -150,68 +127,19 @@ function takes(where: readonly Where[]): number | undefined {
   return known.length < each.length || known.length === 0 ? undefined : Math.max(...known);
 }
 
-function Question({
-  word,
-  asked,
-  where,
-  leftOut,
-  onLeave,
-  start,
-  onClose,
-}: {
-  readonly word: 'Replay' | 'Release';
-  readonly asked: Loaded<Answer>;
-  readonly where: readonly Where[] | undefined;
-  readonly leftOut: readonly string[];
-  onLeave(url: string): void;
-  start(): Promise<void>;
-  onClose(): void;
-}): ComponentChildren {
-  const { data, error, failedAt, again } = asked;
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 2 });
-  const { matched, forgotten } = data;
-  const left =
-    forgotten > 0 &&
-    `${count(forgotten, 'other')} can no longer be replayed: the queue has deleted ${forgotten === 1 ? 'it' : 'them'}.`;
-  if (matched === 0) return h('div', null, h('p', null, 'Nothing to replay. '), left && h('p', null, left));
-  return h(
-    'div',
-    null,
-    h(
-      'p',
-      null,
-      word === 'Release'
-        ? `${count(matched, 'mail')} will be posted. Nothing has been moved yet.`
-        : `${count(matched, 'mail')} will be posted again, with the same webhook-id as before. Nothing has been moved yet.`,
-    ),
-    where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
-    left && h('p', { class: 'faint' }, left),
-    h(Troubled, { where, leftOut, onLeave }),
-    h(
-      'p',
-      { class: 'buttons' },
-      h(Button, { label: 'Cancel', onPress: onClose }),
-      h(Button, { label: `${word} ${number(matched)}`, kind: 'main', icon: 'replay', onPress: start }),
-    ),
-  );
-}
-
 /** Where the mail goes, how old it is, and how long it takes. */
 function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildren {
   const [first] = where;
   if (!first) return null;
   const oldest = where.reduce((before, { oldestAt }) => (oldestAt < before ? oldestAt : before), first.oldestAt);
   const ms = takes(where);
-  return h(
-    'p',
-    { class: 'faint' },
+  return h('p.faint', [
     where.length === 1 ? `To ${shortUrl(first.url)}` : `To ${count(where.length, 'endpoint')}`,
-    ', the oldest came ',
+    '. Oldest: ',
     h(Time, { at: oldest }),
-    ms !== undefined && ms >= 1_000 && `; about ${span(ms)}, if they answer as they did in the last day`,
     '.',
-  );
+    ms !== undefined && ms >= 1_000 && ` Takes about ${span(ms)} at the speed of the last 24 hours.`,
+  ]);
 }
 
 const MOST_TROUBLED = 5;
@@ -230,29 +158,14 @@ function Troubled({
     ({ url, endpoint }) =>
       endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),
   );
-  return h(
-    'div',
-    { role: 'status' },
-    leftOut.map((url) => h('p', { key: url, class: 'faint' }, `${shortUrl(url)} is left out.`)),
+  return h('div', [
+    leftOut.map((url) => h('p.faint', { key: url }, `${shortUrl(url)} is excluded.`)),
     troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
-      h(
-        'p',
-        { key: url, class: 'row' },
-        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'mail')}). `,
+      h('p.row', { key: url }, [
+        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'message')}). `,
         // With one endpoint there is nothing else to replay.
-        where.length > 1 + leftOut.length && h(Button, { label: 'Leave it out', onPress: () => onLeave(url) }),
-      ),
+        where.length > 1 + leftOut.length && h(Button, { label: 'Exclude', onPress: () => onLeave(url) }),
+      ]),
     ),
-  );
-}
-
-function Result({ answer, onClose }: { readonly answer: Answer; onClose(): void }): ComponentChildren {
-  return h(
-    'div',
-    { role: answer.job === null ? 'status' : undefined },
-    answer.job === null
-      ? h('p', null, `${count(answer.replayed, 'mail')} put on the queue again.`)
-      : h(JobProgress, null),
-    h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-  );
+  ]);
 }

@@ -1,23 +1,16 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import type { Causes } from '../records.ts';
+import type { Answer } from '../operations.ts';
 import { account } from '../session.ts';
-import { Decision } from './drop.ts';
-import { Bars, Button, Dialog, Fault } from './elements.ts';
-import { followJob, JobProgress } from './job.ts';
+import { Dialog } from './elements.ts';
+import { Many } from './many.ts';
 import { answerOf } from './states.ts';
 import { count, number, shortUrl } from './text.ts';
 
 // Another attempt for all that a search finds and that waits: first the number, and what it waits for.
-
-interface Answer {
-  readonly matched: number;
-  readonly retried: number;
-  /** The job that does it, if there are many. */
-  readonly job: string | null;
-}
 
 const MOST_CAUSES = 3;
 
@@ -29,85 +22,47 @@ export function RetryDialog({
   readonly query: string;
   onClose(): void;
 }): ComponentChildren {
-  const [opened] = useState(() => Date.now()); // an old number is not shown
-  const [answer, setAnswer] = useState<Answer>();
   const params = { query: query || '*', state: 'waiting' };
-  const { data, error, failedAt, again } = useLoad(`retry ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call<Answer>('inbound/retry', { ...params, dry_run: true }, stop),
-  );
-  const retry = async (matched: number) => {
-    const asked = { ...params, at_most: matched };
-    const started = await call<Answer>('inbound/retry', asked);
-    if (started.job !== null)
-      followJob({
-        operation: 'jobs/info',
-        id: started.job,
-        what: 'Retry',
-        one: 'mail',
-        several: 'mails',
-        of: started.matched,
-        again: { operation: 'inbound/retry', params: asked },
-      });
-    setAnswer(started);
-  };
-  const question = () => {
-    if (error) return h(Fault, { error, since: failedAt, again });
-    if (!data) return h(Bars, { rows: 2 });
-    const { matched } = data;
-    if (matched === 0) return h('p', null, 'Nothing to retry.');
-    return h(
-      'div',
-      null,
-      h('p', null, `${count(matched, 'mail')} will be posted now. Nothing has been changed yet.`),
-      h(WaitsFor, { query, opened }),
-      h(
-        'p',
-        { class: 'faint' },
-        'An endpoint that is down gets one mail first, and the others if it accepts that. Paused endpoints stay paused.',
-      ),
-      h(Decision, {
-        matched,
-        label: `Retry ${number(matched)} now`,
-        kind: 'main',
-        isTyped: false,
-        decide: () => retry(matched),
-        onClose,
+  return h(Dialog, { title: 'Retry now', onClose }, [
+    h(Many<Answer<'inbound/retry'>>, {
+      about: `retry ${query}`,
+      count: (stop) => call('inbound/retry', { ...params, dry_run: true }, stop),
+      start: (matched) => call('inbound/retry', { ...params, at_most: matched }),
+      job: (matched) => ({
+        ...{ operation: 'jobs/info', what: 'Retry', one: 'message', several: 'messages' },
+        again: { operation: 'inbound/retry', params: { ...params, at_most: matched } },
       }),
-    );
-  };
-  return h(
-    Dialog,
-    { title: 'Retry now', onClose },
-    answer
-      ? h(
-          'div',
-          { role: answer.job === null ? 'status' : undefined },
-          answer.job === null
-            ? h('p', null, `${count(answer.retried, 'mail is', 'mails are')} due now.`)
-            : h(JobProgress, null),
-          h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-        )
-      : question(),
-  );
+      nothing: 'Nothing to retry',
+      explain: ({ matched }) =>
+        matched > 0 && [
+          h('p', `${count(matched, 'message')} will be posted now.`),
+          h(WaitsFor, { query }),
+          h('p.faint', [
+            'An endpoint that is down gets one message first, and the rest if it accepts that one. Paused endpoints stay paused.',
+          ]),
+        ],
+      label: (matched) => `Retry ${matched} now`,
+      kind: 'main',
+      done: ({ retried }) => `Retrying ${count(retried, 'message')}.`,
+      onClose,
+    }),
+  ]);
 }
 
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
-function WaitsFor({ query, opened }: { readonly query: string; readonly opened: number }): ComponentChildren {
+function WaitsFor({ query }: { readonly query: string }): ComponentChildren {
+  const [opened] = useState(() => Date.now());
   const { data } = useLoad(`waiting ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call<Causes>('inbound/causes', { query: `${query} state:waiting` }, stop),
+    call('inbound/causes', { query: `${query} state:waiting` }, stop),
   );
   if (!data) return null;
-  return h(
-    'ul',
-    null,
+  return h('ul', [
     data.causes
       .slice(0, MOST_CAUSES)
       .map((cause) =>
-        h(
-          'li',
-          { key: `${cause.url} ${answerOf(cause)}` },
-          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last answer ${answerOf(cause)}` : 'not attempted yet'}`,
-        ),
+        h('li', { key: `${cause.url} ${answerOf(cause)}` }, [
+          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
+        ]),
       ),
-  );
+  ]);
 }

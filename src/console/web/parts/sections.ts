@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { linkTo, linkToList, place } from '../router.ts';
 import { may } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
@@ -18,16 +19,16 @@ export interface Section {
 }
 
 export const SECTIONS: readonly Section[] = [
-  { path: '/', label: 'Now', icon: 'pulse' },
-  { path: '/mail', label: 'Mail in', icon: 'inbox', one: '/message/', needs: 'inbound/search' },
+  { path: '/', label: 'Overview', icon: 'pulse' },
+  { path: '/mail', label: 'Inbound', icon: 'inbox', one: '/message/', needs: 'inbound/search' },
   { path: '/refused', label: 'Refused', icon: 'refused', needs: 'inbound/refusals' },
   { path: '/endpoints', label: 'Endpoints', icon: 'endpoint', one: '/endpoint', needs: 'endpoints/list' },
   { path: '/given-up', label: 'Failed', icon: 'given', needs: 'inbound/search' },
-  { path: '/sent', label: 'Mail out', icon: 'outbox', one: '/sent/', needs: 'messages/search' },
-  { path: '/lists', label: 'Lists', icon: 'list', needs: 'rejects/list' },
+  { path: '/sent', label: 'Outbound', icon: 'outbox', one: '/sent/', needs: 'messages/search' },
+  { path: '/lists', label: 'Suppressions', icon: 'list', needs: 'rejects/list' },
   { path: '/domains', label: 'Domains', icon: 'domain', one: '/domain/', needs: 'inbound/domains' },
-  { path: '/keys', label: 'Keys', icon: 'key', needs: 'keys/list' },
-  { path: '/actions', label: 'What was done', icon: 'done', needs: 'actions/list' },
+  { path: '/keys', label: 'API keys', icon: 'key', needs: 'keys/list' },
+  { path: '/actions', label: 'Activity', icon: 'done', needs: 'actions/list' },
   { path: '/queue', label: 'Queue', icon: 'queue', needs: 'host/queue' },
   { path: '/host', label: 'Host', icon: 'host', further: '/host/', needs: 'host/overview' },
   { path: '/accounts', label: 'Accounts', icon: 'people', needs: 'host/accounts' },
@@ -54,7 +55,7 @@ export function ToScreen({
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly children?: ComponentChildren;
 }): ComponentChildren {
-  return mayOpen(path) ? h('a', { href: linkTo(path, query) }, children) : h('span', null, children);
+  return mayOpen(path) ? h('a', { href: linkTo(path, query) }, [children]) : h('span', [children]);
 }
 
 /** The list of which one entry is shown, as it was last seen; undefined on every other screen. */
@@ -67,5 +68,5 @@ export function listOfShown(): { readonly label: string; readonly href: string }
 /** The link back to the list, above the title. */
 export function Back(): ComponentChildren {
   const list = listOfShown();
-  return list && h('p', { class: 'back' }, h('a', { href: list.href }, h(Icon, { name: 'back' }), list.label));
+  return list && h('p.back', [h('a', { href: list.href }, [h(Icon, { name: 'back' }), list.label])]);
 }

@@ -1,6 +1,6 @@
 import { call } from '../call.ts';
-import type { HostSeries } from '../host-records.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
+import type { HostSeries } from '../records.ts';
 import { number, toApiTime } from './text.ts';
 
 // Figures of the host over time, and what to say about them.
@@ -23,7 +23,7 @@ export type Values = readonly (number | null)[];
 export function useSeries(names: readonly string[], of: SpanName = 'hour'): Loaded<HostSeries> {
   const { length, step, everyMs } = SPANS[of];
   const loaded = useLoad(`series ${of} ${names}`, (stop) =>
-    call<HostSeries>('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
+    call('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
   );
   useRepeat(loaded, everyMs);
   return loaded;
@@ -54,9 +54,9 @@ const FEW = 5;
 export function rateText(values: Values): string {
   // The newest minute is not over.
   const recent = known(values.slice(-FEW - 1, -1)) ?? known(values.slice(-1));
-  if (recent === undefined) return 'not known yet';
+  if (recent === undefined) return 'no data yet';
   const before = values.slice(0, FEW).includes(null) ? undefined : known(values.slice(0, FEW));
-  const now = `${shown(recent)} a minute`;
+  const now = `${shown(recent)} per minute`;
   return before === undefined || (recent === 0 && before === 0) ? now : `${now}, ${comparison(recent, before)}`;
 }
 
@@ -73,11 +73,11 @@ function comparison(recent: number, before: number): string {
   if (before === 0) return 'none an hour ago';
   const ratio = recent / before;
   if (ratio === 0) return `${shown(before)} an hour ago`;
-  if (ratio < 0.4) return 'far fewer than an hour ago';
-  if (ratio < 0.6) return 'half of an hour ago';
-  if (ratio < 0.8) return 'fewer than an hour ago';
-  if (ratio <= 1.25) return 'as an hour ago';
-  if (ratio < 1.8) return 'more than an hour ago';
-  if (ratio <= 2.2) return 'twice as many as an hour ago';
-  return `${Math.round(ratio)} times as many as an hour ago`;
+  if (ratio < 0.4) return 'far below the rate an hour ago';
+  if (ratio < 0.6) return 'half the rate an hour ago';
+  if (ratio < 0.8) return 'below the rate an hour ago';
+  if (ratio <= 1.25) return 'same as an hour ago';
+  if (ratio < 1.8) return 'above the rate an hour ago';
+  if (ratio <= 2.2) return 'twice the rate an hour ago';
+  return `${Math.round(ratio)} times the rate an hour ago`;
 }

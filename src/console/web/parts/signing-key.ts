@@ -1,62 +1,47 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
+import type { Answer } from '../operations.ts';
 import { Button, Dialog } from './elements.ts';
 import { Confirm, Copy } from './form.ts';
 
-/** /inbound/route-key. */
-interface Key {
-  readonly auth_key: string;
-  readonly signing_secret: string;
-}
-
 /** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
 export function SigningKey({ route }: { readonly route: string }): ComponentChildren {
-  const [key, setKey] = useState<Key>();
+  const [key, setKey] = useState<Answer<'inbound/route-key'>>();
   const [rotating, setRotating] = useState(false);
-  const load = async (params: object) => setKey(await call<Key>('inbound/route-key', { id: route, ...params }));
-  return h(
-    'span',
-    null,
-    h(Button, { label: 'Signing key\u2026', onPress: () => load({}) }),
+  const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
+  return h('span', [
+    h(Button, { label: 'Signing key\u2026', onPress: () => load() }),
     key &&
-      h(
-        Dialog,
-        { title: 'Signing key', onClose: () => setKey(undefined) },
-        h('p', null, 'It signs the posts to this URL. Anyone who has it can forge them.'),
-        h(OneForm, { title: 'For X-Mandrill-Signature, and as the signing key of Mailgun', text: key.auth_key }),
-        h(OneForm, { title: 'For webhook-signature, in Standard Webhooks libraries', text: key.signing_secret }),
-        h(
-          'p',
-          { class: 'buttons' },
-          h(Button, { label: 'Make a new one\u2026', onPress: () => setRotating(true) }),
+      h(Dialog, { title: 'Signing key', onClose: () => setKey(undefined) }, [
+        h('p', ['Signs the POSTs to this URL. Anyone who has it can forge them.']),
+        h(OneForm, { title: 'For X-Mandrill-Signature, or as the Mailgun signing key', text: key.auth_key }),
+        h(OneForm, { title: 'For webhook-signature (Standard Webhooks libraries)', text: key.signing_secret }),
+        h('p.buttons', [
+          h(Button, { label: 'Rotate\u2026', onPress: () => setRotating(true) }),
           h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
-        ),
-      ),
+        ]),
+      ]),
     key &&
       rotating &&
       h(
         Confirm,
         {
-          title: 'Make a new signing key?',
-          label: 'Make it',
-          onConfirm: () => load({ rotate: true }),
+          title: 'Rotate the signing key?',
+          label: 'Rotate key',
+          onConfirm: () => load(true),
           onClose: () => setRotating(false),
         },
-        h(
-          'p',
-          null,
-          'For a day webhook-signature has the signatures of both keys, and X-Mandrill-Signature of each in turn. Then the old one is void.',
-        ),
+        [
+          h('p', [
+            'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature alternates between them. After that, the old key stops working.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function OneForm({ title, text }: { readonly title: string; readonly text: string }): ComponentChildren {
-  return h(
-    'div',
-    null,
-    h('p', { class: 'faint' }, title),
-    h('p', { class: 'copied' }, h('code', { class: 'secret' }, text), h(Copy, { text, label: 'Copy' })),
-  );
+  return h('div', [h('p.faint', title), h('p.copied', [h('code.secret', text), h(Copy, { text, label: 'Copy' })])]);
 }

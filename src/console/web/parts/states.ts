@@ -1,33 +1,60 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import type { Endpoint, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
-import { isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
+import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 
 // States in words.
 
-const STATES: Readonly<Record<MailState, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>> = {
-  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait' },
-  delivered: { icon: 'check', word: 'Delivered', tone: 'good' },
-  dead: { icon: 'cross', word: 'Failed', tone: 'bad' },
-  held: { icon: 'pause', word: 'Held', tone: 'wait' },
-  dropped: { icon: 'refused', word: 'Dropped', tone: 'off' },
-  unknown: { icon: 'question', word: 'Unknown', tone: 'off' },
-};
+interface StateOfMail {
+  readonly icon: IconName;
+  readonly word: string;
+  readonly tone: Tone;
+  /** What may be done with all of them: `retry` while they wait by themselves, `replay` when nothing more happens by itself. */
+  readonly next?: 'retry' | 'replay';
+  /** Reached nobody, and still can: it can be dropped. */
+  readonly open?: true;
+  /** Not a state that people search for. */
+  readonly rare?: true;
+}
+
+const STATES = {
+  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', next: 'retry', open: true },
+  delivered: { icon: 'check', word: 'Delivered', tone: 'good', next: 'replay' },
+  dead: { icon: 'cross', word: 'Failed', tone: 'bad', next: 'replay', open: true },
+  held: { icon: 'pause', word: 'Held', tone: 'wait', next: 'replay', open: true },
+  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', next: 'replay' },
+  unknown: { icon: 'question', word: 'Unknown', tone: 'off', rare: true },
+} as const satisfies Readonly<Record<MailState, StateOfMail>>;
+
+type With<P> = { [K in MailState]: (typeof STATES)[K] extends P ? K : never }[MailState];
+export type OpenState = With<{ readonly open: true }>;
+export type EndedState = With<{ readonly next: 'replay' }>;
+
+const stateOf = (state: string | undefined): StateOfMail | undefined =>
+  Object.entries<StateOfMail>(STATES).find(([name]) => name === state)?.[1];
 
 export function stateWord(state: MailState): string {
   return STATES[state].word;
 }
 
-/** Whether the mail has reached nobody and still can: it waits, is held, or has failed. */
-export function isOpen(state: string | undefined): state is 'waiting' | 'held' | 'dead' {
-  return state === 'waiting' || state === 'held' || state === 'dead';
+const isState = (name: string): name is MailState => Object.hasOwn(STATES, name);
+
+/** The states in the order in which filters show them. */
+export const SEARCHED_STATES: readonly MailState[] = Object.keys(STATES).filter(
+  (name): name is MailState => isState(name) && stateOf(name)?.rare !== true,
+);
+
+/** Whether the mail has reached nobody and still can. */
+export function isOpen(state: string | undefined): state is OpenState {
+  return stateOf(state)?.open === true;
 }
 
 /** Whether nothing more happens to it by itself, so that it can be replayed. */
-export function hasEnded(state: string | undefined): state is 'dead' | 'delivered' | 'dropped' | 'held' {
-  return state === 'dead' || state === 'delivered' || state === 'dropped' || state === 'held';
+export function hasEnded(state: string | undefined): state is EndedState {
+  return stateOf(state)?.next === 'replay';
 }
 
 export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
@@ -44,18 +71,18 @@ export function answerOf({ last_status, last_error }: Pick<Mail, 'last_status' |
 export function sentenceOf(mail: MailStory): string {
   const took = mail.ended_at === null ? undefined : toMs(mail.ended_at) - toMs(mail.at);
   // These times are in whole seconds.
-  const after = took === undefined ? '' : took < 1_000 ? ', at once' : `, ${span(took)} after it came`;
+  const after = took === undefined ? '' : took < 1_000 ? ', immediately' : `, ${span(took)} after arrival`;
   const tries = mail.attempts === 1 ? '1 attempt' : `${mail.attempts} attempts`;
   const answer = answerOf(mail);
   switch (mail.state) {
     case 'delivered':
-      return `Delivered at the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
+      return `Delivered on the ${ordinal(Math.max(1, mail.attempts))} attempt${after}`;
     case 'dead':
-      return `Failed after ${tries}${after}${answer && `; last answer: ${answer}`}`;
+      return `Failed after ${tries}${after}${answer && `; last response: ${answer}`}`;
     case 'dropped':
-      return answer.startsWith('discarded') ? `It was ${answer}` : `Dropped after ${tries}`;
+      return answer.startsWith('discarded') ? capital(answer) : `Dropped after ${tries}`;
     case 'unknown':
-      return 'It is no longer on the queue, and how it ended is not known';
+      return 'No longer on the queue; the result is unknown';
     case 'held':
     case 'waiting':
       return plain(mail.waits?.text ?? stateWord(mail.state));
@@ -83,20 +110,18 @@ export function canTry({ waiting, paused }: Endpoint): boolean {
 
 /** How an endpoint is, in a sentence. */
 export function endpointSentence(endpoint: Endpoint): string {
-  const since = endpoint.since === null ? '' : ` for ${relative(toMs(endpoint.since), now.value).replace(' ago', '')}`;
+  const since = endpoint.since === null ? '' : ` for ${age(toMs(endpoint.since), now.value)}`;
   const probe =
     endpoint.next_probe_at === null
       ? ''
       : toMs(endpoint.next_probe_at) <= now.value
-        ? '; the next probe is due'
+        ? '; next probe due'
         : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
   if (endpoint.paused)
-    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; it goes on ${relative(toMs(endpoint.paused_until), now.value)}`}`;
-  if (endpoint.breaker === 'gone') return `It answered 410 Gone${since}; it is tried once a day`;
-  if (endpoint.breaker === 'down') return `Down${since.replace('for now', 'since just now')}${probe}`;
+    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; resumes ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+  if (endpoint.breaker === 'gone') return `Responding 410 Gone${since}; retried once a day`;
+  if (endpoint.breaker === 'down') return `Down${since}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;
-  if (isPulled(endpoint.url)) return 'Nothing is posted: a consumer fetches its mail with /inbound/pull';
-  return endpoint.last_at === null
-    ? 'Nothing was posted since Postern was started'
-    : 'The last POST was answered with 2xx';
+  if (isPulled(endpoint.url)) return 'A consumer pulls its mail with /inbound/pull';
+  return endpoint.last_at === null ? 'No POST since Postern started' : 'The last POST succeeded';
 }

@@ -49,7 +49,7 @@ export function localTime(ms: number): string {
 /** Both clocks, here and UTC, if they differ. */
 export function exactTime(ms: number): string {
   if (new Date(ms).getTimezoneOffset() === 0) return `${localTime(ms)} UTC`;
-  return `${localTime(ms)} here, ${new Date(ms)
+  return `${localTime(ms)} local, ${new Date(ms)
     .toISOString()
     .replace('T', ' ')
     .replace(/(?:\.000)?Z$/, '')} UTC`;
@@ -75,6 +75,11 @@ export function relative(ms: number, at: number): string {
   return away > 0 ? `${short(away)} ago` : `in ${short(-away)}`;
 }
 
+/** How long it has been so, after "for". */
+export function age(since: number, at: number): string {
+  return at - since < 5_000 ? 'a moment' : short(at - since);
+}
+
 function short(ms: number): string {
   const s = Math.floor(ms / 1000);
   if (s < 60) return `${s} s`;
@@ -94,7 +99,12 @@ export function number(value: number): string {
   return value.toLocaleString('en-US');
 }
 
-/** `1 mail`, `2 mails`. */
+/** A text with its first letter as a capital. */
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** `1 message`, `2 messages`. */
 export function count(value: number, one: string, several = `${one}s`): string {
   return `${number(value)} ${value === 1 ? one : several}`;
 }

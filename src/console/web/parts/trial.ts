@@ -1,30 +1,22 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
+import type { Answer } from '../operations.ts';
+import type { Trial } from '../records.ts';
 import { Button } from './elements.ts';
 import { plain } from './text.ts';
 
-/** What a webhook answered to a trial: /inbound/try, /inbound/try-route. */
-export interface Trial {
-  readonly status: number | null;
-  readonly error: string | null;
-  readonly duration_ms: number;
-  readonly answer: string;
-}
-
-export function TrialAnswer({ trial }: { readonly trial: Trial }): ComponentChildren {
+export function TrialAnswer({
+  trial,
+}: {
+  readonly trial: Pick<Trial, 'status' | 'error' | 'duration_ms' | 'answer'>;
+}): ComponentChildren {
   const { status, error, duration_ms: ms, answer } = trial;
-  return h(
-    'div',
-    { role: 'status' },
-    h(
-      'p',
-      null,
-      h('strong', null, status === null ? `No answer: ${plain(error ?? '')}` : `HTTP ${status}`),
-      ` after ${ms} ms`,
-    ),
-    answer !== '' && h('pre', { class: 'code', tabIndex: 0 }, plain(answer)),
-  );
+  return h('div', { role: 'status' }, [
+    h('p', [h('strong', status === null ? `No response: ${plain(error ?? '')}` : `HTTP ${status}`), ` in ${ms} ms`]),
+    answer !== '' && h('pre.code', { tabIndex: 0 }, plain(answer)),
+  ]);
 }
 
 /** Posts a sample to the URL of a route, and shows the answer. */
@@ -37,19 +29,14 @@ export function PostSample({
   readonly address?: string;
   readonly label: string;
 }): ComponentChildren {
-  const [trial, setTrial] = useState<Trial & { readonly email: string }>();
-  return h(
-    'div',
-    { class: 'sample' },
+  const [trial, setTrial] = useState<Answer<'inbound/try-route'>>();
+  return h('div.sample', [
     h(Button, {
       label,
-      title: 'A sample event, signed as usual and marked with X-Postern-Trial',
+      title: 'Posts a sample event, signed as usual, with X-Postern-Trial: 1',
       onPress: async () =>
         setTrial(await call('inbound/try-route', { id: route, ...(address !== undefined && { address }) })),
     }),
-    trial && [
-      h('p', { key: 'to', class: 'faint' }, 'A sample to ', h('bdi', null, plain(trial.email)), ' was posted once.'),
-      h(TrialAnswer, { key: 'answer', trial }),
-    ],
-  );
+    trial && [h('p.faint', ['Posted one sample for ', h('bdi', plain(trial.email)), '.']), h(TrialAnswer, { trial })],
+  ]);
 }

@@ -1,10 +1,12 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostAccount } from '../host-records.ts';
-import { useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { h } from '../h.ts';
+import { usePages } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
+import type { HostAccount } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, person, readSession } from '../session.ts';
 import { People, Sessions } from './people.ts';
@@ -18,68 +20,34 @@ const VIEWS = [
 /** Whose mail this service has, who may see it, and who does. */
 export function Accounts(): ComponentChildren {
   const shown = place.value.query.get('show') ?? '';
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Accounts' }),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'Show' },
-      VIEWS.map(([show, label]) =>
-        h(
-          'a',
-          {
-            key: show,
-            class: 'chip',
-            href: linkTo('/accounts', { show }),
-            'aria-current': shown === show ? 'true' : undefined,
-          },
-          label,
-        ),
-      ),
-    ),
-    shown === 'people' ? h(People, null) : shown === 'sessions' ? h(Sessions, null) : h(AccountList, null),
-  );
+    h(Chips<string>, { label: 'Show', chips: VIEWS, chosen: shown, href: (show) => linkTo('/accounts', { show }) }),
+    shown === 'people' ? h(People) : shown === 'sessions' ? h(Sessions) : h(AccountList),
+  ]);
 }
 
 const PAGE = 50;
 
-interface Page {
-  readonly accounts: readonly HostAccount[];
-  readonly next: number | null;
-}
-
 function AccountList(): ComponentChildren {
-  const read = (after?: number, stop?: AbortSignal) =>
-    call<Page>('host/accounts', { limit: PAGE, ...(after !== undefined && { after }) }, stop);
-  const { data, error, failedAt, again, change } = useLoad('host accounts', (stop) => read(undefined, stop));
-  useNewAccounts(data?.accounts);
-  const next = data?.next ?? null;
-  const more = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ accounts: [...shown.accounts, ...page.accounts], next: page.next }));
-  };
-  return h(
-    'div',
-    { class: 'pane' },
-    h('p', { class: 'faint' }, 'Their mail of the last 24 hours on this host. A name leads to what the account sees.'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 6 })
-      : data.accounts.length === 0
-        ? h(
-            Notice,
-            { title: 'There is no account yet.' },
-            h('p', null, 'On the host, ', h('code', null, 'postern account create NAME'), ' makes one.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows accounts' },
-            data.accounts.map((one) => h(AccountRow, { key: one.id, one })),
-          ),
-    next !== null && h('p', { class: 'more' }, h(Button, { label: 'More', onPress: more })),
+  const loaded = usePages(
+    'host accounts',
+    (after, stop) => call('host/accounts', { limit: PAGE, after }, stop),
+    (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
   );
+  const { data, more } = loaded;
+  useNewAccounts(data?.accounts);
+  return h('div.pane', [
+    h('p.faint', ['Mail of the last 24 hours on this host. Click an account to open it.']),
+    h(Loading, { of: loaded, rows: 6 }),
+    data &&
+      (data.accounts.length === 0
+        ? h(Notice, { title: 'No accounts yet' }, [
+            h('p', ['To create one, run ', h('code', 'postern account create NAME'), ' on the host.']),
+          ])
+        : h('ul.rows.accounts', [data.accounts.map((one) => h(AccountRow, { key: one.id, one }))])),
+    more && h('p.more', [h(Button, { label: 'More', onPress: more })]),
+  ]);
 }
 
 /** Accounts that were made since the page was loaded can only be chosen after the session is read again. */
@@ -99,37 +67,26 @@ function AccountRow({ one: { id, name, created_at: createdAt, waiting, day } }: 
   const figures = [
     [day.received, 'received'],
     [day.delivered, 'delivered'],
-    [day.given_up, 'given up'],
+    [day.given_up, 'failed'],
     [day.refused, 'refused'],
     [day.sent, 'sent'],
-    [waiting, waiting === 1 ? 'waits' : 'wait'],
+    [waiting, 'waiting'],
   ] as const;
   const content = [
-    h(
-      'span',
-      { class: 'who', key: 'who' },
-      h('bdi', { class: 'name' }, plain(name)),
-      h('span', { class: 'faint' }, 'made ', h(Time, { at: createdAt })),
-    ),
+    h('span.who', [h('bdi.name', plain(name)), h('span.faint', ['created ', h(Time, { at: createdAt })])]),
     ...figures.map(([value, word]) =>
-      h(
-        'span',
-        { key: word, class: value === 0 ? 'figure none' : 'figure' },
-        h('strong', null, number(value)),
+      h('span', { key: word, class: value === 0 ? 'figure none' : 'figure' }, [
+        h('strong', number(value)),
         ' ',
-        h('span', { class: 'faint' }, word),
-      ),
+        h('span.faint', word),
+      ]),
     ),
   ];
-  return h(
-    'li',
-    { 'data-row': id },
+  return h('li', { 'data-row': id }, [
     canChoose(id)
-      ? h(
-          'a',
-          { href: linkTo('/', { account: id }), 'aria-current': account.value?.id === id ? 'true' : undefined },
+      ? h('a', { href: linkTo('/', { account: id }), 'aria-current': account.value?.id === id ? 'true' : undefined }, [
           content,
-        )
-      : h('span', { class: 'line' }, content),
-  );
+        ])
+      : h('span.line', [content]),
+  ]);
 }

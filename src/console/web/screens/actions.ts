@@ -1,10 +1,10 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
-import type { HostAction } from '../host-records.ts';
-import { useLoad } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { h } from '../h.ts';
+import { usePages } from '../load.ts';
+import { Button, Choice, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
-import type { Action } from '../records.ts';
+import type { Action, HostAction } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, person } from '../session.ts';
 import { HostParts } from './host.ts';
@@ -14,17 +14,13 @@ const MOST_ROWS = 1_000;
 
 /** What people and programs did in the account. */
 export function Actions(): ComponentChildren {
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'What was done' }),
-    h(
-      'p',
-      { class: 'faint' },
-      'Replays, drops, changes of domains, routes and keys, mail out that was stopped or sent again, and looks of operators at content, on this host. Remembered for a year.',
-    ),
-    h(ActionList<Action>, { operation: 'actions/list', of: account.value?.id }),
-  );
+  return h('div.screen', [
+    h(Title, { text: 'Activity' }),
+    h('p.faint', [
+      'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and message content viewed by operators, on this host. Kept for a year.',
+    ]),
+    h(ActionList, { of: `${account.value?.id}`, read: (page, stop) => call('actions/list', page, stop) }),
+  ]);
 }
 
 /** What was done to the host, and to all accounts. */
@@ -32,105 +28,74 @@ export function HostActions(): ComponentChildren {
   const { accounts = [] } = person.value ?? {};
   const wanted = place.value.query.get('of') ?? '';
   const chosen = accounts.some(({ id }) => id === wanted) ? wanted : '';
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'What was done on this host' },
+  return h('div.screen', [
+    h(Title, { text: 'Host activity' }, [
       accounts.length > 1 &&
         h(Choice, {
           label: 'Account',
           value: chosen,
-          options: [['', 'Everything'], ...accounts.map(({ id, name }) => [id, plain(name)] as const)],
+          options: [['', 'All accounts and the host'], ...accounts.map(({ id, name }) => [id, plain(name)] as const)],
           onValue: (id) => go(withQuery({ of: id === '' ? undefined : id }), true),
         }),
-    ),
-    h(HostParts, null),
-    h(
-      'p',
-      { class: 'faint' },
-      'Who changed the host or the mail of an account, or looked at content, at the console, by command or with an API key. Remembered for a year.',
-    ),
-    h(ActionList<HostAction>, {
+    ]),
+    h(HostParts),
+    h('p.faint', [
+      'Changes to the host and to the mail of accounts, and message content viewed: from the console, the command line or the API. Kept for a year.',
+    ]),
+    h(ActionList, {
       key: chosen,
-      operation: 'host/actions',
-      of: chosen,
-      params: chosen === '' ? {} : { account: chosen },
-      where: ({ account }) =>
-        account === null
-          ? 'the host'
-          : h('a', { href: linkTo('/actions', { account: account.id }) }, plain(account.name)),
+      of: `host ${chosen}`,
+      read: (page, stop) => call('host/actions', { ...page, account: chosen || undefined }, stop),
     }),
+  ]);
+}
+
+/** An action; of the host's list also whose mail or setting it was, null for the host itself. */
+type Done = Action & Partial<Pick<HostAction, 'account'>>;
+
+interface ActionListProps {
+  readonly of: string;
+  read(
+    page: { readonly limit: number; readonly before: number | undefined },
+    stop?: AbortSignal,
+  ): Promise<{ readonly actions: readonly Done[]; readonly next: number | null }>;
+}
+
+function ActionList({ of, read }: ActionListProps): ComponentChildren {
+  const loaded = usePages(
+    `actions ${of}`,
+    (before, stop) => read({ limit: PAGE, before }, stop),
+    (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
   );
-}
-
-interface Page<A> {
-  readonly actions: readonly A[];
-  readonly next: number | null;
-}
-
-interface ActionListProps<A> {
-  readonly operation: string;
-  /** Of what these are, as far as the operation does not say it. */
-  readonly of: string | undefined;
-  readonly params?: object;
-  /** Whose mail or setting it was, where that is not always the same. */
-  readonly where?: (action: A) => ComponentChildren;
-}
-
-function ActionList<A extends Action>({ operation, of, params = {}, where }: ActionListProps<A>): ComponentChildren {
-  const read = (before?: number, stop?: AbortSignal) =>
-    call<Page<A>>(operation, { ...params, limit: PAGE, ...(before !== undefined && { before }) }, stop);
-  const { data, error, failedAt, again, change } = useLoad(`${operation} ${of}`, (stop) => read(undefined, stop));
-  const next = data?.next ?? null;
-  const older = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ actions: [...shown.actions, ...page.actions], next: page.next }));
-  };
-  return h(
-    'div',
-    { class: 'pane' },
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.actions.length === 0
-        ? h(
-            Notice,
-            { title: 'Nothing was done yet.' },
-            h('p', null, 'A replay, a new key or a look at content appears here.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows actions' },
-            data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action, where: where?.(action) })),
-          ),
+  const { data, more } = loaded;
+  return h('div.pane', [
+    h(Loading, { of: loaded, rows: 8 }),
+    data &&
+      (data.actions.length === 0
+        ? h(Notice, { title: 'No activity yet' }, [
+            h('p', ['Replays, new keys and views of message content appear here.']),
+          ])
+        : h('ul.rows.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))])),
     data !== undefined &&
-      next !== null &&
+      more &&
       data.actions.length < MOST_ROWS &&
-      h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: older })),
-  );
+      h('p.more', [h(Button, { label: 'Older', onPress: more })]),
+  ]);
 }
 
 function ActionRow({
-  action: { at, by, what, count, detail },
-  where,
+  action: { at, by, what, count, detail, account: of },
 }: {
-  readonly action: Action;
-  readonly where: ComponentChildren;
+  readonly action: Done;
 }): ComponentChildren {
-  return h(
-    'li',
-    null,
-    h('span', { class: 'faint' }, h(Time, { at })),
-    h(
-      'span',
-      { class: 'by' },
-      h('bdi', null, plain(by)),
-      where !== undefined && [' \u00b7 ', h('bdi', { key: 'of' }, where)],
-    ),
-    h('span', null, count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
-    h('span', { class: 'detail', dir: 'auto' }, plain(detail)),
-  );
+  return h('li', [
+    h('span.faint', [h(Time, { at })]),
+    h('span.by', [
+      h('bdi', plain(by)),
+      of === null && ' \u00b7 the host',
+      of && [' \u00b7 ', h('a', { href: linkTo('/actions', { account: of.id }) }, [h('bdi', plain(of.name))])],
+    ]),
+    h('span', count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
+    h('span.detail', { dir: 'auto' }, plain(detail)),
+  ]);
 }

@@ -1,7 +1,8 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { curlOf } from '../curl.ts';
+import { h } from '../h.ts';
 import { Button, Facts } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { count, plain, span } from '../parts/text.ts';
@@ -19,10 +20,8 @@ export function detailsOf({ deliveries }: MailStory): ReadonlyMap<string, Attemp
 
 export function Detail({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
   const { request_headers: request, response_headers: response, headers_left_out: leftOut } = detail;
-  return h(
-    'details',
-    { class: 'attempt' },
-    h('summary', null, 'Details'),
+  return h('details.attempt', [
+    h('summary', 'Details'),
     h(Facts, {
       rows: [
         ['Server', `${detail.address ?? 'no connection'}, ${detail.tls ?? 'no TLS'}`],
@@ -31,9 +30,9 @@ export function Detail({ detail, mail }: { readonly detail: AttemptDetail; reado
     }),
     h(Headers, { title: 'Request headers', headers: request }),
     h(Headers, { title: 'Response headers', headers: response }),
-    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'header')} left out.`),
+    leftOut > 0 && h('p.faint', `${count(leftOut, 'header')} omitted.`),
     request.length > 0 && h(AsCurl, { detail, mail }),
-  );
+  ]);
 }
 
 /** The POST as a command. What was posted is rendered again for it, by those who may read it. */
@@ -41,29 +40,27 @@ function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mai
   const [line, setLine] = useState<string>();
   const show = async () => {
     const readable = mail.kept && may('inbound/payload');
-    const payload = readable ? await call<unknown>('inbound/payload', { id: mail.id }) : undefined;
+    const payload = readable ? await call('inbound/payload', { id: mail.id }) : undefined;
     setLine(curlOf({ url: mail.url, headers: detail.request_headers, payload }));
   };
-  if (line === undefined) return h(Button, { label: 'As curl', kind: 'quiet', onPress: show });
-  return h(
-    'div',
-    null,
-    h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, line),
-    h('p', { class: 'faint' }, 'Signatures, passwords and the query of the URL are left out.'),
-    line.endsWith('@body') && h('p', { class: 'faint' }, 'The file body has what the tab Payload shows.'),
-    h(Copy, { text: line, label: 'Copy the command' }),
-  );
+  if (line === undefined) return h(Button, { label: 'Show as curl', kind: 'quiet', onPress: show });
+  return h('div', [
+    h('pre.code', { tabIndex: 0, dir: 'ltr' }, line),
+    h('p.faint', 'Signatures, passwords and the URL query are omitted.'),
+    line.endsWith('@body') && h('p.faint', ['Save what the Payload tab shows to a file named body first.']),
+    h(Copy, { text: line, label: 'Copy command' }),
+  ]);
 }
 
 function timesOf({ reused, dns_ms, connect_ms, tls_ms, first_byte_ms }: AttemptDetail): string {
   const parts = [
-    ['look-up', dns_ms],
-    ['connecting', connect_ms],
+    ['DNS', dns_ms],
+    ['connect', connect_ms],
     ['TLS', tls_ms],
     ['first byte', first_byte_ms],
   ] as const;
   const known = parts.flatMap(([name, ms]) => (ms === null ? [] : [`${name} ${span(ms)}`]));
-  return [...(reused ? ['over an open connection'] : []), ...known].join(', ') || 'not known';
+  return [...(reused ? ['reused connection'] : []), ...known].join(', ') || 'unknown';
 }
 
 function Headers({
@@ -74,16 +71,10 @@ function Headers({
   readonly headers: readonly Header[];
 }): ComponentChildren {
   if (headers.length === 0) return null;
-  return h(
-    'div',
-    null,
-    h('p', { class: 'title' }, title),
-    h(
-      'dl',
-      { class: 'headers' },
-      headers.map(({ name, value }, i) =>
-        h('div', { key: i }, h('dt', null, plain(name)), h('dd', null, plain(value))),
-      ),
-    ),
-  );
+  return h('div', [
+    h('p.title', title),
+    h('dl.headers', [
+      headers.map(({ name, value }, i) => h('div', { key: i }, [h('dt', plain(name)), h('dd', plain(value))])),
+    ]),
+  ]);
 }

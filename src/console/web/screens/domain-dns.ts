@@ -1,9 +1,10 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
 import { Bars, Fault, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
-import { count, now, plain, toMs } from '../parts/text.ts';
+import { age, count, now, plain, toMs } from '../parts/text.ts';
 import type { DomainRecord, DomainServer, DomainServers, InboundDomain } from '../records.ts';
 
 /** What should stand in the DNS, what was seen there, and what each name server says now. */
@@ -19,28 +20,24 @@ export function DnsRecords({
   const { data, failedAt, again } = servers;
   const [mx, txt] = ['MX', 'TXT'].map((type) => data?.records.find((one) => one.type === type));
   const pending = servers.loading && data === undefined;
-  return h(
-    'section',
-    { 'aria-labelledby': 'dns' },
+  return h('section', { 'aria-labelledby': 'dns' }, [
     h('h2', { id: 'dns' }, 'DNS records'),
     servers.error && h(Fault, { error: servers.error, since: failedAt, again }),
-    h(
-      'ul',
-      { class: 'rows dns' },
+    h('ul.rows.dns', [
       h(DnsRecord, {
         type: 'MX',
         name,
         values: hosts.map((host) => `10 ${host}.`),
         mark: isValid
-          ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
+          ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
           : testedAt === null
             ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
-            : h(State, { icon: 'cross', word: 'Not seen', tone: 'bad' }),
+            : h(State, { icon: 'cross', word: 'Not found', tone: 'bad' }),
         note: [
-          hosts.length > 1 && 'One of them is enough. ',
+          hosts.length > 1 && 'Any one of these is enough. ',
           error !== null && `${plain(error)}. `,
-          testedAt !== null && ['Looked up ', h(Time, { key: 'time', at: testedAt }), '. '],
-          mx && mx.since !== null && ['This result first came ', h(Time, { key: 'since', at: mx.since }), '. '],
+          testedAt !== null && ['Checked ', h(Time, { at: testedAt }), '. '],
+          mx && mx.since !== null && `Unchanged for ${age(toMs(mx.since), now.value)}. `,
           data && nextTest(data),
         ],
         record: mx,
@@ -53,26 +50,24 @@ export function DnsRecords({
         values: [txtValue],
         mark:
           verifiedAt !== null
-            ? h(State, { icon: 'check', word: 'Seen', tone: 'good' })
-            : h(State, { icon: 'clock', word: 'Not seen', tone: routed ? 'off' : 'wait' }),
+            ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
+            : h(State, { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' }),
         note: [
           routed
-            ? 'Proves that the domain is yours, so that no other account can take it over.'
-            : 'Proves that the domain is yours: mail to it is refused until this record is seen.',
-          verifiedAt !== null && [' First seen ', h(Time, { key: 'time', at: verifiedAt }), '.'],
+            ? 'Proves that you own the domain, so that no other account can claim it.'
+            : 'Proves that you own the domain. Mail to it is refused until this record is found.',
+          verifiedAt !== null && [' First found ', h(Time, { at: verifiedAt }), '.'],
         ],
         record: txt,
         optional: routed,
         pending,
       }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 function nextTest({ next_test_at: at }: DomainServers): ComponentChildren {
-  return at === null || toMs(at) < now.value
-    ? 'The next test is within minutes.'
-    : ['The next test is ', h(Time, { key: 'next', at }), '.'];
+  return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
 function DnsRecord({
@@ -96,29 +91,23 @@ function DnsRecord({
   readonly optional: boolean;
   readonly pending: boolean;
 }): ComponentChildren {
-  return h(
-    'li',
-    null,
-    h('span', { class: 'type' }, type),
-    h('code', { class: 'name' }, plain(name)),
-    h('span', { class: 'mark' }, mark),
-    h(
-      'ul',
-      { class: 'values' },
-      values.map((value) => h('li', { key: value }, h('code', null, value), h(Copy, { text: value }))),
-    ),
-    h('p', { class: 'note faint' }, note),
-    pending && h('div', { class: 'servers' }, h(Bars, { rows: 2 })),
+  return h('li', [
+    h('span.type', type),
+    h('code.name', plain(name)),
+    h('span.mark', [mark]),
+    h('ul.values', [values.map((value) => h('li', { key: value }, [h('code', value), h(Copy, { text: value })]))]),
+    h('p.note.faint', [note]),
+    pending && h('div.servers', [h(Bars, { rows: 2 })]),
     record && h(Servers, { record, optional }),
-  );
+  ]);
 }
 
 const STATES: Readonly<Record<DomainServer['state'], { icon: IconName; word: string; tone: Tone }>> = {
   ok: { icon: 'check', word: 'OK', tone: 'good' },
-  differs: { icon: 'cross', word: 'Another', tone: 'bad' },
+  differs: { icon: 'cross', word: 'Wrong value', tone: 'bad' },
   missing: { icon: 'cross', word: 'Missing', tone: 'bad' },
-  failed: { icon: 'alert', word: 'No answer', tone: 'wait' },
-  not_asked: { icon: 'question', word: 'Not asked', tone: 'off' },
+  failed: { icon: 'alert', word: 'No response', tone: 'wait' },
+  not_asked: { icon: 'question', word: 'Not queried', tone: 'off' },
 };
 
 /** What each name server says now, with no cache between. */
@@ -129,25 +118,21 @@ function Servers({
   readonly record: DomainRecord;
   readonly optional: boolean;
 }): ComponentChildren {
-  if (error !== null) return h('p', { class: 'servers faint' }, error);
-  return h(
-    'ul',
-    { class: 'servers', 'aria-label': `Name servers, ${type}` },
+  if (error !== null) return h('p.servers.faint', error);
+  return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>
-      h(
-        'li',
-        { key: one.server, 'data-server': one.server },
+      h('li', { key: one.server, 'data-server': one.server }, [
         h(State, { ...STATES[one.state], ...(optional && one.state === 'missing' && { tone: 'off' as const }) }),
         h('code', { title: one.address ?? undefined }, plain(one.server)),
-        h('span', { class: 'faint', dir: 'auto' }, sentenceOf(one)),
-      ),
+        h('span.faint', { dir: 'auto' }, sentenceOf(one)),
+      ]),
     ),
-    leftOut > 0 && h('li', { key: 'more', class: 'faint' }, `${count(leftOut, 'more name server')} not asked`),
-  );
+    leftOut > 0 && h('li.faint', `${count(leftOut, 'more name server')} not queried`),
+  ]);
 }
 
 function sentenceOf({ state, says, reason }: DomainServer): string {
   if (reason !== null) return reason;
-  if (state === 'missing') return 'has no such record';
-  return state === 'ok' && says.length === 1 ? '' : `says ${plain(says.join(', '))}`;
+  if (state === 'missing') return 'no such record';
+  return state === 'ok' && says.length === 1 ? '' : `has ${plain(says.join(', '))}`;
 }

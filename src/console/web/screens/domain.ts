@@ -1,12 +1,13 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
+import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { Confirm } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
-import type { DomainServers, InboundDomain } from '../records.ts';
+import type { InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
 import { account, may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
@@ -16,46 +17,35 @@ import { Routes } from './routes.ts';
 
 /** One domain: its DNS records, its routes, and beside them the tester. */
 export function Domain({ name }: { readonly name: string }): ComponentChildren {
-  const { data, error, failedAt, again, change } = useDomains();
+  const loaded = useDomains();
+  const { data, change } = loaded;
   const routes = useRoutes(name);
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
   const servers = useLoad(
     domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,
-    (stop) => call<DomainServers>('inbound/domain-servers', { domain: name }, stop),
+    (stop) => call('inbound/domain-servers', { domain: name }, stop),
   );
   const checked = (newer: InboundDomain) => {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
     servers.again();
   };
-  return h(
-    'div',
-    { class: 'screen beside' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(Back, null),
+  return h('div.screen.beside', [
+    h('div.pane', [
+      h(Back),
       h(Title, { text: plain(name) }),
-      error && h(Fault, { error, since: failedAt, again }),
-      data === undefined
-        ? !error && h(Bars, { rows: 6 })
-        : domain === undefined
-          ? h(Notice, { title: 'The account has no such domain.' })
+      h(Loading, { of: loaded, rows: 6 }),
+      data &&
+        (domain === undefined
+          ? h(Notice, { title: 'Domain not found' })
           : [
-              h(
-                'p',
-                { key: 'sentence', class: 'sentence' },
-                h(DomainStateMark, { domain }),
-                ' ',
-                domainSentence(domain),
-                '.',
-              ),
-              h(Actions, { key: 'actions', domain, routes: routes.data?.length ?? 0, checked }),
-              h(DnsRecords, { key: 'records', domain, servers }),
-              may('inbound/routes') && h(Routes, { key: 'routes', domain: name, routes }),
-            ],
-    ),
+              h('p.sentence', [h(DomainStateMark, { domain }), ' ', domainSentence(domain), '.']),
+              h(Actions, { domain, routes: routes.data?.length ?? 0, checked }),
+              h(DnsRecords, { domain, servers }),
+              may('inbound/routes') && h(Routes, { domain: name, routes }),
+            ]),
+    ]),
     domain !== undefined && may('inbound/test-route') && h(Tester, { stamp: JSON.stringify(routes.data ?? '') }),
-  );
+  ]);
 }
 
 function Actions({
@@ -68,34 +58,32 @@ function Actions({
   checked(newer: InboundDomain): void;
 }): ComponentChildren {
   const [removing, setRemoving] = useState(false);
-  return h(
-    'div',
-    { class: 'buttons' },
+  return h('div.buttons', [
     may('inbound/check-domain') &&
       h(Button, {
         label: 'Check now',
         icon: 'replay',
-        onPress: async () => checked(await call<InboundDomain>('inbound/check-domain', { domain })),
+        onPress: async () => checked(await call('inbound/check-domain', { domain })),
       }),
-    may('inbound/delete-domain') && h(Button, { label: 'Remove the domain\u2026', onPress: () => setRemoving(true) }),
+    may('inbound/delete-domain') && h(Button, { label: 'Remove domain\u2026', onPress: () => setRemoving(true) }),
     removing &&
       h(
         Confirm,
         {
           title: `Remove ${plain(domain)}?`,
-          label: 'Remove it',
+          label: 'Remove domain',
           onConfirm: async () => {
             await call('inbound/delete-domain', { domain });
             go(linkTo('/domains'));
           },
           onClose: () => setRemoving(false),
         },
-        h(
-          'p',
-          null,
-          routes === 0 ? 'It has no routes. ' : `Its ${count(routes, 'route')} ${routes === 1 ? 'is' : 'are'} lost. `,
-          'Mail to it is refused from then on. Mail that was taken already is still posted.',
-        ),
+        [
+          h('p', [
+            routes > 0 && `Its ${count(routes, 'route')} will be removed as well. `,
+            'Mail to it will be refused. Mail already accepted is still posted.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }

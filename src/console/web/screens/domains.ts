@@ -1,8 +1,9 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
@@ -17,7 +18,7 @@ const MOST_ROWS = 500;
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
   return useLoad(may('inbound/domains') ? `domains ${account.value?.id}` : undefined, (stop) =>
-    call<readonly InboundDomain[]>('inbound/domains', {}, stop),
+    call('inbound/domains', {}, stop),
   );
 }
 
@@ -25,7 +26,7 @@ export function useDomains(): Loaded<readonly InboundDomain[]> {
 export function useRoutes(domain: string | undefined): Loaded<readonly InboundRoute[]> {
   return useLoad(
     domain !== undefined && may('inbound/routes') ? `routes ${account.value?.id} ${domain}` : undefined,
-    (stop) => call<readonly InboundRoute[]>('inbound/routes', { domain }, stop),
+    (stop) => call('inbound/routes', { domain }, stop),
   );
 }
 
@@ -35,57 +36,41 @@ export function domainLink(domain: string): string {
 
 /** Domains that mail comes in for; the tester of routes is beside them. */
 export function Domains(): ComponentChildren {
-  const { data, error, failedAt, again } = useDomains();
+  const loaded = useDomains();
+  const { data } = loaded;
   const [adding, setAdding] = useState(false);
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
-  return h(
-    'div',
-    { class: 'screen beside' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(
-        Title,
-        { text: 'Domains' },
+  return h('div.screen.beside', [
+    h('div.pane', [
+      h(Title, { text: 'Domains' }, [
         may('inbound/add-domain') &&
           h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
-      ),
+      ]),
       adding && h(AddDomain, { onClose: () => setAdding(false) }),
-      error && h(Fault, { error, since: failedAt, again }),
-      found === undefined
-        ? !error && h(Bars, { rows: 4 })
-        : found.length === 0
+      h(Loading, { of: loaded, rows: 4 }),
+      found &&
+        (found.length === 0
           ? h(Empty, { query })
-          : h(
-              'ul',
-              { class: 'rows domains' },
+          : h('ul.rows.domains', [
               found.slice(0, MOST_ROWS).map((domain) => h(DomainRow, { key: domain.domain, domain })),
-            ),
+            ])),
       found !== undefined &&
         found.length > MOST_ROWS &&
-        h(
-          'p',
-          { class: 'faint' },
-          `${count(found.length - MOST_ROWS, 'more domain')}; search for a part of the name to see them.`,
-        ),
-    ),
+        h('p.faint', [`${count(found.length - MOST_ROWS, 'more domain')}. Search by name to find them.`]),
+    ]),
     may('inbound/test-route') && h(Tester, { stamp: '' }),
-  );
+  ]);
 }
 
 function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
-  return h(
-    'li',
-    { 'data-row': domain.domain },
-    h(
-      'a',
-      { href: domainLink(domain.domain) },
+  return h('li', { 'data-row': domain.domain }, [
+    h('a', { href: domainLink(domain.domain) }, [
       h(DomainStateMark, { domain }),
-      h('span', { class: 'name' }, h('bdi', null, plain(domain.domain))),
-      h('span', { class: 'sentence' }, domainSentence(domain)),
-    ),
-  );
+      h('span.name', [h('bdi', plain(domain.domain))]),
+      h('span.sentence', domainSentence(domain)),
+    ]),
+  ]);
 }
 
 function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): {
@@ -93,10 +78,10 @@ function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDoma
   readonly word: string;
   readonly tone: Tone;
 } {
-  if (!routed) return { icon: 'clock', word: 'Not proven', tone: 'wait' };
+  if (!routed) return { icon: 'clock', word: 'Unverified', tone: 'wait' };
   if (isValid) return { icon: 'check', word: 'Ready', tone: 'good' };
   if (testedAt === null) return { icon: 'question', word: 'Not checked', tone: 'off' };
-  return { icon: 'alert', word: 'MX is wrong', tone: 'bad' };
+  return { icon: 'alert', word: 'Wrong MX', tone: 'bad' };
 }
 
 export function DomainStateMark({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
@@ -106,46 +91,36 @@ export function DomainStateMark({ domain }: { readonly domain: InboundDomain }):
 /** How a domain is, in a sentence. */
 export function domainSentence(domain: InboundDomain): string {
   const { routed, valid_mx: isValid, mx_error: error } = domain;
-  if (!routed) return 'Mail to it is refused until its TXT record is published';
-  if (isValid) return 'Its MX record names this service';
-  return error === null ? 'Its MX record was not seen yet' : plain(error);
+  if (!routed) return 'Mail is refused until its TXT record is published';
+  if (isValid) return 'The MX record points here';
+  return error === null ? 'No MX record found yet' : plain(error);
 }
 
 function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Add a domain', onClose },
+  return h(Dialog, { title: 'Add a domain', onClose }, [
     h(Form, {
       fields: [
         {
           name: 'domain',
           label: 'Domain',
-          help: 'Mail to every mailbox of it that a route matches is taken, such as in.example.com.',
+          help: 'For example in.example.com. Mail to every mailbox that a route matches is accepted.',
         },
       ],
-      label: 'Add it',
+      label: 'Add domain',
       onSubmit: async ({ domain }) => {
-        const added = await call<InboundDomain>('inbound/add-domain', { domain });
+        const added = await call('inbound/add-domain', { domain });
         go(domainLink(added.domain));
       },
     }),
-  );
+  ]);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
-    return h(
-      Notice,
-      { title: 'No domain has this in its name.' },
-      h('p', null, h('a', { href: linkTo('/domains') }, 'Show all domains')),
-    );
-  return h(
-    Notice,
-    { title: 'No domain yet.' },
-    h(
-      'p',
-      null,
-      'Mail comes in for domains whose MX record names this service. Add one, then a route that says where its mail is posted to.',
-    ),
-  );
+    return h(Notice, { title: 'No domains match this search' }, [
+      h('p', [h('a', { href: linkTo('/domains') }, 'Show all domains')]),
+    ]);
+  return h(Notice, { title: 'No domains yet' }, [
+    h('p', ['Add a domain whose MX record points here, then a route that says where its mail is posted.']),
+  ]);
 }

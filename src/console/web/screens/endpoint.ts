@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
@@ -18,61 +19,50 @@ const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: how it is, what it answered, and how to catch up. */
 export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
-  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) =>
-    call<EndpointDetail>('endpoints/info', { url }, stop),
-  );
+  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) => call('endpoints/info', { url }, stop));
   const { data: endpoint, error, failedAt, again } = loaded;
   useRepeat(loaded);
-  return h(
-    'div',
-    { class: 'screen narrow' },
-    h(Back, null),
+  return h('div.screen.narrow', [
+    h(Back),
     h(Title, { text: shortUrl(url) }),
     error &&
       (error.kind === 'Unknown_Endpoint'
-        ? h(Notice, { title: 'No route and no webhook posts to this URL, and nothing waits for it.' })
+        ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
         : h(Fault, { error, since: failedAt, again })),
     endpoint ? h(Detail, { endpoint, again }) : !error && h(Bars, { rows: 6 }),
-  );
+  ]);
 }
 
 function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
   const { url, waiting, oldest_at: oldestAt, in_flight: inFlight, hour, day } = endpoint;
-  return h(
-    'article',
-    null,
-    h('p', { class: 'sentence' }, h(EndpointStateMark, { endpoint }), ' ', endpointSentence(endpoint), '.'),
+  return h('article', [
+    h('p.sentence', [h(EndpointStateMark, { endpoint }), ' ', endpointSentence(endpoint), '.']),
     h(Actions, { endpoint, again }),
     h(Facts, {
       rows: [
         [
           'Waiting',
           waiting === 0
-            ? 'nothing'
-            : h(
-                'span',
-                null,
-                h(ToScreen, { path: '/mail', query: { q: `${ofUrl(url)} state:waiting` } }, count(waiting, 'mail')),
-                oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
-              ),
+            ? 'None'
+            : h('span', [
+                h(ToScreen, { path: '/mail', query: { q: `${ofUrl(url)} state:waiting` } }, count(waiting, 'message')),
+                oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
+              ]),
         ],
-        ['On their way', number(inFlight)],
+        ['In flight', number(inFlight)],
         ['Last hour', figuresText(hour)],
-        ['Last day', figuresText(day)],
-        ['Routes', endpoint.routes.length === 0 ? 'none' : endpoint.routes.join(', ')],
+        ['Last 24 hours', figuresText(day)],
+        ['Routes', endpoint.routes.length === 0 ? 'None' : endpoint.routes.join(', ')],
       ],
     }),
-    h('h2', null, 'The last POSTs'),
+    h('h2', 'Recent POSTs'),
     h(Strip, { strip: endpoint.strip }),
     // An answer may quote the mail.
-    mayOpen('/mail') && [h('h2', { key: 'title' }, 'Answers'), h(Answers, { key: 'answers', endpoint })],
-    endpoint.making.length > 0 && [
-      h('h2', { key: 'title' }, 'Being made ready'),
-      h(MakingList, { key: 'list', making: endpoint.making }),
-    ],
+    mayOpen('/mail') && [h('h2', 'Responses'), h(Answers, { endpoint })],
+    endpoint.making.length > 0 && [h('h2', 'In preparation'), h(MakingList, { making: endpoint.making })],
     mayOpen('/mail') &&
-      h('p', { class: 'faint' }, h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All mail for this endpoint')),
-  );
+      h('p.faint', [h('a', { href: linkTo('/mail', { q: ofUrl(url) }) }, 'All messages for this endpoint')]),
+  ]);
 }
 
 function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
@@ -81,26 +71,25 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
   const isOperators = by === 'operator';
-  const run = async (operation: string, text: (answer: { readonly retried?: number }) => string) => {
-    setSaid(text(await call<{ readonly retried?: number }>(operation, { url })));
+  const run = async (operation: 'endpoints/retry' | 'endpoints/pause' | 'endpoints/resume', done: string) => {
+    await call(operation, { url });
+    setSaid(done);
     again();
   };
-  return h(
-    'div',
-    { class: 'buttons' },
+  return h('div.buttons', [
     canTry(endpoint) &&
       h(Button, {
         label: 'Retry now',
         kind: 'main',
         icon: 'replay',
-        onPress: () => run('endpoints/retry', () => 'All that waits is due now.'),
+        onPress: () => run('endpoints/retry', 'Retrying everything that waits.'),
       }),
     may('endpoints/pause') &&
       !paused &&
       h(Button, {
         label: 'Pause',
         icon: 'pause',
-        onPress: () => run('endpoints/pause', () => 'Paused. Mail is still taken, and waits.'),
+        onPress: () => run('endpoints/pause', 'Paused. Mail is still accepted, and waits.'),
       }),
     isOperators &&
       may('host/resume') &&
@@ -116,20 +105,18 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     may('endpoints/resume') &&
       paused &&
       !isOperators &&
-      h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', () => 'Resumed.') }),
+      h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', 'Resumed.') }),
     may('inbound/replay') &&
-      h(
-        'span',
-        { 'data-key': 'replay' },
+      h('span', { 'data-key': 'replay' }, [
         h(Button, { label: 'Replay failed mail\u2026', onPress: () => setReplaying(true) }),
-      ),
+      ]),
     route !== undefined &&
       !isPulled(url) &&
       may('inbound/try-route') &&
       h(PostSample, { route, label: 'Send a sample' }),
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
-    said !== undefined && h('span', { role: 'status', class: 'faint' }, said),
-    isOperators && !may('host/resume') && h('span', { class: 'faint' }, 'Only the operator can resume it.'),
+    said !== undefined && h('span.faint', { role: 'status' }, [said]),
+    isOperators && !may('host/resume') && h('span.faint', 'Only the operator can resume it.'),
     replaying &&
       h(ReplayDialog, {
         wish: { query: ofUrl(url), state: 'dead' },
@@ -138,11 +125,11 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
           again();
         },
       }),
-  );
+  ]);
 }
 
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
-  if (attempts === 0) return 'no POSTs';
+  if (attempts === 0) return 'No POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
   return `${count(attempts, 'POST')}, ${share} % successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
 }
@@ -151,136 +138,110 @@ type StripPost = EndpointDetail['strip'][number];
 
 const isOk = ({ status }: StripPost) => status !== null && status >= 200 && status < 300;
 const answerText = ({ status, error }: { readonly status: number | null; readonly error: string | null }) =>
-  status === null ? plain(error ?? 'no answer') : `HTTP ${status}`;
+  status === null ? plain(error ?? 'no response') : `HTTP ${status}`;
 
 const STEP = 7;
 const HIGH = 28;
 
 /** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
 function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentChildren {
-  if (strip.length === 0) return h('p', { class: 'faint' }, 'None yet.');
+  if (strip.length === 0) return h('p.faint', 'None yet');
   const good = strip.filter(isOk).length;
-  return h(
-    'figure',
-    { class: 'strip' },
+  return h('figure.strip', [
     h(
       'svg',
       {
         viewBox: `0 0 ${100 * STEP} ${HIGH}`,
         role: 'img',
-        'aria-label': `${good} of the last ${strip.length} POSTs were answered with 2xx`,
+        'aria-label': `${good} of the last ${strip.length} POSTs succeeded`,
         preserveAspectRatio: 'xMinYMid meet',
       },
-      strip.map((post, i) => {
-        const ok = isOk(post);
-        return h(
-          'rect',
-          {
-            key: `${post.at} ${i}`,
-            class: ok ? 'good' : 'bad',
-            x: i * STEP,
-            y: ok ? 0 : HIGH / 2,
-            width: STEP - 2,
-            height: ok ? HIGH : HIGH / 2,
-            rx: 1,
-          },
-          h('title', null, `${clockTime(toMs(post.at))}, ${answerText(post)}, ${post.ms} ms`),
-        );
-      }),
+      [
+        strip.map((post, i) => {
+          const ok = isOk(post);
+          return h(
+            'rect',
+            {
+              key: `${post.at} ${i}`,
+              class: ok ? 'good' : 'bad',
+              x: i * STEP,
+              y: ok ? 0 : HIGH / 2,
+              width: STEP - 2,
+              height: ok ? HIGH : HIGH / 2,
+              rx: 1,
+            },
+            [h('title', [`${clockTime(toMs(post.at))}, ${answerText(post)}, ${post.ms} ms`])],
+          );
+        }),
+      ],
     ),
-    h('figcaption', null, `${good} of the last ${strip.length} were answered with 2xx; the newest is at the right.`),
-    h(
-      'details',
-      null,
-      h('summary', null, 'As a table'),
-      h(
-        'div',
-        { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'The last POSTs' },
-        h(
-          'table',
-          null,
-          h(
-            'thead',
-            null,
-            h(
-              'tr',
-              null,
-              ['Time', 'Answer', 'Took'].map((name) => h('th', { key: name, scope: 'col' }, name)),
-            ),
-          ),
-          h(
-            'tbody',
-            null,
+    h('figcaption', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
+    h('details', [
+      h('summary', 'Show as table'),
+      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Recent POSTs' }, [
+        h('table', [
+          h('thead', [
+            h('tr', [['Time', 'Response', 'Duration'].map((name) => h('th', { key: name, scope: 'col' }, name))]),
+          ]),
+          h('tbody', [
             strip
               .toReversed()
               .map((post, i) =>
-                h(
-                  'tr',
-                  { key: i },
-                  h('td', null, clockTime(toMs(post.at))),
-                  h('td', null, answerText(post)),
-                  h('td', null, `${post.ms} ms`),
-                ),
+                h('tr', { key: i }, [
+                  h('td', clockTime(toMs(post.at))),
+                  h('td', answerText(post)),
+                  h('td', `${post.ms} ms`),
+                ]),
               ),
-          ),
-        ),
-      ),
-    ),
-  );
+          ]),
+        ]),
+      ]),
+    ]),
+  ]);
 }
 
 /** One cause is one row. */
 function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
-  if (endpoint.answers.length === 0) return h('p', { class: 'faint' }, 'None yet.');
-  return h(
-    'ul',
-    { class: 'rows answers' },
+  if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
+  return h('ul.rows.answers', [
     endpoint.answers.map((answer) => {
       const status = answer.status === null ? 'none' : String(answer.status);
-      return h(
-        'li',
-        { key: `${answer.status} ${answer.error} ${answer.text}` },
+      return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [
         h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
-        h('span', { class: 'count' }, `\u00d7${number(answer.count)}`),
-        h('span', { class: 'said', dir: 'auto' }, plain(answer.text)),
-        h('span', { class: 'faint' }, h(Time, { at: answer.last_at })),
-        h(
-          'span',
-          null,
-          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'An example'),
+        h('span.count', `\u00d7${number(answer.count)}`),
+        h('span.said', { dir: 'auto' }, plain(answer.text)),
+        h('span.faint', [h(Time, { at: answer.last_at })]),
+        h('span', [
+          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'Example'),
           ' \u00b7 ',
-          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, 'Mail with this status'),
-        ),
-      );
+          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
+            'Messages with this status',
+          ]),
+        ]),
+      ]);
     }),
-    endpoint.sampled && h('li', { class: 'faint' }, 'Only the newest POSTs are counted.'),
-  );
+    endpoint.sampled && h('li.faint', 'Counts cover the most recent POSTs only.'),
+  ]);
 }
 
 const WAITS: Readonly<Record<string, string>> = {
-  preparing: 'being prepared',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'being parsed',
-  place: 'as many POSTs are on their way as the endpoint takes',
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
 };
 
 function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
-  return h(
-    'ul',
-    { class: 'rows' },
+  return h('ul.rows', [
     making.map(({ id, since, waits_for: waitsFor, question }) =>
-      h(
-        'li',
-        { key: id },
-        h(
-          'p',
-          null,
-          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, WAITS[waitsFor] ?? waitsFor),
-          question !== null && [', asks the DNS for ', h('code', null, plain(question))],
-          ', begun ',
+      h('li', { key: id }, [
+        h('p', [
+          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, [WAITS[waitsFor] ?? waitsFor]),
+          question !== null && [', looking up ', h('code', plain(question))],
+          ', started ',
           h(Time, { at: since }),
-        ),
-      ),
+        ]),
+      ]),
     ),
-  );
+  ]);
 }

@@ -1,8 +1,9 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Bars, Fault, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
 import { count, number, shortUrl } from '../parts/text.ts';
@@ -14,7 +15,7 @@ import { account, may } from '../session.ts';
 /** All endpoints of the account, read once. */
 export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
   return useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
-    call<readonly Endpoint[]>('endpoints/list', {}, stop),
+    call('endpoints/list', {}, stop),
   );
 }
 
@@ -29,23 +30,17 @@ const trouble = ({ breaker, paused }: Endpoint) => (breaker !== 'up' ? 0 : pause
 
 /** The webhooks, those in trouble first. */
 export function Endpoints(): ComponentChildren {
-  const { data, error, failedAt, again } = useEndpoints();
+  const loaded = useEndpoints();
+  const { data } = loaded;
   const rows = data?.toSorted((a, b) => trouble(a) - trouble(b) || b.waiting - a.waiting || a.url.localeCompare(b.url));
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Endpoints' }),
-    error && h(Fault, { error, since: failedAt, again }),
-    rows === undefined
-      ? !error && h(Bars, { rows: 4 })
-      : rows.length === 0
-        ? h(Empty, null)
-        : h(
-            'ul',
-            { class: 'rows endpoints' },
-            rows.map((endpoint) => h(EndpointRow, { key: endpoint.url, endpoint })),
-          ),
-  );
+    h(Loading, { of: loaded, rows: 4 }),
+    rows &&
+      (rows.length === 0
+        ? h(Empty)
+        : h('ul.rows.endpoints', [rows.map((endpoint) => h(EndpointRow, { key: endpoint.url, endpoint }))])),
+  ]);
 }
 
 function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
@@ -56,11 +51,9 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
   ]
     .filter((one) => one !== false)
     .join(', ');
-  return h(
-    'li',
-    { 'data-row': url },
-    h(EndpointLink, { endpoint, users: users || (kind === 'events' ? 'events' : 'no route any more') }),
-  );
+  return h('li', { 'data-row': url }, [
+    h(EndpointLink, { endpoint, users: users || (kind === 'events' ? 'events' : 'no route') }),
+  ]);
 }
 
 /** How an endpoint is and what waits for it; leads to its screen. */
@@ -72,44 +65,31 @@ export function EndpointLink({
   readonly users?: string;
 }): ComponentChildren {
   const { url, waiting, oldest_at: oldestAt } = endpoint;
-  return h(
-    'a',
-    { href: linkTo('/endpoint', { url }) },
+  return h('a', { href: linkTo('/endpoint', { url }) }, [
     h(EndpointStateMark, { endpoint }),
-    h('span', { class: 'url' }, shortUrl(url)),
-    h('span', { class: 'sentence' }, endpointSentence(endpoint)),
-    h(
-      'span',
-      { class: 'waiting' },
+    h('span.url', shortUrl(url)),
+    h('span.sentence', endpointSentence(endpoint)),
+    h('span.waiting', [
       waiting === 0
-        ? 'nothing waits'
-        : [
-            `${number(waiting)} ${waiting === 1 ? 'waits' : 'wait'}`,
-            oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
-          ],
-    ),
-    users !== undefined && h('span', { class: 'faint users' }, users),
-  );
+        ? 'none waiting'
+        : [`${number(waiting)} waiting`, oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })]],
+    ]),
+    users !== undefined && h('span.faint.users', [users]),
+  ]);
 }
 
 function Empty(): ComponentChildren {
-  return h(
-    'div',
-    null,
-    h(
-      Notice,
-      { title: 'No endpoint yet.' },
-      h(
-        'p',
-        null,
-        'An endpoint is a URL that a route or a webhook posts to: start a receiver, then add a route with its URL to one of your ',
+  return h('div', [
+    h(Notice, { title: 'No endpoints yet' }, [
+      h('p', [
+        'An endpoint is a URL that a route or a webhook posts to. Start a receiver, then add a route with its URL to one of your ',
         h('a', { href: linkTo('/domains') }, 'domains'),
-        '. The signing key is shown by the endpoint; until the receiver has it, posts are answered 401 and tried again.',
-      ),
-    ),
-    h('h2', null, 'A receiver'),
-    h(Receivers, null),
-  );
+        '. Give the receiver the signing key that the page of the endpoint shows; until then it responds 401, and Postern retries.',
+      ]),
+    ]),
+    h('h2', 'Sample receiver'),
+    h(Receivers),
+  ]);
 }
 
 /** The smallest receiver, in four languages. */
@@ -117,15 +97,11 @@ function Receivers(): ComponentChildren {
   const [chosen, setChosen] = useState<string>('node');
   const sample: ReceiverSample | undefined = RECEIVERS.find(({ id }) => id === chosen);
   if (!sample) return null;
-  return h(
-    'div',
-    null,
+  return h('div', [
     h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }),
-    h(
-      'div',
-      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
-      h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, sample.code),
-      h(Copy, { key: chosen, text: sample.code, label: 'Copy the receiver' }),
-    ),
-  );
+    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+      h('pre.code', { tabIndex: 0, dir: 'ltr' }, sample.code),
+      h(Copy, { key: chosen, text: sample.code, label: 'Copy code' }),
+    ]),
+  ]);
 }

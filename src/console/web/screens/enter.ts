@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
 import { Failed } from '../call.ts';
+import { h } from '../h.ts';
 import { CODE_FIELD } from '../parts/confirm-password.ts';
 import { Field } from '../parts/elements.ts';
 import { messageOf, signIn } from '../session.ts';
@@ -13,7 +14,7 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   useLayoutEffect(() => {
-    document.title = 'Enter \u00b7 Postern';
+    document.title = 'Sign in \u00b7 Postern';
     document.querySelector<HTMLInputElement>('.enter input')?.focus();
   }, []);
   const enter = async (event: Event) => {
@@ -31,15 +32,11 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
       setBusy(false);
     }
   };
-  return h(
-    'main',
-    { class: 'enter' },
-    h('h1', null, 'Postern'),
-    h('p', { class: 'faint' }, `on ${window.location.host}`),
+  return h('main.enter', [
+    h('h1', 'Postern'),
+    h('p.faint', `on ${window.location.host}`),
     ended && h('p', { role: 'status' }, 'Your session has ended. Please sign in again.'),
-    h(
-      'form',
-      { onSubmit: enter },
+    h('form', { onSubmit: enter }, [
       h(Field, { label: 'Name', value: name, autocomplete: 'username', required: true, onValue: setName }),
       h(Field, {
         label: 'Password',
@@ -50,17 +47,11 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
         onValue: setPassword,
       }),
       code !== undefined && h(CodeField, { code, onCode: setCode }),
-      error !== undefined && h('p', { class: 'wrong', role: 'alert' }, error),
-      h('button', { type: 'submit', class: 'button main', disabled: busy }, 'Enter'),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
-      'No password yet? On the host, ',
-      h('code', null, 'postern console link'),
-      ' prints a link that opens this page once.',
-    ),
-  );
+      error !== undefined && h('p.wrong', { role: 'alert' }, error),
+      h('button.button.main', { type: 'submit', disabled: busy }, 'Sign in'),
+    ]),
+    h('p.faint', ['No password yet? Run ', h('code', 'postern console link'), ' on the host for a one-time link.']),
+  ]);
 }
 
 /** Takes the cursor when it appears. */

@@ -1,6 +1,7 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
@@ -30,40 +31,34 @@ export function GivenUp(): ComponentChildren {
     setOpen(undefined);
     list.again();
   };
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Failed' },
+  return h('div.screen', [
+    h(Title, { text: 'Failed' }, [
       some &&
         may('inbound/replay') &&
-        h(
-          'span',
-          { 'data-key': 'replay' },
+        h('span', { 'data-key': 'replay' }, [
           h(Button, {
             label: `Replay all${all === undefined ? '' : ` ${number(all)}`}${query === '' ? '' : ' that match'}\u2026`,
             kind: 'main',
             icon: 'replay',
             onPress: () => setOpen('replay'),
           }),
-        ),
+        ]),
       some &&
         may('inbound/drop') &&
-        h(Menu, null, h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })),
-    ),
+        h(Menu, [h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })]),
+    ]),
     open === 'replay' && h(ReplayDialog, { wish, onClose: close }),
     open === 'drop' && h(DropDialog, { wish, onClose: close }),
-    h('p', { class: 'choices' }, h(TimeChoice, { path: '/given-up', query })),
+    h('p.choices', [h(TimeChoice, { path: '/given-up', query })]),
     h(CauseList, { query, newest: list.rows?.[0]?.id }),
     h(MailRows, { list, canMark: false, empty: () => h(Empty, { query }) }),
-  );
+  ]);
 }
 
 /** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
 function useCauses(query: string, newest: string | undefined): Causes | undefined {
   return useLoad(`causes ${account.value?.id} ${query} ${newest}`, (stop) =>
-    call<Causes>('inbound/causes', { query: `${query} state:dead` }, stop),
+    call('inbound/causes', { query: `${query} state:dead` }, stop),
   ).data;
 }
 
@@ -82,9 +77,7 @@ function CauseList({
   const { causes = [] } = useCauses(others, newest) ?? {};
   if (causes.length === 0) return null;
   const most = causes[0]?.count ?? 1;
-  return h(
-    'nav',
-    { class: 'reasons causes', 'aria-label': 'Causes' },
+  return h('nav.reasons.causes', { 'aria-label': 'Causes' }, [
     causes.slice(0, MOST_CAUSES).map((cause) => {
       const chosen = cause.url === url && statusOf(cause) === status;
       const filter = withField(withField(others, 'url', cause.url), 'status', statusOf(cause));
@@ -95,17 +88,17 @@ function CauseList({
           href: linkTo('/given-up', { q: chosen ? others : filter }),
           'aria-current': chosen ? 'true' : undefined,
         },
-        h(
-          'span',
-          { class: 'name' },
-          `${shortUrl(cause.url)}: ${answerOf(cause) || 'no answer'}`,
-          h('span', { class: 'faint' }, forgottenText(cause.first_ended_at)),
-        ),
-        h('span', { class: 'count' }, number(cause.count)),
-        h('meter', { max: most, value: cause.count, 'aria-hidden': 'true' }),
+        [
+          h('span.name', [
+            `${shortUrl(cause.url)}: ${answerOf(cause) || 'no response'}`,
+            h('span.faint', forgottenText(cause.first_ended_at)),
+          ]),
+          h('span.count', number(cause.count)),
+          h('meter', { max: most, value: cause.count, 'aria-hidden': 'true' }),
+        ],
       );
     }),
-  );
+  ]);
 }
 
 const DAY_MS = 86_400_000;
@@ -116,23 +109,21 @@ function forgottenText(firstEndedAt: string | null): string {
   const { given_up: days } = person.value?.keeps_days ?? {};
   if (firstEndedAt === null || days === undefined) return '';
   const ms = toMs(firstEndedAt) + days * DAY_MS;
-  return ms <= now.value ? '; the oldest are deleted' : `; deleted from ${dateOf(ms)}`;
+  return ms <= now.value ? '; the oldest have been deleted' : `; deleted from ${dateOf(ms)}`;
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query !== '')
-    return h(
-      Notice,
-      { title: 'No failed mail matches this search.' },
-      h('p', null, h('a', { href: linkTo('/given-up') }, 'Show all')),
-    );
+    return h(Notice, { title: 'No failed messages match this search' }, [
+      h('p', [h('a', { href: linkTo('/given-up') }, 'Show all')]),
+    ]);
   return h(
     Notice,
     {
       icon: 'check',
       tone: 'good',
-      title: `No failed mail in ${count(person.value?.keeps_days.history ?? 0, 'day')}.`,
+      title: `No failed messages in ${count(person.value?.keeps_days.history ?? 0, 'day')}`,
     },
-    h('p', null, 'Mail that an endpoint did not take in time appears here, and can be replayed.'),
+    [h('p', ['Messages that an endpoint did not accept in time appear here and can be replayed.'])],
   );
 }

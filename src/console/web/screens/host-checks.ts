@@ -1,12 +1,13 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostCheck, HostExamination, HostListener } from '../host-records.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Fault, State, Time, type Tone } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, number, plain } from '../parts/text.ts';
+import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
 // Whether the host has what it needs: what `postern doctor` finds, and where it listens.
 
@@ -27,30 +28,24 @@ export function Checks(): ComponentChildren {
   const { data: run, error, failedAt, look } = useExamination();
   const checks = ORDER.flatMap((level) => run?.checks.filter((one) => one.level === level) ?? []);
   const others = checks.filter((one) => !isProblem(one));
-  return h(
-    'section',
-    { 'aria-labelledby': 'checks' },
-    h(
-      'div',
-      { class: 'heading' },
+  return h('section', { 'aria-labelledby': 'checks' }, [
+    h('div.heading', [
       h('h2', { id: 'checks' }, 'Checks'),
-      h(Button, { label: 'Look again', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
-    ),
+      h(Button, { label: 'Refresh', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
+    ]),
     error && h(Fault, { error, since: failedAt, again: look }),
     run === undefined
       ? !error && h(Bars, { rows: 4 })
       : [
-          h(Counts, { key: 'counts', run }),
-          h('ul', { key: 'problems', class: 'rows checks' }, checks.filter(isProblem).map(toRow)),
+          h(Counts, { run }),
+          h('ul.rows.checks', checks.filter(isProblem).map(toRow)),
           others.length > 0 &&
-            h(
-              'details',
-              { key: 'others', class: 'others' },
-              h('summary', null, count(others.length, 'other check')),
-              h('ul', { class: 'rows checks' }, others.map(toRow)),
-            ),
+            h('details.others', [
+              h('summary', count(others.length, 'other check')),
+              h('ul.rows.checks', others.map(toRow)),
+            ]),
         ],
-  );
+  ]);
 }
 
 const POLL_MS = 700;
@@ -59,7 +54,7 @@ const POLL_MS = 700;
 function useExamination() {
   const id = useRef<string | undefined>(undefined);
   const loaded = useLoad('host examine', (stop) =>
-    call<HostExamination>('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
+    call('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
   );
   const { data, error, again } = loaded;
   useEffect(() => {
@@ -73,35 +68,31 @@ function useExamination() {
 
 function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: HostExamination }): ComponentChildren {
   const { ok, warning, fault, skipped } = counts;
-  return h(
-    'p',
-    { class: 'counts' },
+  return h('p.counts', [
     h(State, { ...LEVELS.ok, word: `${number(ok)} ok` }),
     h(State, { ...LEVELS.warning, tone: warning > 0 ? 'wait' : 'off', word: count(warning, 'warning') }),
     h(State, { ...LEVELS.fault, tone: fault > 0 ? 'bad' : 'off', word: count(fault, 'fault') }),
     skipped > 0 && h(State, { ...LEVELS.skipped, word: `${number(skipped)} not checked` }),
-    h('span', { class: 'faint', role: 'status' }, state === 'running' ? 'Looking\u2026' : 'Looked at'),
-    endedAt !== null && h('span', { class: 'faint' }, h(Time, { at: endedAt })),
-  );
+    h('span.faint', { role: 'status' }, state === 'running' ? 'Checking\u2026' : 'Checked'),
+    endedAt !== null && h('span.faint', [h(Time, { at: endedAt })]),
+  ]);
 }
 
 function toRow(check: HostCheck, i: number): ComponentChildren {
   const { name, level, text, advice } = check;
-  return h(
-    'li',
-    { key: `${name} ${i}`, 'data-row': name },
+  return h('li', { key: `${name} ${i}`, 'data-row': name }, [
     h(State, LEVELS[level]),
-    h('span', { class: 'name', dir: 'auto' }, plain(name)),
-    h('span', { class: 'text', dir: 'auto' }, plain(text)),
+    h('span.name', { dir: 'auto' }, plain(name)),
+    h('span.text', { dir: 'auto' }, plain(text)),
     advice !== null && [
-      h('span', { key: 'advice', class: 'advice', dir: 'auto' }, plain(advice)),
-      h('span', { key: 'copy', class: 'buttons' }, h(Copy, { text: `${name}: ${text}\n${advice}` })),
+      h('span.advice', { dir: 'auto' }, plain(advice)),
+      h('span.buttons', [h(Copy, { text: `${name}: ${text}\n${advice}` })]),
     ],
-  );
+  ]);
 }
 
 const NAMES: Readonly<Record<HostListener['name'], string>> = {
-  smtp: 'Mail in',
+  smtp: 'Inbound SMTP',
   submission: 'Submission',
   submissions: 'Submission (TLS)',
   http: 'API and console',
@@ -110,29 +101,20 @@ const NAMES: Readonly<Record<HostListener['name'], string>> = {
 const TLS: Readonly<Record<HostListener['tls'], string>> = {
   none: 'no TLS',
   starttls: 'STARTTLS',
-  implicit: 'TLS from the first byte',
+  implicit: 'implicit TLS',
 };
 
 /** Where the host listens. */
 export function Listeners(): ComponentChildren {
-  const loaded = useLoad('host listeners', (stop) =>
-    call<{ readonly listeners: readonly HostListener[] }>('host/listeners', {}, stop),
-  );
+  const loaded = useLoad('host listeners', (stop) => call('host/listeners', {}, stop));
   useRepeat(loaded);
-  const { data, error, failedAt, again } = loaded;
-  return h(
-    'section',
-    { 'aria-labelledby': 'listeners' },
+  const { data } = loaded;
+  return h('section', { 'aria-labelledby': 'listeners' }, [
     h('h2', { id: 'listeners' }, 'Listeners'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h(
-          'ul',
-          { class: 'rows listeners' },
-          data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener })),
-        )
-      : !error && h(Bars, { rows: 3 }),
-  );
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      h('ul.rows.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))]),
+  ]);
 }
 
 function ListenerRow({
@@ -141,14 +123,12 @@ function ListenerRow({
   readonly listener: HostListener;
 }): ComponentChildren {
   const shown = places.map(({ address, port }) => `${address.includes(':') ? `[${address}]` : address}:${port}`);
-  return h(
-    'li',
-    { 'data-row': name },
-    h('span', { class: 'name' }, NAMES[name]),
-    h('code', { class: 'places' }, shown.join(', ')),
-    h('span', null, `${TLS[tls]}, ${count(sessions, name === 'http' ? 'connection' : 'session')} now`),
+  return h('li', { 'data-row': name }, [
+    h('span.name', NAMES[name]),
+    h('code.places', shown.join(', ')),
+    h('span', [`${TLS[tls]}, ${count(sessions, name === 'http' ? 'open connection' : 'open session')}`]),
     certificate && h(CertificateLine, { certificate }),
-  );
+  ]);
 }
 
 /** Certificates are renewed a month before they end; with fewer days left, that does not work. */
@@ -161,18 +141,14 @@ function CertificateLine({
 }): ComponentChildren {
   const [icon, tone, word]: [IconName, Tone, string] =
     days < 0
-      ? ['cross', 'bad', 'Ended']
+      ? ['cross', 'bad', 'Expired']
       : days < SOON_DAYS
-        ? ['alert', 'wait', `Ends in ${count(days, 'day')}`]
+        ? ['alert', 'wait', `Expires in ${count(days, 'day')}`]
         : ['check', 'good', `${count(days, 'day')} left`];
-  return h(
-    'span',
-    { class: 'certificate' },
+  return h('span.certificate', [
     h(State, { icon, tone, word }),
-    h(
-      'span',
-      { dir: 'auto' },
+    h('span', { dir: 'auto' }, [
       `Certificate for ${plain(names.join(', '))}, issued by ${plain(issuer)}, until ${notAfter.slice(0, 10)}`,
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,9 +1,11 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
-import type { HostLogLine, HostLogPage } from '../host-records.ts';
-import { useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { h } from '../h.ts';
+import { usePages } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
+import type { HostLogLine, HostLog as Logged } from '../records.ts';
 import { place, withQuery } from '../router.ts';
 import { HostParts } from './host.ts';
 
@@ -17,56 +19,30 @@ const LEVELS = [
 export function HostLog(): ComponentChildren {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const read = (before?: number, stop?: AbortSignal) =>
-    call<HostLogPage>(
-      'host/log',
-      { limit: PAGE, ...(level && { level }), ...(event && { event }), ...(before !== undefined && { before }) },
-      stop,
-    );
-  const { data, error, failedAt, again, change } = useLoad(`host log ${level} ${event}`, (stop) =>
-    read(undefined, stop),
+  const loaded = usePages(
+    `host log ${level} ${event}`,
+    (before, stop) => call('host/log', { limit: PAGE, level, event, before }, stop),
+    (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
   );
-  const next = data?.next ?? null;
-  const older = async () => {
-    if (next === null) return;
-    const page = await read(next);
-    change((shown) => ({ ...page, lines: [...shown.lines, ...page.lines] }));
-  };
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'Log' }, h(Button, { label: 'Look again', icon: 'replay', onPress: again })),
-    h(HostParts, null),
-    h('p', { class: 'faint' }, 'The last 500 warnings and errors since the start, at most 100 of one event.'),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'Level' },
-      LEVELS.map(([name, label]) =>
-        h(
-          'a',
-          {
-            key: label,
-            class: 'chip',
-            href: withQuery({ level: name }),
-            'aria-current': name === level ? 'true' : undefined,
-          },
-          label,
-        ),
-      ),
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
+  const { data, again, more } = loaded;
+  return h('div.screen', [
+    h(Title, { text: 'Log' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
+    h(HostParts),
+    h('p.faint', ['The last 500 warnings and errors since startup, at most 100 per event.']),
+    h(Chips<'error' | undefined>, {
+      label: 'Level',
+      chips: LEVELS,
+      chosen: level,
+      href: (name) => withQuery({ level: name }),
+    }),
+    h(Loading, { of: loaded, rows: 8 }),
     data && h(Events, { events: data.events, chosen: event }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.lines.length === 0
+    data &&
+      (data.lines.length === 0
         ? h(Empty, { filtered: level !== undefined || event !== undefined })
-        : h(
-            'ul',
-            { class: 'rows log' },
-            data.lines.map((line) => h(LineRow, { key: line.n, line })),
-          ),
-    next !== null && h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: older })),
-  );
+        : h('ul.rows.log', [data.lines.map((line) => h(LineRow, { key: line.n, line }))])),
+    more && h('p.more', [h(Button, { label: 'Older', onPress: more })]),
+  ]);
 }
 
 /** Counts by event; each is a filter. */
@@ -74,13 +50,11 @@ function Events({
   events,
   chosen,
 }: {
-  readonly events: HostLogPage['events'];
+  readonly events: Logged['events'];
   readonly chosen: string | undefined;
 }): ComponentChildren {
   if (events.length === 0) return null;
-  return h(
-    'nav',
-    { class: 'reasons', 'aria-label': 'Events' },
+  return h('nav.reasons', { 'aria-label': 'Events' }, [
     events.map(({ event, level, count, last_at: lastAt }) =>
       h(
         'a',
@@ -89,31 +63,29 @@ function Events({
           href: withQuery({ event: chosen === event ? undefined : event }),
           'aria-current': chosen === event ? 'true' : undefined,
         },
-        h('span', { class: 'name' }, event),
-        h('span', { class: 'count' }, number(count)),
-        h('span', { class: 'faint' }, level === 'error' ? 'error, last ' : 'warning, last ', h(Time, { at: lastAt })),
+        [
+          h('span.name', event),
+          h('span.count', number(count)),
+          h('span.faint', [level === 'error' ? 'error, last ' : 'warning, last ', h(Time, { at: lastAt })]),
+        ],
       ),
     ),
-  );
+  ]);
 }
 
 function LineRow({ line: { at, level, event, fields } }: { readonly line: HostLogLine }): ComponentChildren {
-  return h(
-    'li',
-    null,
+  return h('li', [
     level === 'error'
       ? h(State, { icon: 'cross', word: 'Error', tone: 'bad' })
       : h(State, { icon: 'alert', word: 'Warning', tone: 'wait' }),
-    h('span', { class: 'name' }, event),
-    h(
-      'span',
-      { class: 'fields', dir: 'auto' },
+    h('span.name', event),
+    h('span.fields', { dir: 'auto' }, [
       Object.entries(fields).map(([name, value]) =>
-        h('span', { key: name }, h('span', { class: 'faint' }, `${plain(name)} `), fieldText(value)),
+        h('span', { key: name }, [h('span.faint', `${plain(name)} `), fieldText(value)]),
       ),
-    ),
-    h('span', { class: 'faint age' }, h(Time, { at })),
-  );
+    ]),
+    h('span.faint.age', [h(Time, { at })]),
+  ]);
 }
 
 const LONGEST_FIELD = 2_000;
@@ -124,11 +96,8 @@ function fieldText(value: unknown): string {
 }
 
 function Empty({ filtered }: { readonly filtered: boolean }): ComponentChildren {
-  if (!filtered)
-    return h(Notice, { icon: 'check', tone: 'good', title: 'No warning and no error was logged since the start.' });
-  return h(
-    Notice,
-    { title: 'No line in the log matches.' },
-    h('p', null, h('a', { href: withQuery({ level: undefined, event: undefined }) }, 'Show all lines')),
-  );
+  if (!filtered) return h(Notice, { icon: 'check', tone: 'good', title: 'No warnings or errors since startup' });
+  return h(Notice, { title: 'No log lines match' }, [
+    h('p', [h('a', { href: withQuery({ level: undefined, event: undefined }) }, 'Show all lines')]),
+  ]);
 }

@@ -1,54 +1,49 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostSetting } from '../host-records.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Field, Notice, Title } from '../parts/elements.ts';
+import { Field, Loading, Notice, Title } from '../parts/elements.ts';
 import { count, plain } from '../parts/text.ts';
+import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
 
 /** The settings in force, and where each comes from. */
 export function HostSettings(): ComponentChildren {
   const [words, setWords] = useState('');
-  const { data, error, failedAt, again } = useLoad('host settings', (stop) =>
-    call<{ readonly settings: readonly HostSetting[] }>('host/settings', {}, stop),
-  );
+  const loaded = useLoad('host settings', (stop) => call('host/settings', {}, stop));
+  const { data } = loaded;
   const wanted = words.trim().toLowerCase();
   const found = data?.settings.filter((one) =>
     `${one.path} ${textOf(one.value)} ${one.origin}`.toLowerCase().includes(wanted),
   );
-  return h(
-    'div',
-    { class: 'screen' },
+  return h('div.screen', [
     h(Title, { text: 'Settings' }),
-    h(HostParts, null),
+    h(HostParts),
     h(Field, {
       label: 'Filter',
       type: 'search',
       value: words,
-      help: 'A part of the name, the value or the origin, such as delivery, default or POSTERN_',
+      help: 'Part of a name, value or origin, such as delivery, default or POSTERN_',
       onValue: setWords,
     }),
-    error && h(Fault, { error, since: failedAt, again }),
-    found === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : found.length === 0
-        ? h(Notice, { title: 'No setting matches.' })
+    h(Loading, { of: loaded, rows: 8 }),
+    found &&
+      (found.length === 0
+        ? h(Notice, { title: 'No settings match' })
         : [
-            h('p', { key: 'count', class: 'faint', role: 'status' }, count(found.length, 'setting')),
-            h('ul', { key: 'list', class: 'rows settings' }, found.map(settingRow)),
-          ],
-  );
+            h('p.faint', { role: 'status' }, count(found.length, 'setting')),
+            h('ul.rows.settings', found.map(settingRow)),
+          ]),
+  ]);
 }
 
 function settingRow({ path, value, origin }: HostSetting): ComponentChildren {
-  return h(
-    'li',
-    { key: path },
-    h('code', { class: 'name' }, path),
-    h('span', { class: 'value', dir: 'auto' }, plain(textOf(value))),
+  return h('li', { key: path }, [
+    h('code.name', path),
+    h('span.value', { dir: 'auto' }, plain(textOf(value))),
     h('span', { class: origin === 'default' ? 'faint' : 'origin' }, plain(origin)),
-  );
+  ]);
 }
 
 function textOf(value: unknown): string {

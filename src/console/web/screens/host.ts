@@ -1,13 +1,15 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { HostNeed, HostOverview, HostSeries, HostTask } from '../host-records.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, State, Time, Title } from '../parts/elements.ts';
-import { Icon } from '../parts/icons.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Facts, Loading, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Icon, type IconName } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
+import type { HostNeed, HostOverview, HostSeries, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 import { Checks, Listeners } from './host-checks.ts';
@@ -15,81 +17,59 @@ import { Checks, Listeners } from './host-checks.ts';
 /** Whether this machine is well. */
 export function Host(): ComponentChildren {
   const loaded = useOverview();
-  const { data: overview, error, failedAt, again } = loaded;
-  return h(
-    'div',
-    { class: 'screen' },
+  const { data: overview } = loaded;
+  return h('div.screen', [
     h(Title, { text: 'Host' }),
-    h(HostParts, null),
-    error && h(Fault, { error, since: failedAt, again }),
-    overview ? h(Overview, { overview }) : !error && h(Bars, { rows: 4 }),
-    may('host/examine') && h(Checks, null),
-    may('host/listeners') && h(Listeners, null),
-    may('host/series') && h(Figures, null),
-    may('host/tasks') && h(Tasks, null),
-  );
+    h(HostParts),
+    h(Loading, { of: loaded, rows: 4 }),
+    overview && h(Overview, { overview }),
+    may('host/examine') && h(Checks),
+    may('host/listeners') && h(Listeners),
+    may('host/series') && h(Figures),
+    may('host/tasks') && h(Tasks),
+  ]);
 }
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) =>
-    call<HostOverview>('host/overview', {}, stop),
-  );
+  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) => call('host/overview', {}, stop));
   useRepeat(loaded);
   return loaded;
 }
 
 const PARTS = [
-  ['/host', 'Overview', 'host/overview'],
+  ['/host', 'Status', 'host/overview'],
   ['/host/settings', 'Settings', 'host/settings'],
   ['/host/log', 'Log', 'host/log'],
-  ['/host/actions', 'Done here', 'host/actions'],
+  ['/host/actions', 'Host activity', 'host/actions'],
 ] as const;
 
 /** The screens of the host. */
 export function HostParts(): ComponentChildren {
-  return h(
-    'nav',
-    { class: 'chips', 'aria-label': 'Host' },
-    PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) =>
-      h(
-        'a',
-        {
-          key: path,
-          class: 'chip',
-          href: linkTo(path),
-          'aria-current': place.value.path === path ? 'page' : undefined,
-        },
-        label,
-      ),
-    ),
-  );
+  const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
+  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo });
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
   const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
-  return h(
-    'section',
-    { 'aria-label': 'Overview' },
+  return h('section', { 'aria-label': 'Overview' }, [
     h(HealthSentence, { overview }),
     needs.length > 0 && [
-      h('h2', { key: 'title' }, 'Needs you'),
-      h(
-        'ul',
-        { key: 'list', class: 'rows needs host-needs' },
+      h('h2', 'Needs attention'),
+      h('ul.rows.needs.host-needs', [
         needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
-      ),
+      ]),
     ],
     h(Facts, {
       rows: [
         ['Name', plain(hostname)],
         ['Version', version],
         ['Started', h(Time, { at: startedAt })],
-        ['Waiting', [number(waiting), oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })]]],
+        ['Waiting', [number(waiting), oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })]]],
         ['Failed', number(dead)],
       ],
     }),
-  );
+  ]);
 }
 
 /** Whether mail is taken, in the server's words. */
@@ -99,7 +79,7 @@ export function HealthSentence({
   readonly overview: Pick<HostOverview, 'state' | 'text'>;
 }): ComponentChildren {
   const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
-  return h('p', { class: `health ${tone}` }, h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text));
+  return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
 
 /** Where one looks at it: null where one is already. */
@@ -115,20 +95,15 @@ export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildre
   const href = linkOfNeed(need);
   const cells = [
     h(State, {
-      key: 'state',
       icon: level === 'fault' ? 'cross' : 'alert',
       word: level === 'fault' ? 'Fault' : 'Warning',
       tone: level === 'fault' ? 'bad' : 'wait',
     }),
-    h(
-      'span',
-      { key: 'what', class: 'url' },
-      url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`],
-    ),
-    h('span', { key: 'text', class: 'sentence', dir: 'auto' }, plain(text)),
-    h('span', { key: 'since', class: 'waiting' }, since !== null && h(Time, { at: since })),
+    h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`]]),
+    h('span.sentence', { dir: 'auto' }, plain(text)),
+    h('span.waiting', [since !== null && h(Time, { at: since })]),
   ];
-  return h('li', null, href === null ? h('div', { class: 'cells' }, cells) : h('a', { href }, cells));
+  return h('li', [href === null ? h('div.cells', [cells]) : h('a', { href }, [cells])]);
 }
 
 const WHAT: Readonly<Record<HostNeed['what'], string>> = {
@@ -144,11 +119,11 @@ const WHAT: Readonly<Record<HostNeed['what'], string>> = {
 
 /** A series, its title, and what to say of its last and its worst value. */
 const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
-  ['commit_p95', 'Commits of the queue', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
-  ['dns_p95', 'DNS look-ups', (last, worst) => `95 % took at most ${last} lately, ${worst} at worst.`],
-  ['disk_free', 'Free disk', (last, worst) => `${last} is free where the queue is; it was never below ${worst}.`],
-  ['memory', 'Memory', (last, worst) => `The process has ${last}, and had ${worst} at most.`],
-  ['loop_lag', 'Delay of the event loop', (last, worst) => `${last} lately, ${worst} at worst.`],
+  ['commit_p95', 'Queue commits', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
+  ['dns_p95', 'DNS lookups', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
+  ['disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, lowest ${worst}.`],
+  ['memory', 'Memory', (last, worst) => `${last} in use, highest ${worst}.`],
+  ['loop_lag', 'Event loop delay', (last, worst) => `${last} now, ${worst} at worst.`],
 ];
 
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
@@ -157,43 +132,27 @@ const isSpan = (name: string | null): name is SpanName => name !== null && Objec
 function Figures(): ComponentChildren {
   const wanted = place.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
-  const { data, error, failedAt, again } = useSeries(
+  const loaded = useSeries(
     FIGURES.map(([name]) => name),
     chosen,
   );
-  return h(
-    'section',
-    { 'aria-labelledby': 'figures' },
-    h(
-      'div',
-      { class: 'heading' },
-      h('h2', { id: 'figures' }, 'Figures'),
-      h(
-        'nav',
-        { class: 'chips', 'aria-label': 'Time' },
-        Object.entries(SPANS).map(([name, { label }]) =>
-          h(
-            'a',
-            {
-              key: name,
-              class: 'chip',
-              href: withQuery({ span: name === 'hour' ? undefined : name }),
-              'aria-current': name === chosen ? 'true' : undefined,
-            },
-            label,
-          ),
-        ),
-      ),
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h(
-          'div',
-          { class: 'plots' },
-          FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
-        )
-      : !error && h(Bars, { rows: 4 }),
-  );
+  const { data } = loaded;
+  return h('section', { 'aria-labelledby': 'figures' }, [
+    h('div.heading', [
+      h('h2', { id: 'figures' }, 'Performance'),
+      h(Chips<string>, {
+        label: 'Time range',
+        chips: Object.entries(SPANS).map(([name, { label }]) => [name, label] as const),
+        chosen,
+        href: (name) => withQuery({ span: name === 'hour' ? undefined : name }),
+      }),
+    ]),
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      h('div.plots', [
+        FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
+      ]),
+  ]);
 }
 
 function Figure({
@@ -214,38 +173,31 @@ function Figure({
   const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
   return h(Plot, {
     title,
-    sentence:
-      last === undefined ? 'Nothing was measured in this time.' : say(valueText(last, unit), valueText(worst, unit)),
+    sentence: last === undefined ? 'No data for this period.' : say(valueText(last, unit), valueText(worst, unit)),
     times: data.times,
     curves: [{ label: title, unit, tone: 'accent', values }],
   });
 }
 
-const RESULTS = {
+const RESULTS: Readonly<
+  Record<NonNullable<HostTask['last_result']>, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
+> = {
   done: { icon: 'check', word: 'Done', tone: 'good' },
   failed: { icon: 'cross', word: 'Failed', tone: 'bad' },
   skipped: { icon: 'pause', word: 'Skipped', tone: 'off' },
   elsewhere: { icon: 'host', word: 'On another host', tone: 'off' },
-} as const;
+};
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {
-  const loaded = useLoad('host tasks', (stop) => call<{ readonly tasks: readonly HostTask[] }>('host/tasks', {}, stop));
+  const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
   useRepeat(loaded);
-  const { data, error, failedAt, again } = loaded;
-  return h(
-    'section',
-    { 'aria-labelledby': 'tasks' },
+  const { data, again } = loaded;
+  return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h(
-          'ul',
-          { class: 'rows tasks' },
-          data.tasks.map((task) => h(TaskRow, { key: task.name, task, again })),
-        )
-      : !error && h(Bars, { rows: 6 }),
-  );
+    h(Loading, { of: loaded, rows: 6 }),
+    data && h('ul.rows.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
+  ]);
 }
 
 function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): ComponentChildren {
@@ -256,38 +208,30 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): C
     setAsked(true);
     again();
   };
-  return h(
-    'li',
-    { 'data-row': name },
+  return h('li', { 'data-row': name }, [
     running
       ? h(State, { icon: 'clock', word: 'Running', tone: 'wait' })
       : result === null
         ? h(State, { icon: 'dot', word: 'Not run yet', tone: 'off' })
         : h(State, RESULTS[result]),
-    h('span', { class: 'name' }, name),
-    h(
-      'span',
-      { class: 'sentence' },
+    h('span.name', name),
+    h('span.sentence', [
       lastAt !== null && [
         h(Time, { at: lastAt }),
         lastMs !== null && `, took ${span(lastMs)}`,
         text !== '' && `: ${plain(text)}`,
       ],
-    ),
-    h(
-      'span',
-      { class: 'faint when' },
+    ]),
+    h('span.faint.when', [
       task.next_at !== null && ['next ', h(Time, { at: task.next_at })],
       ' (',
-      h('code', null, schedule),
+      h('code', schedule),
       task.per_host ? ')' : ', one host)',
-    ),
+    ]),
     may('host/poke') &&
-      h(
-        'span',
-        { class: 'buttons' },
+      h('span.buttons', [
         h(Button, { label: 'Run now', title: `Run ${name} now`, disabled: running, onPress: run }),
-        asked && h('span', { role: 'status', class: 'hidden' }, `${name} was asked to run`),
-      ),
-  );
+        asked && h('span.hidden', { role: 'status' }, `${name} was started`),
+      ]),
+  ]);
 }

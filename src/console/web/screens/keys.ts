@@ -1,8 +1,9 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { plain } from '../parts/text.ts';
 import type { ApiKey } from '../records.ts';
@@ -10,38 +11,22 @@ import { account, may } from '../session.ts';
 
 /** The API keys of the account. */
 export function Keys(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad(`keys ${account.value?.id}`, (stop) =>
-    call<readonly ApiKey[]>('keys/list', {}, stop),
-  );
+  const loaded = useLoad(`keys ${account.value?.id}`, (stop) => call('keys/list', {}, stop));
+  const { data, again, change } = loaded;
   const [making, setMaking] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey>();
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Keys' },
-      may('keys/add') && h(Button, { label: 'Make a key\u2026', kind: 'main', onPress: () => setMaking(true) }),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
-      'A key may do everything that the account may do, by API and as the password of an SMTP login.',
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : data.length === 0
-        ? h(
-            Notice,
-            { title: 'The account has no key.' },
-            h('p', null, 'Nothing can call the API or log in by SMTP until one is made.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows keys-made' },
+  return h('div.screen', [
+    h(Title, { text: 'API keys' }, [
+      may('keys/add') && h(Button, { label: 'Create key\u2026', kind: 'main', onPress: () => setMaking(true) }),
+    ]),
+    h('p.faint', ['A key has full access to the account: through the API, and as the password for SMTP.']),
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      (data.length === 0
+        ? h(Notice, { title: 'No API keys yet' }, [h('p', 'Create one to call the API or to send over SMTP.')])
+        : h('ul.rows.keys-made', [
             data.map((key) => h(KeyRow, { key: key.id, made: key, onRevoke: () => setRevoking(key) })),
-          ),
+          ])),
     making &&
       h(MakeKey, {
         onClose: () => {
@@ -53,18 +38,20 @@ export function Keys(): ComponentChildren {
       h(
         Confirm,
         {
-          title: `Revoke the key ${plain(revoking.starts_with)}\u2026?`,
-          label: 'Revoke it',
+          title: `Revoke key ${plain(revoking.starts_with)}\u2026?`,
+          label: 'Revoke key',
           onConfirm: async () => {
             await call('keys/revoke', { id: revoking.id });
             change((keys) => keys.filter(({ id }) => id !== revoking.id));
           },
           onClose: () => setRevoking(undefined),
         },
-        h('p', null, 'Programs that use it are refused within seconds. It cannot be brought back.'),
-        data?.length === 1 && h('p', null, 'It is the only key of the account.'),
+        [
+          h('p', ['Programs that use it lose access within seconds. This cannot be undone.']),
+          data?.length === 1 && h('p', 'It is the account\u2019s only key.'),
+        ],
       ),
-  );
+  ]);
 }
 
 function KeyRow({
@@ -74,49 +61,39 @@ function KeyRow({
   readonly made: ApiKey;
   onRevoke(): void;
 }): ComponentChildren {
-  return h(
-    'li',
-    { 'data-row': start },
-    h('code', null, `${plain(start)}\u2026`),
-    h('span', { class: 'label' }, h('bdi', null, plain(label) || 'without a label')),
-    h(
-      'span',
-      { class: 'faint' },
-      'made ',
+  return h('li', { 'data-row': start }, [
+    h('code', `${plain(start)}\u2026`),
+    h('span.label', [h('bdi', [plain(label) || 'No label'])]),
+    h('span.faint', [
+      'created ',
       h(Time, { at: createdAt }),
-      usedAt === null ? ', never used' : [', used ', h(Time, { key: 'used', at: usedAt })],
-    ),
+      usedAt === null ? ', never used' : [', used ', h(Time, { at: usedAt })],
+    ]),
     may('keys/revoke') &&
       h(Button, { label: 'Revoke\u2026', kind: 'quiet', title: `Key ${plain(start)}\u2026`, onPress: onRevoke }),
-  );
+  ]);
 }
 
 /** Makes a key, and shows it this once. */
 function MakeKey({ onClose }: { onClose(): void }): ComponentChildren {
   const [key, setKey] = useState<string>();
   if (key === undefined)
-    return h(
-      Dialog,
-      { title: 'Make a key', onClose },
+    return h(Dialog, { title: 'Create an API key', onClose }, [
       h(Form, {
-        fields: [{ name: 'label', label: 'Label', help: 'What it is for, to tell keys apart.' }],
-        label: 'Make it',
-        onSubmit: async ({ label }) => setKey((await call<{ readonly key: string }>('keys/add', { label })).key),
+        fields: [{ name: 'label', label: 'Label', help: 'What the key is for.' }],
+        label: 'Create key',
+        onSubmit: async ({ label }) => setKey((await call('keys/add', { label })).key),
       }),
-    );
+    ]);
   const curl = `curl ${window.location.origin}/api/1.0/users/ping.json -d '{"key":"${key}"}'`;
-  return h(
-    Dialog,
-    { title: 'The key is made', onClose },
-    h('p', null, 'Copy it now: it is shown this once.'),
-    h('p', { class: 'copied' }, h('code', { class: 'secret' }, key), h(Copy, { text: key, label: 'Copy the key' })),
-    h('p', null, 'A call that answers "PONG!":'),
-    h('pre', { class: 'code', tabIndex: 0 }, curl),
-    h(
-      'p',
-      { class: 'buttons' },
-      h(Copy, { text: curl, label: 'Copy the call' }),
+  return h(Dialog, { title: 'Key created', onClose }, [
+    h('p', 'Copy it now; it is not shown again.'),
+    h('p.copied', [h('code.secret', key), h(Copy, { text: key, label: 'Copy key' })]),
+    h('p', 'To test it (the response is "PONG!"):'),
+    h('pre.code', { tabIndex: 0 }, curl),
+    h('p.buttons', [
+      h(Copy, { text: curl, label: 'Copy command' }),
       h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,12 +1,15 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Choice, Dialog, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
+import type { Answer } from '../operations.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Choice, Dialog, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import { Confirm, Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
-import type { RejectEntry, WhitelistEntry } from '../records.ts';
+import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may } from '../session.ts';
 
@@ -22,34 +25,29 @@ export function Lists(): ComponentChildren {
   const q = (query.get('q') ?? '').trim();
   const [adding, setAdding] = useState(false);
   const [version, setVersion] = useState(0);
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Lists' },
-      h(
-        'span',
-        { class: 'buttons' },
+  return h('div.screen', [
+    h(Title, { text: 'Suppressions' }, [
+      h('span.buttons', [
         may(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`) && h(Export, { key: which, which }),
         may(`${which}/add`) &&
           h(Button, { label: 'Add an address\u2026', kind: 'main', onPress: () => setAdding(true) }),
-      ),
-    ),
-    h(
-      'nav',
-      { class: 'chips', 'aria-label': 'List' },
-      h(ListChip, { which, value: 'rejects', label: 'Rejected' }),
-      h(ListChip, { which, value: 'whitelists', label: 'Whitelist' }),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
+      ]),
+    ]),
+    h(Chips<string>, {
+      label: 'List',
+      chips: [
+        ['', 'Suppressed'],
+        ['whitelist', 'Whitelist'],
+      ],
+      chosen: query.get('list') ?? '',
+      href: (list) => linkTo('/lists', { list, q }),
+    }),
+    h('p.faint', [
       which === 'rejects'
-        ? 'No mail is sent to these addresses: it is rejected at once. Bounces, complaints and unsubscribes put them here for a time, people for good.'
-        : 'Nothing puts these addresses on the list of rejected ones.',
-    ),
-    which === 'rejects' ? h(Rejects, { key: 'rejects', q, version }) : h(Whitelist, { key: 'whitelists', q, version }),
+        ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited time; entries added manually do not expire.'
+        : 'These addresses are never suppressed.',
+    ]),
+    which === 'rejects' ? h(Rejects, { q, version }) : h(Whitelist, { q, version }),
     adding &&
       h(AddAddress, {
         which,
@@ -59,28 +57,7 @@ export function Lists(): ComponentChildren {
           setVersion(version + 1);
         },
       }),
-  );
-}
-
-function ListChip({
-  which,
-  value,
-  label,
-}: {
-  readonly which: Which;
-  readonly value: Which;
-  readonly label: string;
-}): ComponentChildren {
-  const q = place.value.query.get('q') ?? undefined;
-  return h(
-    'a',
-    {
-      class: 'chip',
-      href: linkTo('/lists', { list: value === 'whitelists' ? 'whitelist' : undefined, q }),
-      'aria-current': which === value ? 'true' : undefined,
-    },
-    label,
-  );
+  ]);
 }
 
 const REASONS: Readonly<
@@ -90,7 +67,7 @@ const REASONS: Readonly<
   'soft-bounce': { icon: 'clock', word: 'Soft bounce', tone: 'wait' },
   spam: { icon: 'alert', word: 'Complaint', tone: 'bad' },
   unsub: { icon: 'refused', word: 'Unsubscribed', tone: 'off' },
-  custom: { icon: 'person', word: 'By hand', tone: 'off' },
+  custom: { icon: 'person', word: 'Manual', tone: 'off' },
 };
 
 interface ListProps {
@@ -104,18 +81,14 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   const { query } = place.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
-  const { data, error, failedAt, again, change } = useLoad(
-    `rejects ${account.value?.id} ${withExpired} ${version} ${q}`,
-    (stop) => call<readonly RejectEntry[]>('rejects/list', { email: q, include_expired: withExpired }, stop),
+  const loaded = useLoad(`rejects ${account.value?.id} ${withExpired} ${version} ${q}`, (stop) =>
+    call('rejects/list', { email: q, include_expired: withExpired }, stop),
   );
+  const { data, change } = loaded;
   const [taking, setTaking] = useState<RejectEntry>();
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
-  return h(
-    'div',
-    { class: 'pane' },
-    h(
-      'p',
-      { class: 'chips' },
+  return h('div.pane', [
+    h('p.chips', [
       h(Choice, {
         label: 'Reason',
         value: reason,
@@ -123,25 +96,21 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
         onValue: (value) => go(withQuery({ reason: value }), true),
       }),
       h(
-        'a',
+        'a.chip',
         {
-          class: 'chip',
           href: withQuery({ expired: withExpired ? undefined : 'yes' }),
           'aria-current': withExpired ? 'true' : undefined,
         },
-        'Also expired ones',
+        ['Include expired'],
       ),
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    shown === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : shown.length === 0
+    ]),
+    h(Loading, { of: loaded, rows: 8 }),
+    shown &&
+      (shown.length === 0
         ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
-        : h(
-            'ul',
-            { class: 'rows listed' },
+        : h('ul.rows.listed', [
             shown.map((entry) => h(RejectRow, { key: keyOf(entry), entry, onTake: () => setTaking(entry) })),
-          ),
+          ])),
     h(Cut, { length: data?.length ?? 0 }),
     taking &&
       h(TakeOff, {
@@ -149,45 +118,36 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
         onClose: () => setTaking(undefined),
         taken: () => change((rows) => rows.filter((one) => keyOf(one) !== keyOf(taking))),
       }),
-  );
+  ]);
 }
 
 const keyOf = ({ email, subaccount }: RejectEntry) => `${email} ${subaccount ?? ''}`;
 
 /** How long an entry still holds. */
 function termOf({ expires_at: at, expired }: RejectEntry): string {
-  if (at === null) return 'for good';
+  if (at === null) return 'no expiry';
   if (expired) return 'expired';
   return `expires ${relative(toMs(at), now.value)}`;
 }
 
 function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): void }): ComponentChildren {
   const { email, reason, detail, last_event_at: at, subaccount, message_id: message } = entry;
-  return h(
-    'li',
-    { 'data-row': keyOf(entry) },
-    h('span', { class: 'mark' }, h(State, REASONS[reason])),
-    h(
-      'span',
-      { class: 'address' },
-      h('bdi', null, plain(email)),
-      subaccount !== null && h('span', { class: 'faint' }, ` of ${plain(subaccount)}`),
-    ),
-    h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
-    h('span', { class: 'when faint' }, h(Time, { at }), `, ${termOf(entry)}`),
-    h(
-      'span',
-      { class: 'buttons' },
+  return h('li', { 'data-row': keyOf(entry) }, [
+    h('span.mark', [h(State, REASONS[reason])]),
+    h('span.address', [h('bdi', plain(email)), subaccount !== null && h('span.faint', ` (${plain(subaccount)})`)]),
+    h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+    h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
+    h('span.buttons', [
       message !== null &&
         may('messages/info') &&
-        h('a', { class: 'button quiet', href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
+        h('a.button.quiet', { href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
       message === null &&
         may('messages/search') &&
-        h('a', { class: 'button quiet', href: linkTo('/sent', { q: `email:${email}` }) }, 'Mail to it'),
+        h('a.button.quiet', { href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
       may('rejects/delete') &&
-        h(Button, { label: 'Take off\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
-    ),
-  );
+        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
+    ]),
+  ]);
 }
 
 /** Asks before an address gets mail again, and says what that costs. */
@@ -203,94 +163,86 @@ export function TakeOff({
   return h(
     Confirm,
     {
-      title: `Take ${plain(email)} off the list?`,
-      label: 'Take it off',
+      title: `Remove ${plain(email)} from the suppression list?`,
+      label: 'Remove address',
       onConfirm: async () => {
         await call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) });
         taken();
       },
       onClose,
     },
-    h('p', null, 'Mail to it is sent again.'),
-    reason === 'custom'
-      ? h('p', null, 'It was added by hand. Unless it replaced an entry of a bounce or complaint, this costs nothing.')
-      : h(
-          'p',
-          null,
-          'This costs reputation, on which the hourly quota depends',
-          expires === null ? '' : `; the entry expires by itself ${relative(toMs(expires), now.value)}`,
-          '. If the address bounces or complains again, it comes back.',
-        ),
+    [
+      h('p', 'Mail to this address will be sent again.'),
+      reason === 'custom'
+        ? h('p', [
+            'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.',
+          ])
+        : h('p', [
+            'This lowers your reputation, on which the hourly quota depends',
+            expires === null ? '' : `. The entry expires by itself ${relative(toMs(expires), now.value)}`,
+            '. If the address bounces or complains again, it is suppressed again.',
+          ]),
+    ],
   );
 }
 
 function Whitelist({ q, version }: ListProps): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
-    call<readonly WhitelistEntry[]>('whitelists/list', { email: q }, stop),
+  const loaded = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
+    call('whitelists/list', { email: q }, stop),
   );
+  const { data, change } = loaded;
   const [taking, setTaking] = useState<string>();
-  return h(
-    'div',
-    { class: 'pane' },
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 8 })
-      : data.length === 0
+  return h('div.pane', [
+    h(Loading, { of: loaded, rows: 8 }),
+    data &&
+      (data.length === 0
         ? h(Empty, { filtered: q !== '', which: 'whitelists' })
-        : h(
-            'ul',
-            { class: 'rows listed' },
+        : h('ul.rows.listed', [
             data.map(({ email, detail, created_at: at }) =>
-              h(
-                'li',
-                { key: email, 'data-row': email },
-                h('span', { class: 'mark' }, h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })),
-                h('span', { class: 'address' }, h('bdi', null, plain(email))),
-                h('span', { class: 'detail', dir: 'auto' }, detail === null ? '' : plain(detail)),
-                h('span', { class: 'when faint' }, h(Time, { at })),
-                h(
-                  'span',
-                  { class: 'buttons' },
+              h('li', { key: email, 'data-row': email }, [
+                h('span.mark', [h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })]),
+                h('span.address', [h('bdi', plain(email))]),
+                h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+                h('span.when.faint', [h(Time, { at })]),
+                h('span.buttons', [
                   may('whitelists/delete') &&
                     h(Button, {
-                      label: 'Take off\u2026',
+                      label: 'Remove\u2026',
                       kind: 'quiet',
                       title: plain(email),
                       onPress: () => setTaking(email),
                     }),
-                ),
-              ),
+                ]),
+              ]),
             ),
-          ),
+          ])),
     h(Cut, { length: data?.length ?? 0 }),
     taking !== undefined &&
       h(
         Confirm,
         {
-          title: `Take ${plain(taking)} off the whitelist?`,
-          label: 'Take it off',
+          title: `Remove ${plain(taking)} from the whitelist?`,
+          label: 'Remove address',
           onConfirm: async () => {
             await call('whitelists/delete', { email: taking });
             change((rows) => rows.filter(({ email }) => email !== taking));
           },
           onClose: () => setTaking(undefined),
         },
-        h(
-          'p',
-          null,
-          'Bounces and complaints put it on the list of rejected addresses again. If it was there when it was whitelisted, this costs reputation.',
-        ),
+        [
+          h('p', [
+            'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, this lowers your reputation.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function Cut({ length }: { readonly length: number }): ComponentChildren {
   if (length < MOST_LISTED) return null;
-  return h(
-    'p',
-    { class: 'faint' },
-    'These are the first 1,000 by address. Search for the beginning of an address, or export the list, to see the others.',
-  );
+  return h('p.faint', [
+    'Showing the first 1,000 addresses. To see the rest, search for the start of an address or export the list.',
+  ]);
 }
 
 function AddAddress({
@@ -303,25 +255,21 @@ function AddAddress({
   onClose(): void;
 }): ComponentChildren {
   const [refused, setRefused] = useState<string>();
-  return h(
-    Dialog,
-    { title: which === 'rejects' ? 'Reject mail to an address' : 'Whitelist an address', onClose },
-    h(
-      'p',
-      { class: 'faint' },
+  return h(Dialog, { title: which === 'rejects' ? 'Suppress an address' : 'Whitelist an address', onClose }, [
+    h('p.faint', [
       which === 'rejects'
-        ? 'No mail is sent to it until somebody takes it off.'
-        : 'It is taken off the list of rejected addresses, and nothing puts it there again.',
-    ),
+        ? 'No mail is sent to it until it is removed from this list.'
+        : 'It is removed from the suppression list and never suppressed again.',
+    ]),
     h(Form, {
       fields: [
         { name: 'email', label: 'Address', type: 'email' },
-        { name: 'comment', label: 'Why', help: 'For whoever asks later.' },
+        { name: 'comment', label: 'Note (optional)' },
       ],
-      label: 'Add it',
+      label: 'Add address',
       onSubmit: async ({ email, comment }) => {
         setRefused(undefined);
-        const answer = await call<{ readonly email: string; readonly added: boolean }>(`${which}/add`, {
+        const answer = await call(`${which}/add`, {
           email,
           comment,
         });
@@ -330,35 +278,28 @@ function AddAddress({
       },
     }),
     refused !== undefined &&
-      h('p', { class: 'wrong', role: 'alert' }, `${plain(refused)} is on the whitelist. Take it off there first.`),
-  );
-}
-
-interface Job {
-  readonly id: string;
-  readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
-  readonly result_url: string | null;
-  readonly error: string | null;
+      h('p.wrong', { role: 'alert' }, [`${plain(refused)} is on the whitelist. Remove it there first.`]),
+  ]);
 }
 
 const ASK_AGAIN_MS = 1_000;
 
 /** Exports the whole list; the link leads to its archive. */
 function Export({ which }: { readonly which: Which }): ComponentChildren {
-  const [job, setJob] = useState<Job>();
+  const [job, setJob] = useState<Answer<'exports/info'>>();
   const stop = useRef(new AbortController());
   useEffect(() => () => stop.current.abort(), []);
   const start = async () => {
-    let found = await call<Job>(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`);
+    let found = await call(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`, {});
     while (found.state === 'waiting' || found.state === 'working') {
       await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
       if (stop.current.signal.aborted) return;
-      found = await call<Job>('exports/info', { id: found.id }, stop.current.signal);
+      found = await call('exports/info', { id: found.id }, stop.current.signal);
     }
     if (found.error !== null) throw new Error(found.error);
     setJob(found);
   };
-  if (job?.result_url) return h('a', { class: 'button', href: job.result_url, download: '' }, 'Download the export');
+  if (job?.result_url) return h('a.button', { href: job.result_url, download: '' }, 'Download export');
   return h(Button, { label: 'Export', onPress: start });
 }
 
@@ -367,19 +308,11 @@ function Empty({ filtered, which }: { readonly filtered: boolean; readonly which
     return h(Notice, {
       icon: 'check',
       tone: 'good',
-      title: which === 'rejects' ? 'Nobody is on the list.' : 'Nobody is on the whitelist.',
+      title: which === 'rejects' ? 'No suppressed addresses' : 'No whitelisted addresses',
     });
-  return h(
-    Notice,
-    { title: 'No address on the list begins with this, for this reason.' },
-    h(
-      'p',
-      null,
-      h(
-        'a',
-        { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) },
-        'Show the whole list',
-      ),
-    ),
-  );
+  return h(Notice, { title: 'No addresses match this search and reason' }, [
+    h('p', [
+      h('a', { href: linkTo('/lists', { list: which === 'whitelists' ? 'whitelist' : undefined }) }, 'Show all'),
+    ]),
+  ]);
 }

@@ -1,7 +1,8 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { ask, toFailed } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice } from '../parts/elements.ts';
+import { Loading, Notice } from '../parts/elements.ts';
 import { count, plain, size } from '../parts/text.ts';
 import { account } from '../session.ts';
 
@@ -32,42 +33,33 @@ interface Links {
 
 /** The HTML, in a frame that runs nothing and asks for nothing. */
 export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(
+  const loaded = useLoad(
     `html ${account.value?.id} ${Object.values(wanted).join()} ${Math.floor(Date.now() / 240_000)}`,
     async (stop) => {
       const { url, frame } = await open(wanted, stop);
       return { frame, ...(await ask<Links>('GET', `${url}/links`, undefined, stop)) };
     },
   );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 6 });
+  const { data, error } = loaded;
+  if (error || !data) return h(Loading, { of: loaded, rows: 6 });
   const { frame, links, left_out: leftOut, truncated } = data;
-  return h(
-    'div',
-    null,
-    h(
-      'p',
-      { class: 'faint' },
-      'Shown without scripts, forms and links, and without anything from outside',
-      leftOut > 0 ? `; ${count(leftOut, 'picture')} left out.` : '.',
-      truncated &&
-        ('id' in wanted ? ' The end is cut off; download the mail to see all of it.' : ' The end is cut off.'),
-    ),
-    h('iframe', { class: 'mail-frame', sandbox: '', src: frame, title: 'HTML of the mail' }),
+  return h('div', [
+    h('p.faint', [
+      'Shown without scripts, forms, links and remote content',
+      leftOut > 0 ? `; ${count(leftOut, 'image')} blocked.` : '.',
+      truncated && ('id' in wanted ? ' Truncated; download the message to see all of it.' : ' Truncated.'),
+    ]),
+    h('iframe.mail-frame', { sandbox: '', src: frame, title: 'HTML of the message' }),
     links.length > 0 &&
-      h(
-        'details',
-        { class: 'links' },
-        h('summary', null, count(links.length, 'link')),
-        h(
-          'ul',
-          null,
+      h('details.links', [
+        h('summary', count(links.length, 'link')),
+        h('ul', [
           links.map(({ text, href }, i) =>
-            h('li', { key: i }, h('span', { dir: 'auto' }, plain(text) || '(no text)'), h('code', null, plain(href))),
+            h('li', { key: i }, [h('span', { dir: 'auto' }, [plain(text) || '(no text)']), h('code', plain(href))]),
           ),
-        ),
-      ),
-  );
+        ]),
+      ]),
+  ]);
 }
 
 /** What is shown of the bytes; the rest is in the download. */
@@ -75,19 +67,19 @@ const MOST_SHOWN = 200_000;
 
 /** The message as it arrived. */
 export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
+  const loaded = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
     const { url } = await openMail(id, stop);
     return readStart(`${url}/raw`, stop);
   });
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (data === undefined) return h(Bars, { rows: 8 });
-  return h(
-    'div',
-    null,
+  const { data, error } = loaded;
+  if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
+  return h('div', [
     bytes > MOST_SHOWN &&
-      h(Notice, { title: `The first ${size(MOST_SHOWN)} of ${size(bytes)}; the rest is in the download.` }),
-    h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(data)),
-  );
+      h(Notice, {
+        title: `Showing the first ${size(MOST_SHOWN)} of ${size(bytes)}; download the message for the rest`,
+      }),
+    h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(data)),
+  ]);
 }
 
 async function readStart(url: string, stop: AbortSignal): Promise<string> {

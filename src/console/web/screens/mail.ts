@@ -1,19 +1,21 @@
 import { signal } from '@preact/signals';
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
+import { Chips } from '../parts/chips.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Fault, Notice, Title } from '../parts/elements.ts';
+import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { ReplayDialog, type Wish } from '../parts/replay.ts';
 import { RetryDialog } from '../parts/retry.ts';
-import { hasEnded, isOpen, stateWord } from '../parts/states.ts';
+import { hasEnded, isOpen, SEARCHED_STATES, stateWord } from '../parts/states.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
-import type { Mail, MailState } from '../records.ts';
+import type { Mail } from '../records.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { useDomains, useRoutes } from './domains.ts';
@@ -28,7 +30,6 @@ WIDE.addEventListener('change', () => {
 });
 /** A row that is only passed by is not fetched. */
 const PREVIEW_AFTER_MS = 150;
-const FILTERS: readonly (MailState | undefined)[] = [undefined, 'waiting', 'delivered', 'dead', 'held', 'dropped'];
 
 /** All mail that came in, or what a search finds. */
 export function MailList(): ComponentChildren {
@@ -36,13 +37,9 @@ export function MailList(): ComponentChildren {
   const list = useMail(query);
   const [preview, setPreview] = usePreview();
   const canReplay = may('inbound/replay');
-  return h(
-    'div',
-    { class: isWide.value ? 'screen split' : 'screen' },
-    h(
-      'div',
-      { class: 'pane' },
-      h(Title, { text: 'Mail in' }, h(ReplayMarked, null), h(AllThatMatch, { query })),
+  return h('div', { class: isWide.value ? 'screen split' : 'screen' }, [
+    h('div.pane', [
+      h(Title, { text: 'Inbound' }, [h(ReplayMarked), h(AllThatMatch, { query })]),
       h(StateFilter, { query }),
       h(Choices, { query }),
       h(FieldChips, { query }),
@@ -53,16 +50,14 @@ export function MailList(): ComponentChildren {
         empty: () => h(Empty, { query }),
         ...(isWide.value && { onFocus: setPreview }),
       }),
-    ),
+    ]),
     isWide.value &&
-      h(
-        'aside',
-        { class: 'pane preview', 'aria-label': 'Preview' },
+      h('aside.pane.preview', { 'aria-label': 'Preview' }, [
         preview === undefined
-          ? h(Notice, { title: 'Select a message to preview it (j/k).' })
+          ? h(Notice, { title: 'Select a message to preview it (j/k)' })
           : h(MessageView, { id: preview, key: preview, beside: true }),
-      ),
-  );
+      ]),
+  ]);
 }
 
 function usePreview(): [string | undefined, (id: string) => void] {
@@ -84,43 +79,25 @@ export interface MailRowsProps {
 
 /** A list with what it shows while it is read, when that failed, and when there is nothing. */
 export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
-  const { rows, error, failedAt, again } = list;
+  const { rows } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
-  return h(
-    'div',
-    { 'aria-busy': list.loading },
-    error && h(Fault, { error, since: failedAt, again }),
-    rows === undefined
-      ? !error && h(Bars, { rows: 10 })
-      : rows.length === 0
+  return h('div', { 'aria-busy': list.loading }, [
+    h(Loading, { of: { ...list, data: rows }, rows: 10 }),
+    rows &&
+      (rows.length === 0
         ? !list.hasMore && empty()
-        : h(
-            'ul',
-            { class: 'rows' },
-            rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) })),
-          ),
+        : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))])),
     h(More, { list }),
-  );
+  ]);
 }
 
 function StateFilter({ query }: { readonly query: string }): ComponentChildren {
-  const chosen = fieldOf(query, 'state');
-  return h(
-    'nav',
-    { class: 'chips', 'aria-label': 'State' },
-    FILTERS.map((state) =>
-      h(
-        'a',
-        {
-          key: state ?? 'all',
-          class: 'chip',
-          href: linkTo('/mail', { q: withField(query, 'state', state) }),
-          'aria-current': chosen === state ? 'true' : undefined,
-        },
-        state === undefined ? 'All' : stateWord(state),
-      ),
-    ),
-  );
+  return h(Chips<string | undefined>, {
+    label: 'State',
+    chips: [[undefined, 'All'], ...SEARCHED_STATES.map((state) => [state, stateWord(state)] as const)],
+    chosen: fieldOf(query, 'state'),
+    href: (state) => linkTo('/mail', { q: withField(query, 'state', state) }),
+  });
 }
 
 /** When and where it came in, where it went, and what was answered. */
@@ -132,9 +109,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
   const { data: routes = [] } = useRoutes(domain);
   const choice = (field: string, label: string, options: readonly (readonly [value: string, label: string])[]) =>
     h(FieldChoice, { path: '/mail', query, field, label, options });
-  return h(
-    'p',
-    { class: 'choices' },
+  return h('p.choices', [
     h(TimeChoice, { path: '/mail', query }),
     choice('to', 'Domain', [
       ['', 'Any domain'],
@@ -145,8 +120,8 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
       ...routes.map(({ id, pattern }) => [id, `${id} ${plain(pattern)}`] as const),
     ]),
     choice('url', 'Endpoint', [['', 'Any endpoint'], ...endpoints.map(({ url }) => [url, shortUrl(url)] as const)]),
-    choice('status', 'Last answer', ANSWERS),
-  );
+    choice('status', 'Last response', ANSWERS),
+  ]);
 }
 
 const SHOWN_FIELDS = ['from', 'to', 'subject', 'thread', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
@@ -158,22 +133,19 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
     return value === undefined ? [] : [{ name, value }];
   });
   if (fields.length === 0) return null;
-  return h(
-    'p',
-    { class: 'chips' },
+  return h('p.chips', [
     fields.map(({ name, value }) =>
       h(
-        'a',
+        'a.chip',
         {
           key: name,
-          class: 'chip',
           href: linkTo('/mail', { q: withField(query, name, undefined) }),
-          'aria-label': `Take out ${name}:${value}`,
+          'aria-label': `Remove the filter ${name}:${value}`,
         },
-        `${name}: ${value} \u00d7`,
+        [`${name}: ${value} \u00d7`],
       ),
     ),
-  );
+  ]);
 }
 
 /** A search for a mail that is missing may find that it was refused. */
@@ -182,19 +154,15 @@ function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   const wanted =
     without !== '' && may('inbound/refusals') && !/\b(?:subject|thread|route|url|status|id):/.test(without);
   const found = useLoad(wanted ? `refusals of ${account.value?.id} ${without}` : undefined, (stop) =>
-    call<{ by_reason: { count: number }[] }>('inbound/refusals', { query: without, limit: 1 }, stop),
+    call('inbound/refusals', { query: without, limit: 1 }, stop),
   );
   const all = found.data?.by_reason.reduce((sum, one) => sum + one.count, 0) ?? 0;
   if (all === 0) return null;
-  return h(
-    'p',
-    { class: 'also' },
-    h(
-      'a',
-      { href: linkTo('/refused', { q: without }) },
-      `${count(all, 'refusal')} ${all === 1 ? 'matches' : 'match'} as well`,
-    ),
-  );
+  return h('p.also', [
+    h('a', { href: linkTo('/refused', { q: without }) }, [
+      `${count(all, 'refusal')} also ${all === 1 ? 'matches' : 'match'}`,
+    ]),
+  ]);
 }
 
 function ReplayMarked(): ComponentChildren {
@@ -206,12 +174,10 @@ function ReplayMarked(): ComponentChildren {
   };
   if (wish) return h(ReplayDialog, { wish, onClose: close });
   if (ids.length === 0) return null;
-  return h(
-    'span',
-    { class: 'buttons', 'data-key': 'replay' },
-    h(Button, { label: `Replay ${ids.length} marked\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
+  return h('span.buttons', { 'data-key': 'replay' }, [
+    h(Button, { label: `Replay ${ids.length} selected\u2026`, icon: 'replay', onPress: () => setWish({ ids }) }),
     h(Button, { label: 'Clear', kind: 'quiet', onPress: () => (marked.value = new Set()) }),
-  );
+  ]);
 }
 
 /** What can be done with all that match, if the filter has one state: the next step first, dropping behind a menu. */
@@ -223,9 +189,7 @@ function AllThatMatch({ query }: { readonly query: string }): ComponentChildren 
   if (marked.value.size > 0) return null;
   const mayNext = hasEnded(state) ? may('inbound/replay') : state === 'waiting' && may('inbound/retry');
   const next = state === 'waiting' ? 'Retry' : state === 'held' ? 'Release' : 'Replay';
-  return h(
-    'span',
-    { class: 'buttons', 'data-key': 'replay' },
+  return h('span.buttons', { 'data-key': 'replay' }, [
     mayNext &&
       h(Button, {
         label: `${next} all that match\u2026`,
@@ -235,34 +199,24 @@ function AllThatMatch({ query }: { readonly query: string }): ComponentChildren 
       }),
     isOpen(state) &&
       may('inbound/drop') &&
-      h(
-        Menu,
-        null,
-        h(MenuItem, { label: 'Drop all that match\u2026', destroys: true, onPress: () => setOpen('drop') }),
-      ),
+      h(Menu, [h(MenuItem, { label: 'Drop all that match\u2026', destroys: true, onPress: () => setOpen('drop') })]),
     open === 'next' &&
       (hasEnded(state)
         ? h(ReplayDialog, { wish: { query: rest, state }, onClose: close })
         : h(RetryDialog, { query: rest, onClose: close })),
     open === 'drop' && isOpen(state) && h(DropDialog, { wish: { query: rest, state }, onClose: close }),
-  );
+  ]);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
   if (query.trim() === '')
-    return h(
-      Notice,
-      { title: 'No mail yet.' },
-      h('p', null, 'What comes in appears here at once. ', h('a', { href: linkTo('/') }, 'How to send a first one')),
-    );
-  return h(
-    Notice,
-    { title: 'Nothing matches this search.' },
-    h(
-      'p',
-      null,
-      `Mail is remembered for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
-      h('a', { href: linkTo('/mail') }, 'Show all mail'),
-    ),
-  );
+    return h(Notice, { title: 'No messages yet' }, [
+      h('p', ['New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')]),
+    ]);
+  return h(Notice, { title: 'No messages match this search' }, [
+    h('p', [
+      `Messages are kept for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
+      h('a', { href: linkTo('/mail') }, 'Show all messages'),
+    ]),
+  ]);
 }

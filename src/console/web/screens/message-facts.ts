@@ -1,19 +1,18 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { count, plain } from '../parts/text.ts';
 import type { MessageFacts } from '../records.ts';
 
 const PLACES: Readonly<Record<string, string>> = {
   subject: 'subject',
-  from_name: 'name of the sender',
+  from_name: 'sender name',
   visible_text: 'text',
 };
 
 /** What a person who reads the mail does not see: hidden text, invisible characters, misleading links. */
 export function Unseen({ facts }: { readonly facts: MessageFacts }): ComponentChildren {
   const { hidden, invisible, links, counts } = facts;
-  return h(
-    'div',
-    null,
+  return h('div', [
     h(Found, {
       title: count(counts.hidden, 'hidden text'),
       total: counts.hidden,
@@ -35,7 +34,7 @@ export function Unseen({ facts }: { readonly facts: MessageFacts }): ComponentCh
         text: named === null ? text : `${text} (${named})`,
       })),
     }),
-  );
+  ]);
 }
 
 function Found({
@@ -48,17 +47,13 @@ function Found({
   readonly lines: readonly { readonly what: string; readonly text: string }[];
 }): ComponentChildren {
   if (total === 0) return null;
-  return h(
-    'details',
-    { class: 'links' },
-    h('summary', null, title),
-    h(
-      'ul',
-      null,
+  return h('details.links', [
+    h('summary', title),
+    h('ul', [
       lines.map(({ what, text }, i) =>
-        h('li', { key: i }, h('code', null, plain(what)), h('span', { dir: 'auto' }, plain(text))),
+        h('li', { key: i }, [h('code', plain(what)), h('span', { dir: 'auto' }, plain(text))]),
       ),
-    ),
-    total > lines.length && h('p', { class: 'faint' }, `${total - lines.length} more are not listed.`),
-  );
+    ]),
+    total > lines.length && h('p.faint', `${total - lines.length} more not shown.`),
+  ]);
 }

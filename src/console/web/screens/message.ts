@@ -1,11 +1,12 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { useLoad } from '../load.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Dialog, Facts, Fault, Field, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Dialog, Facts, Fault, Field, Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
@@ -14,8 +15,8 @@ import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
 import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
 import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
-import { type Trial, TrialAnswer } from '../parts/trial.ts';
-import type { Content, Mail, MailStory, Scan, TimelineEntry } from '../records.ts';
+import { TrialAnswer } from '../parts/trial.ts';
+import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
@@ -24,45 +25,39 @@ import { Unseen } from './message-facts.ts';
 
 /** One message for one recipient: all that is known of it. */
 export function Message({ id }: { readonly id: string }): ComponentChildren {
-  return h('div', { class: 'screen narrow' }, h(Back, null), h(MessageView, { id, beside: false }));
+  return h('div.screen.narrow', [h(Back), h(MessageView, { id, beside: false })]);
 }
 
 export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
-  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call<MailStory>('inbound/info', { id }, stop));
+  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call('inbound/info', { id }, stop));
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
   const { data: mail, error, failedAt, again } = loaded;
   if (!mail)
     return error?.kind === 'Unknown_Message'
-      ? h(
-          'div',
-          null,
-          h(Title, { text: 'Not known' }),
-          h(Notice, { title: 'Not found or expired' }, h('p', null, `The id is ${id}.`)),
-        )
+      ? h('div', [
+          h(Title, { text: 'Message not found' }),
+          h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)]),
+        ])
       : error
         ? h(Fault, { error, since: failedAt, again })
         : h(Bars, { rows: 8 });
-  return h(
-    'article',
-    null,
+  return h('article', [
     beside
-      ? h(
-          'div',
-          { class: 'heading' },
-          h('h2', { dir: 'auto' }, h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))),
-        )
+      ? h('div.heading', [
+          h('h2', { dir: 'auto' }, [h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))]),
+        ])
       : h(Title, { text: subjectOf(mail) }),
     error && h(Fault, { error, since: failedAt, again }),
-    h('p', { class: 'who' }, h('bdi', null, senderOf(mail)), ' \u2192 ', h('bdi', null, plain(mail.to))),
-    h('p', { class: 'sentence' }, h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.'),
+    h('p.who', [h('bdi', senderOf(mail)), ' \u2192 ', h('bdi', plain(mail.to))]),
+    h('p.sentence', [h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.']),
     h(Actions, { mail, changed: again }),
     h(About, { mail }),
-    h(beside ? 'h3' : 'h2', null, 'What happened'),
+    h(beside ? 'h3' : 'h2', 'Timeline'),
     h(Timeline, { mail }),
-    h(beside ? 'h3' : 'h2', null, 'Content'),
+    h(beside ? 'h3' : 'h2', 'Content'),
     h(ContentTabs, { mail, beside }),
     h(ConversationList, { thread: mail.thread, id, level: beside ? 'h3' : 'h2' }),
-  );
+  ]);
 }
 
 /** The filled button is the next step; what destroys is behind the menu. */
@@ -82,23 +77,19 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
     setOpen(undefined);
     changed();
   };
-  return h(
-    'div',
-    { class: 'buttons' },
+  return h('div.buttons', [
     mail.state === 'waiting' && h(Onward, { mail, changed }),
     may('inbound/replay') &&
       mail.kept &&
       mail.state !== 'waiting' &&
-      h(
-        'span',
-        { 'data-key': 'replay' },
+      h('span', { 'data-key': 'replay' }, [
         h(Button, {
           label: mail.state === 'held' ? 'Release\u2026' : 'Replay\u2026',
           icon: 'replay',
           ...(isOpen(mail.state) && { kind: 'main' as const }),
           onPress: () => setOpen('replay'),
         }),
-      ),
+      ]),
     may('inbound/try') && mail.kept && h(Button, { label: 'Try another URL\u2026', onPress: () => setOpen('try') }),
     h(Button, { label: copied ? 'Link copied' : 'Copy link', onPress: copy }),
     mail.kept &&
@@ -110,35 +101,27 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
     may('inbound/drop') &&
       mail.kept &&
       isOpen(mail.state) &&
-      h(Menu, null, h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })),
+      h(Menu, [h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })]),
     open === 'replay' && h(ReplayDialog, { wish: { ids: [mail.id] }, isHeld: mail.state === 'held', onClose: close }),
     open === 'drop' && h(DropDialog, { wish: { ids: [mail.id] }, onClose: close }),
     open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
-  );
+  ]);
 }
 
 /** What makes a waiting mail go on: its endpoint, or another attempt. */
 function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
   const { id, url, waits } = mail;
-  const run = async (operation: string, params: object) => {
-    await call(operation, params);
-    changed();
-  };
+  const then = (done: Promise<unknown>) => done.then(changed);
   if (waits?.kind === 'paused')
     return (
       may('endpoints/resume') &&
-      h(Button, { label: 'Resume endpoint', kind: 'main', onPress: () => run('endpoints/resume', { url }) })
+      h(Button, { label: 'Resume endpoint', kind: 'main', onPress: () => then(call('endpoints/resume', { url })) })
     );
   return (
     may('inbound/retry') &&
     waits?.kind !== 'pulled' &&
     waits?.kind !== 'behind' &&
-    h(Button, {
-      label: 'Retry now',
-      kind: 'main',
-      icon: 'replay',
-      onPress: () => run('inbound/retry', { id }),
-    })
+    h(Button, { label: 'Retry now', kind: 'main', icon: 'replay', onPress: () => then(call('inbound/retry', { id })) })
   );
 }
 
@@ -146,22 +129,18 @@ function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }
 function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }): ComponentChildren {
   const [url, setUrl] = useState(mail.url);
   const [trial, setTrial] = useState<Trial>();
-  return h(
-    Dialog,
-    { title: 'Try another URL', onClose },
-    h('p', null, 'Posts this mail once, signed as usual. Its state does not change, and nothing is counted.'),
+  return h(Dialog, { title: 'Try another URL', onClose }, [
+    h('p', ['Posts this message once, signed as usual. Its state and the statistics do not change.']),
     h(Field, { label: 'URL', type: 'url', value: url, onValue: setUrl }),
     trial && h(TrialAnswer, { trial }),
-    h(
-      'p',
-      { class: 'buttons' },
+    h('p.buttons', [
       h(Button, {
-        label: 'Post it',
+        label: 'Post',
         kind: 'main',
-        onPress: async () => setTrial(await call<Trial>('inbound/try', { id: mail.id, url })),
+        onPress: async () => setTrial(await call('inbound/try', { id: mail.id, url })),
       }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** What scanners said: `ham (score -0.4), clean, by rspamd and clamd`. */
@@ -188,28 +167,26 @@ function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
     .join(', ');
   return h(Facts, {
     rows: [
-      ['Came', h('span', null, exactTime(toMs(mail.at)), ' (', h(Time, { at: mail.at }), ')')],
-      ['Envelope sender', mail.sender === null ? 'not known' : plain(mail.sender || '<>')],
+      ['Received', h('span', [exactTime(toMs(mail.at)), ' (', h(Time, { at: mail.at }), ')'])],
+      ['Envelope sender', mail.sender === null ? 'Unknown' : plain(mail.sender || '<>')],
       [
         'Client',
         mail.client === null
-          ? 'not known'
+          ? 'Unknown'
           : `${plain(mail.client)}${mail.helo ? `, HELO ${plain(mail.helo)}` : ''}, ${mail.tls ?? 'no TLS'}`,
       ],
-      ['Checks', verdicts || 'not made yet'],
-      ...(scan ? ([['Scanned', scanText(scan)]] as const) : []),
+      ['Authentication', verdicts || 'Not checked yet'],
+      ...(scan ? ([['Scan', scanText(scan)]] as const) : []),
       [
         'Route',
-        h(
-          'span',
-          null,
+        h('span', [
           h('a', { href: linkTo('/mail', { q: `route:${mail.route}` }) }, plain(mail.pattern)),
           ' to ',
           h('a', { href: linkTo('/endpoint', { url: mail.url }) }, shortUrl(mail.url)),
-        ),
+        ]),
       ],
       ['Size', size(mail.size)],
-      ['Id', h('code', null, mail.id)],
+      ['ID', h('code', [mail.id])],
     ],
   });
 }
@@ -232,38 +209,29 @@ function markOf({ kind, text }: TimelineEntry): { readonly icon: IconName; reado
 
 function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
   const details = detailsOf(mail);
-  return h(
-    'ol',
-    { class: 'timeline' },
+  return h('ol.timeline', [
     mail.timeline.map((entry) => {
       const ms = toMs(entry.at);
       const detail = entry.kind === 'attempt' ? details.get(entry.at) : undefined;
       const { icon, tone } = markOf(entry);
-      return h(
-        'li',
-        // Not its place in the list: the session is added before the others when it ends, and open details stay open.
-        { key: `${entry.kind} ${entry.at} ${entry.text}`, class: tone },
+      return h('li', { key: `${entry.kind} ${entry.at} ${entry.text}`, class: tone }, [
         h(Icon, { name: icon }),
-        h(
-          'span',
-          { class: 'when' },
+        h('span.when', [
           h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, clockTime(ms)),
-          entry.after_ms > 0 && h('span', { class: 'after' }, `+${span(entry.after_ms)}`),
-        ),
-        h(
-          'span',
-          { class: 'text' },
+          entry.after_ms > 0 && h('span.after', `+${span(entry.after_ms)}`),
+        ]),
+        h('span.text', [
           plain(entry.text),
-          entry.detail !== null && h('span', { class: 'detail' }, plain(entry.detail)),
+          entry.detail !== null && h('span.detail', plain(entry.detail)),
           entry.kind === 'refused' &&
             mail.client !== null &&
             may('inbound/refusals') &&
-            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and what to do'),
+            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and how to fix it'),
           detail && h(Detail, { detail, mail }),
-        ),
-      );
+        ]),
+      ]);
     }),
-  );
+  ]);
 }
 
 /** The content of a message in several forms. */
@@ -271,10 +239,10 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
   const loaded = useLoad(mail.kept && mayRead ? `content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call<Content>('inbound/content', { id }, stop),
+    call('inbound/content', { id }, stop),
   );
   const [own, setOwn] = useState<string>();
-  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
+  if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (!mail.kept) return h(Notice, { title: 'Content deleted, history kept' });
   const { data: content, error, failedAt, again } = loaded;
   if (!content) {
@@ -293,24 +261,20 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
     ...(may('inbound/payload') ? [{ id: 'payload', label: 'Payload' }] : []),
   ];
   const chosen = tabs.some((tab) => tab.id === wanted) ? wanted : 'text';
-  return h(
-    'div',
-    null,
+  return h('div', [
     content.parse_error !== null &&
       h(Notice, {
         icon: 'alert',
         tone: 'bad',
-        title: `This mail cannot be parsed: ${plain(content.parse_error)}. It is posted raw.`,
+        title: `This message could not be parsed: ${plain(content.parse_error)}. It is posted raw.`,
       }),
-    content.automated.why !== null && h('p', null, `Automated: ${content.automated.why}`),
+    content.automated.why !== null && h('p', `Automated: ${content.automated.why}`),
     content.facts && h(Unseen, { facts: content.facts }),
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }),
-    h(
-      'div',
-      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
+    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
       h(Panel, { tab: chosen, id, content }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 function Panel({
@@ -326,13 +290,11 @@ function Panel({
     case 'html':
       return h(HtmlTab, { wanted: { id } });
     case 'headers':
-      return h(
-        'dl',
-        { class: 'headers' },
+      return h('dl.headers', [
         content.headers.map(({ name, value }, i) =>
-          h('div', { key: i }, h('dt', null, plain(name)), h('dd', { dir: 'auto' }, plain(value))),
+          h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
         ),
-      );
+      ]);
     case 'parts':
       return h(Parts, { id, content });
     case 'raw':
@@ -340,56 +302,44 @@ function Panel({
     case 'payload':
       return h(Payload, { id });
     default:
-      if (content.text === null) return h(Notice, { title: 'It has no text.' });
-      return h(
-        'div',
-        null,
-        h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(content.text)),
-        content.truncated && h('p', { class: 'faint' }, 'The rest is left out; download the mail to read all of it.'),
-      );
+      if (content.text === null) return h(Notice, { title: 'No text' });
+      return h('div', [
+        h('pre.mail-text', { tabIndex: 0, dir: 'auto' }, plain(content.text)),
+        content.truncated && h('p.faint', 'Truncated; download the message to read all of it.'),
+      ]);
   }
 }
 
 function Parts({ id, content }: { readonly id: string; readonly content: Content }): ComponentChildren {
-  return h(
-    'ul',
-    { class: 'rows parts' },
+  return h('ul.rows.parts', [
     content.parts.map((part) =>
-      h(
-        'li',
-        { key: part.n },
-        h('span', { class: 'path' }, part.path),
-        h('span', { class: 'type' }, plain(part.type)),
-        h('span', { class: 'name', dir: 'auto' }, part.name === null ? (part.disposition ?? '') : plain(part.name)),
-        h('span', { class: 'size' }, size(part.size)),
+      h('li', { key: part.n }, [
+        h('span.path', part.path),
+        h('span.type', plain(part.type)),
+        h('span.name', { dir: 'auto' }, [part.name === null ? (part.disposition ?? '') : plain(part.name)]),
+        h('span.size', size(part.size)),
         h(Button, {
           label: 'Download',
           kind: 'quiet',
           title: `Part ${part.path}`,
           onPress: async () => window.location.assign(`${(await openMail(id)).url}/part/${part.n}`),
         }),
-      ),
+      ]),
     ),
-    content.parts.length === 0 && h('li', null, count(0, 'part')),
-  );
+    content.parts.length === 0 && h('li', count(0, 'part')),
+  ]);
 }
 
 function Payload({ id }: { readonly id: string }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`payload ${account.value?.id} ${id}`, (stop) =>
-    call<unknown>('inbound/payload', { id }, stop),
-  );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (data === undefined) return h(Bars, { rows: 8 });
-  return h(
-    'div',
-    null,
-    h(
-      'p',
-      { class: 'faint' },
-      'Rendered anew, in the format of the route (for Mandrill, an element of ',
-      h('code', null, 'mandrill_events'),
-      '), as your webhook gets it.',
-    ),
+  const loaded = useLoad(`payload ${account.value?.id} ${id}`, (stop) => call('inbound/payload', { id }, stop));
+  const { data, error } = loaded;
+  if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
+  return h('div', [
+    h('p.faint', [
+      'Rendered now, in the format of the route (for Mandrill, one element of ',
+      h('code', 'mandrill_events'),
+      '), as your webhook receives it.',
+    ]),
     h(Json, { value: data }),
-  );
+  ]);
 }

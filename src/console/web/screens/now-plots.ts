@@ -1,9 +1,10 @@
-import { type ComponentChildren, h } from 'preact';
-import type { HostSeries } from '../host-records.ts';
-import { Bars, Fault } from '../parts/elements.ts';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
+import { Loading } from '../parts/elements.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values, valuesOf } from '../parts/series.ts';
 import { count, number } from '../parts/text.ts';
+import type { HostSeries } from '../records.ts';
 
 const REFUSED = ['refused_4xx', 'refused_5xx'];
 const NOT_OK = ['attempts_4xx', 'attempts_5xx', 'attempts_other', 'attempts_none'];
@@ -11,16 +12,13 @@ const NAMES = ['accepted', ...REFUSED, 'attempts_2xx', ...NOT_OK, 'waiting', 'ol
 
 /** The last hour of this host: what came in, what was answered, what waits. */
 export function NowPlots(): ComponentChildren {
-  const { data, error, failedAt, again } = useSeries(NAMES);
-  return h(
-    'section',
-    { 'aria-labelledby': 'last-hour' },
-    h('h2', { id: 'last-hour' }, 'The last hour of this host'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h('div', { class: 'plots' }, h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data }))
-      : !error && h(Bars, { rows: 4 }),
-  );
+  const loaded = useSeries(NAMES);
+  const { data } = loaded;
+  return h('section', { 'aria-labelledby': 'last-hour' }, [
+    h('h2', { id: 'last-hour' }, 'Last hour on this host'),
+    h(Loading, { of: loaded, rows: 4 }),
+    data && h('div.plots', [h(TakenIn, { data }), h(Answers, { data }), h(Waiting, { data })]),
+  ]);
 }
 
 interface Of {
@@ -31,11 +29,11 @@ function TakenIn({ data }: Of): ComponentChildren {
   const accepted = valuesOf(data, 'accepted');
   const refused = valuesOf(data, ...REFUSED);
   return h(Plot, {
-    title: 'Taken in and refused, a minute',
-    sentence: `Taken in: ${rateText(accepted)}. ${count(sum(refused), 'refusal')} in the last hour.`,
+    title: 'Received and refused per minute',
+    sentence: `Received: ${rateText(accepted)}. ${count(sum(refused), 'refusal')} in the last hour.`,
     times: data.times,
     curves: [
-      { label: 'Taken in', unit: '', tone: 'accent', values: accepted },
+      { label: 'Received', unit: '', tone: 'accent', values: accepted },
       { label: 'Refused', unit: '', tone: 'bad', values: refused },
     ],
   });
@@ -47,15 +45,13 @@ function Answers({ data }: Of): ComponentChildren {
   const all = sum(good) + sum(others);
   const share = Math.floor((sum(good) / all) * 1000) / 10;
   return h(Plot, {
-    title: 'Answers of webhooks, a minute',
+    title: 'Webhook responses per minute',
     sentence:
-      all === 0
-        ? 'Nothing was posted in the last hour.'
-        : `${share} % of ${count(all, 'POST')} in the last hour ${all === 1 ? 'was' : 'were'} answered with 2xx.`,
+      all === 0 ? 'No POSTs in the last hour.' : `${count(all, 'POST')} in the last hour, ${share} % successful.`,
     times: data.times,
     curves: [
       { label: '2xx', unit: '', tone: 'good', values: good },
-      { label: 'Others and none', unit: '', tone: 'bad', values: others },
+      { label: 'Other or none', unit: '', tone: 'bad', values: others },
     ],
   });
 }
@@ -64,7 +60,7 @@ function Waiting({ data }: Of): ComponentChildren {
   const waiting = valuesOf(data, 'waiting');
   const oldest = valuesOf(data, 'oldest_waiting');
   return h(Plot, {
-    title: 'Waiting, and the age of the oldest',
+    title: 'Waiting, and age of the oldest',
     sentence: waitingText(waiting, oldest),
     times: data.times,
     curves: [
@@ -76,10 +72,10 @@ function Waiting({ data }: Of): ComponentChildren {
 
 function waitingText(waiting: Values, oldest: Values): string {
   const now = lastOf(waiting);
-  if (now === undefined) return 'Not known yet.';
+  if (now === undefined) return 'No data yet.';
   const most = Math.max(...waiting.filter((one) => one !== null));
-  const before = most > now ? `; in the last hour there were up to ${number(most)}` : '';
+  const before = most > now ? `; up to ${number(most)} in the last hour` : '';
   // The newest value is the most within the minute.
-  if (now === 0) return `Nothing waits${before}.`;
-  return `${number(now)} ${now === 1 ? 'waits' : 'wait'}, the oldest for ${valueText(lastOf(oldest), 's')}${before}.`;
+  if (now === 0) return `None waiting${before}.`;
+  return `${number(now)} waiting, oldest ${valueText(lastOf(oldest), 's')}${before}.`;
 }

@@ -1,14 +1,14 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
-import type { HostNeed } from '../host-records.ts';
+import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
-import type { AccountNumbers, Causes, Endpoint, InboundDomain, Mail } from '../records.ts';
+import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { domainSentence, useDomains } from './domains.ts';
@@ -24,37 +24,33 @@ const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening; for those who see no mail, the numbers. */
 export function Now(): ComponentChildren {
-  return may('inbound/search') ? h(NowWithMail, null) : h(NowInNumbers, null);
+  return may('inbound/search') ? h(NowWithMail) : h(NowInNumbers);
 }
 
 function NowInNumbers(): ComponentChildren {
   const endpoints = useEndpoints();
   const domains = useWrongDomains();
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'Now' }),
+  return h('div.screen', [
+    h(Title, { text: 'Overview' }),
     h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     endpoints.error && h(Fault, { error: endpoints.error, since: endpoints.failedAt, again: endpoints.again }),
     h(NeedsYou, { endpoints, dead: [], held: 0, domains, host: [] }),
-    h(Sent, null),
-    h(
-      'p',
-      { class: 'faint' },
-      'Your role sees numbers and states: ',
+    h(Sent),
+    h('p.faint', [
+      'Your role shows numbers and states only: ',
       h('a', { href: linkTo('/endpoints') }, 'endpoints'),
       ' and ',
       h('a', { href: linkTo('/domains') }, 'domains'),
       '.',
-    ),
-  );
+    ]),
+  ]);
 }
 
 const WINDOWS = [
   ['today', 'Today'],
   ['last_7_days', 'Last 7 days'],
   ['last_30_days', 'Last 30 days'],
-  ['all_time', 'In all'],
+  ['all_time', 'All time'],
 ] as const;
 const COUNTS = [
   ['sent', 'Sent'],
@@ -66,49 +62,34 @@ const COUNTS = [
 
 /** How much the account sent. */
 function Sent(): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(
-    may('users/info') ? `numbers ${account.value?.id}` : undefined,
-    (stop) => call<AccountNumbers>('users/info', {}, stop),
+  const loaded = useLoad(may('users/info') ? `numbers ${account.value?.id}` : undefined, (stop) =>
+    call('users/info', {}, stop),
   );
-  return h(
-    'section',
-    { 'aria-labelledby': 'sent' },
-    h('h2', { id: 'sent' }, 'Mail out'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data
-      ? h(
-          'div',
-          { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Mail out, as a table' },
-          h(
-            'table',
-            null,
-            h(
-              'thead',
-              null,
-              h(
-                'tr',
-                null,
-                ['Time', ...COUNTS.map(([, label]) => label)].map((label) =>
-                  h('th', { key: label, scope: 'col' }, label),
-                ),
+  const { data } = loaded;
+  return h('section', { 'aria-labelledby': 'sent' }, [
+    h('h2', { id: 'sent' }, 'Outbound'),
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
+        h('table', [
+          h('thead', [
+            h('tr', [
+              ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
+                h('th', { key: label, scope: 'col' }, label),
               ),
+            ]),
+          ]),
+          h('tbody', [
+            WINDOWS.map(([window, label]) =>
+              h('tr', { key: window }, [
+                h('th', { scope: 'row' }, label),
+                COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
+              ]),
             ),
-            h(
-              'tbody',
-              null,
-              WINDOWS.map(([window, label]) =>
-                h(
-                  'tr',
-                  { key: window },
-                  h('th', { scope: 'row' }, label),
-                  COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
-                ),
-              ),
-            ),
-          ),
-        )
-      : !error && h(Bars, { rows: 4 }),
-  );
+          ]),
+        ]),
+      ]),
+  ]);
 }
 
 function NowWithMail(): ComponentChildren {
@@ -120,20 +101,18 @@ function NowWithMail(): ComponentChildren {
   const held = useHeld(dead.rows && mail.rows);
   const domains = useWrongDomains();
   const empty = mail.rows?.length === 0;
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'Now' }),
+  return h('div.screen', [
+    h(Title, { text: 'Overview' }),
     host
       ? h(HealthSentence, { overview: host })
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
     h(NeedsYou, { endpoints, dead: dead.rows ?? [], held, domains, host: host?.needs ?? [] }),
-    empty && h(FirstMinute, null),
-    !empty && may('host/series') && h(NowPlots, null),
+    empty && h(FirstMinute),
+    !empty && may('host/series') && h(NowPlots),
     (!empty || (refused.rows?.length ?? 0) > 0) && h(Feed, { mail, refused }),
-  );
+  ]);
 }
 
 const inTrouble = (endpoint: Endpoint) => endpoint.breaker !== 'up' || isFailing(endpoint);
@@ -149,21 +128,16 @@ function Health({
   const down = endpoints.filter(inTrouble);
   const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
   const forDown = down.reduce((sum, one) => sum + one.waiting, 0);
-  const forThem = `${forDown === 0 ? 'nothing' : count(forDown, 'mail')} ${forDown > 1 ? 'wait' : 'waits'} for`;
   const text =
-    down.length === 1
-      ? `Taking mail. 1 endpoint fails; ${forThem} it.`
-      : down.length > 1
-        ? `Taking mail. ${count(down.length, 'endpoint')} fail; ${forThem} them.`
-        : waiting > 0
-          ? `Taking mail. No endpoint fails; ${count(waiting, 'mail')} ${waiting === 1 ? 'is' : 'are'} on the way.`
-          : 'Taking mail. Nothing waits.';
-  return h(
-    'p',
-    { class: `health ${down.length > 0 ? 'bad' : 'good'}` },
+    down.length > 0
+      ? `Accepting mail. ${count(down.length, 'endpoint')} failing, ${count(forDown, 'message')} waiting.`
+      : waiting > 0
+        ? `All systems normal. ${count(waiting, 'message')} being delivered.`
+        : 'All systems normal.';
+  return h('p', { class: `health ${down.length > 0 ? 'bad' : 'good'}` }, [
     h(Icon, { name: down.length > 0 ? 'alert' : 'check' }),
     text,
-  );
+  ]);
 }
 
 /** What a person has to look at; nothing if all is well. */
@@ -188,105 +162,69 @@ function NeedsYou({
     ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
   );
   if (down.length + dead.length + held + domains.length + others.length === 0) return null;
-  return h(
-    'section',
-    { class: 'needs', 'aria-labelledby': 'needs-you' },
-    h('h2', { id: 'needs-you' }, 'Needs you'),
-    h(
-      'ul',
-      { class: 'rows' },
+  return h('section.needs', { 'aria-labelledby': 'needs-attention' }, [
+    h('h2', { id: 'needs-attention' }, 'Needs attention'),
+    h('ul.rows', [
       others.slice(0, MOST_NEEDS).map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
       others.length > MOST_NEEDS &&
-        h(
-          'li',
-          { key: 'more-host' },
-          h('a', { href: linkTo('/host') }, `and ${number(others.length - MOST_NEEDS)} more on this host`),
-        ),
+        h('li', [h('a', { href: linkTo('/host') }, [`and ${number(others.length - MOST_NEEDS)} more on this host`])]),
       down.slice(0, FEW).map((endpoint) => h(EndpointNeed, { key: endpoint.url, endpoint, again })),
       down.length > FEW &&
-        h(
-          'li',
-          { key: 'more' },
-          h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`),
-        ),
+        h('li', [h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`)]),
       domains
         .slice(0, FEW)
         .map((domain) =>
-          h(
-            'li',
-            { key: domain.domain, 'data-row': domain.domain },
-            h(
-              'a',
-              { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) },
+          h('li', { key: domain.domain, 'data-row': domain.domain }, [
+            h('a', { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) }, [
               h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
-              h('span', { class: 'url' }, h('bdi', null, plain(domain.domain))),
-              h('span', { class: 'sentence' }, domainSentence(domain)),
-            ),
-          ),
+              h('span.url', [h('bdi', plain(domain.domain))]),
+              h('span.sentence', domainSentence(domain)),
+            ]),
+          ]),
         ),
       domains.length > FEW &&
-        h(
-          'li',
-          { key: 'more-domains' },
-          h('a', { href: linkTo('/domains') }, `and ${count(domains.length - FEW, 'more domain')}`),
-        ),
+        h('li', [h('a', { href: linkTo('/domains') }, `and ${count(domains.length - FEW, 'more domain')}`)]),
       dead.length > 0 &&
-        h(
-          'li',
-          { key: 'dead', 'data-row': 'dead' },
-          h(
-            'a',
-            { href: linkTo('/given-up') },
+        h('li', { 'data-row': 'dead' }, [
+          h('a', { href: linkTo('/given-up') }, [
             h(State, { icon: 'cross', word: 'Failed', tone: 'bad' }),
-            h(
-              'span',
-              { class: 'url' },
-              dead.length < COUNTED ? count(dead.length, 'mail') : `${COUNTED} mails or more`,
-            ),
-            h('span', { class: 'sentence' }, 'Look at why, and replay what is to be delivered after all'),
-          ),
-        ),
+            h('span.url', dead.length < COUNTED ? count(dead.length, 'message') : `${COUNTED} or more messages`),
+            h('span.sentence', 'Review failures, then replay'),
+          ]),
+        ]),
       held > 0 &&
-        h(
-          'li',
-          { key: 'held', 'data-row': 'held' },
-          h(
-            'a',
-            { href: linkTo('/mail', { q: 'state:held' }) },
+        h('li', { 'data-row': 'held' }, [
+          h('a', { href: linkTo('/mail', { q: 'state:held' }) }, [
             h(State, { icon: 'pause', word: 'Held', tone: 'wait' }),
-            h('span', { class: 'url' }, count(held, 'mail')),
-            h(
-              'span',
-              { class: 'sentence' },
-              `Held by ${held === 1 ? 'its route' : 'routes'} until somebody releases or drops ${held === 1 ? 'it' : 'them'}`,
-            ),
-          ),
-        ),
-    ),
-  );
+            h('span.url', count(held, 'message')),
+            h('span.sentence', [
+              `Held by ${held === 1 ? 'its route' : 'routes'}: release or drop ${held === 1 ? 'it' : 'them'}`,
+            ]),
+          ]),
+        ]),
+    ]),
+  ]);
 }
 
 function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
   const { url } = endpoint;
-  return h(
-    'li',
-    { 'data-row': url },
+  return h('li', { 'data-row': url }, [
     h(EndpointLink, { endpoint }),
     canTry(endpoint) &&
       h(Button, {
         label: 'Retry now',
         icon: 'replay',
-        title: `Try all that waits for ${shortUrl(url)} now`,
+        title: `Retry everything that waits for ${shortUrl(url)}`,
         onPress: () => call('endpoints/retry', { url }).then(again),
       }),
-  );
+  ]);
 }
 
 /** How many mails routes hold: asked for after what else is shown, and again when that says so. */
 function useHeld(newest: readonly Mail[] | undefined): number {
   const seen = newest?.filter(({ state }) => state === 'held').map(({ id }) => id);
   const key = seen && may('inbound/causes') ? `held ${account.value?.id} ${seen}` : undefined;
-  return useLoad(key, (stop) => call<Causes>('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
+  return useLoad(key, (stop) => call('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
 }
 
 /** The domain of the test message, which no DNS has. */
@@ -326,50 +264,36 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
       onFocusIn: hold(true),
       onFocusOut: hold(false),
     },
-    h(
-      'div',
-      { class: 'heading' },
-      h('h2', { id: 'feed' }, 'Feed'),
-      held && h('span', { class: 'faint' }, 'stands still while you are on it'),
-    ),
-    failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
-    mail.rows === undefined && !failed
-      ? h(Bars, { rows: 8 })
-      : h(
-          'ul',
-          { class: 'rows feed' },
-          entries.map((entry) =>
-            'mail' in entry
-              ? h(MailRow, { key: entry.mail.id, mail: entry.mail, canMark: false })
-              : h(RefusedRow, { key: `r${entry.refusal.id}`, refusal: entry.refusal }),
-          ),
-        ),
+    [
+      h('div.heading', [h('h2', { id: 'feed' }, 'Live feed'), held && h('span.faint', 'paused while you hover')]),
+      failed?.error && h(Fault, { error: failed.error, since: failed.failedAt, again: failed.again }),
+      mail.rows === undefined && !failed
+        ? h(Bars, { rows: 8 })
+        : h('ul.rows.feed', [
+            entries.map((entry) =>
+              'mail' in entry
+                ? h(MailRow, { key: entry.mail.id, mail: entry.mail, canMark: false })
+                : h(RefusedRow, { key: `r${entry.refusal.id}`, refusal: entry.refusal }),
+            ),
+          ]),
+    ],
   );
 }
 
 function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
   const { sender, recipient, client, reply, at, times } = refusal;
-  return h(
-    'li',
-    { 'data-row': `r${refusal.id}`, class: 'mail-row' },
-    h(
-      'a',
-      { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) },
+  return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
+    h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
       h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
-      h(
-        'span',
-        { class: 'who' },
-        h('bdi', null, plain(sender || client)),
-        recipient !== null && [
-          h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
-          h('bdi', { class: 'to' }, plain(recipient)),
-        ],
-      ),
-      h('span', { class: 'subject' }, plain(reply)),
-      h('span', { class: 'answer' }, times > 1 && `\u00d7${number(times)}`),
-      h('span', { class: 'age' }, h(Time, { at })),
-    ),
-  );
+      h('span.who', [
+        h('bdi', plain(sender || client)),
+        recipient !== null && [h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '), h('bdi.to', plain(recipient))],
+      ]),
+      h('span.subject', plain(reply)),
+      h('span.answer', [times > 1 && `\u00d7${number(times)}`]),
+      h('span.age', [h(Time, { at })]),
+    ]),
+  ]);
 }
 
 /** How the first mail gets here. */
@@ -377,21 +301,18 @@ function FirstMinute(): ComponentChildren {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
   const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);
-  return h(
-    Notice,
-    { icon: 'inbox', title: 'No mail yet.' },
+  return h(Notice, { icon: 'inbox', title: 'No messages yet' }, [
     isLocal &&
       may('inbound/add-route') && [
-        h('p', { key: 'what' }, 'A test message comes in by SMTP, and is posted to a receiver of Postern\u2019s own.'),
+        h('p', ['A test message arrives over SMTP and is posted to a built-in receiver.']),
         h(Button, {
-          key: 'send',
           label: 'Send a test message',
           kind: 'main',
           onPress: () => ask('POST', '/console/test-message', {}),
         }),
       ],
-    h('p', null, 'Or add ', h('a', { href: linkTo('/domains') }, 'a domain and a route'), ', and send a mail to it:'),
-    h('pre', { class: 'code', tabIndex: 0 }, `swaks --server ${host} --port ${port} --to anything@your-domain.example`),
-    h('p', null, h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')),
-  );
+    h('p', ['Or add ', h('a', { href: linkTo('/domains') }, 'a domain and a route'), ', and send a message to it:']),
+    h('pre.code', { tabIndex: 0 }, [`swaks --server ${host} --port ${port} --to anything@your-domain.example`]),
+    h('p', [h('a', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference')]),
+  ]);
 }

@@ -1,55 +1,44 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { EnterLink, HostPerson, HostSession, Role } from '../host-records.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice, State, Time } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice, State, Time } from '../parts/elements.ts';
 import { Confirm, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
+import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 
 /** Who may use the console, and what as. */
 export function People(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host people', (stop) =>
-    call<{ readonly people: readonly HostPerson[] }>('host/people', {}, stop),
-  );
+  const loaded = useLoad('host people', (stop) => call('host/people', {}, stop));
+  const { data, again, change } = loaded;
   const [inviting, setInviting] = useState(false);
   const [link, setLink] = useState<EnterLink>();
   const [removing, setRemoving] = useState<string>();
   const [resetting, setResetting] = useState<string>();
-  return h(
-    'div',
-    { class: 'pane' },
-    h(
-      'div',
-      { class: 'heading' },
-      h('p', { class: 'faint' }, 'Operators who came by a link of the command line are not listed here.'),
+  return h('div.pane', [
+    h('div.heading', [
+      h('p.faint', ['Operators who signed in with a command-line link are not listed.']),
       may('host/add-person') &&
         h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 4 })
-      : data.people.length === 0
-        ? h(
-            Notice,
-            { title: 'Nobody is invited yet.' },
-            h('p', null, 'An invitation makes a link to hand over. It opens the console once.'),
-          )
-        : h(
-            'ul',
-            { class: 'rows people' },
+    ]),
+    h(Loading, { of: loaded, rows: 4 }),
+    data &&
+      (data.people.length === 0
+        ? h(Notice, { title: 'No people yet' }, [h('p', 'An invitation creates a one-time link to the console.')])
+        : h('ul.rows.people', [
             data.people.map((one) =>
               h(PersonRow, {
                 key: one.name,
                 one,
-                onInvite: async () => setLink(await call<EnterLink>('host/invite-person', { name: one.name })),
+                onInvite: async () => setLink(await call('host/invite-person', { name: one.name })),
                 onRemove: () => setRemoving(one.name),
                 onReset: () => setResetting(one.name),
               }),
             ),
-          ),
+          ])),
     inviting &&
       h(Invite, {
         onClose: () => setInviting(false),
@@ -65,30 +54,30 @@ export function People(): ComponentChildren {
         Confirm,
         {
           title: `Remove ${plain(removing)}?`,
-          label: 'Remove',
+          label: 'Remove person',
           onConfirm: async () => {
             await call('host/remove-person', { name: removing });
             change(({ people }) => ({ people: people.filter(({ name }) => name !== removing) }));
           },
           onClose: () => setRemoving(undefined),
         },
-        h('p', null, 'Their sessions and links end at once. What they did stays among the actions.'),
+        [h('p', ['Their sessions and links end immediately. Their past activity is kept.'])],
       ),
     resetting !== undefined &&
       h(
         Confirm,
         {
-          title: `Reset the second factor of ${plain(resetting)}?`,
-          label: 'Reset it',
+          title: `Reset two-factor authentication for ${plain(resetting)}?`,
+          label: 'Reset',
           onConfirm: async () => {
             await call('host/reset-factor', { name: resetting });
             again();
           },
           onClose: () => setResetting(undefined),
         },
-        h('p', null, 'For somebody whose device is lost. They sign in with their password alone then.'),
+        [h('p', ['For a lost device. Their password alone then signs them in.'])],
       ),
-  );
+  ]);
 }
 
 /** Whether that is who looks at the page. An operator by a link of the command line is nobody in the list. */
@@ -118,75 +107,60 @@ function PersonRow({
     created_at: createdAt,
     sessions,
   } = one;
-  return h(
-    'li',
-    null,
-    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), isSelf(one) && h(Own, { word: 'You' })),
+  return h('li', [
+    h('span.who', [h('bdi.name', plain(name)), isSelf(one) && h(Own, { word: 'You' })]),
     h(RoleOf, { role, whose }),
-    h(
-      'span',
-      { class: 'faint' },
-      has ? `has a password${hasFactor ? ' and a second factor' : ''}` : 'no password yet',
+    h('span.faint', [
+      has ? `has a password${hasFactor ? ' and two-factor authentication' : ''}` : 'no password yet',
       ', added ',
       h(Time, { at: createdAt }),
       ', ',
       sessions === 0
-        ? 'no session'
+        ? 'no sessions'
         : h('a', { href: linkTo('/accounts', { show: 'sessions' }) }, count(sessions, 'session')),
-    ),
+    ]),
     locked &&
-      h(
-        'span',
-        { class: 'wrong' },
-        'Locked after too many wrong codes. On the host: ',
-        h('code', null, `postern person unlock ${plain(name)}`),
-      ),
-    h(
-      'span',
-      { class: 'buttons' },
+      h('span.wrong', [
+        'Locked after too many wrong codes. To unlock, run on the host: ',
+        h('code', `postern person unlock ${plain(name)}`),
+      ]),
+    h('span.buttons', [
       may('host/invite-person') &&
         h(Button, { label: 'New link', kind: 'quiet', title: plain(name), onPress: onInvite }),
       may('host/reset-factor') &&
         hasFactor &&
         !isSelf(one) &&
-        h(Button, { label: 'Reset factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
+        h(Button, { label: 'Reset two-factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
       may('host/remove-person') &&
         !isSelf(one) &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 const Own = ({ word }: { readonly word: string }) => h(State, { icon: 'person', word, tone: 'good' });
 
 function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPerson['account'] }): ComponentChildren {
-  return h(
-    'span',
-    { class: 'role' },
+  return h('span.role', [
     role,
     whose === null
-      ? h('span', { class: 'faint' }, ' of all accounts')
-      : [
-          h('span', { class: 'faint', key: 'of' }, ' of '),
-          h('a', { key: 'whose', href: linkTo('/', { account: whose.id }) }, h('bdi', null, plain(whose.name))),
-        ],
-  );
+      ? h('span.faint', ' of all accounts')
+      : [h('span.faint', ' of '), h('a', { href: linkTo('/', { account: whose.id }) }, [h('bdi', plain(whose.name))])],
+  ]);
 }
 
 const ROLES: readonly (readonly [Role, string])[] = [
-  ['owner', 'owner: everything in one account, content of mail included'],
-  ['helper', 'helper: finds and replays its mail, without content and settings'],
-  ['reader', 'reader: its numbers and states'],
-  ['operator', 'operator: all accounts and this host'],
+  ['owner', 'Owner: full access to one account, including message content'],
+  ['helper', 'Helper: finds and replays messages; no content, no settings'],
+  ['reader', 'Reader: numbers and states only'],
+  ['operator', 'Operator: all accounts and this host'],
 ];
 
 function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Invite a person', onClose },
+  return h(Dialog, { title: 'Invite a person', onClose }, [
     h(Form, {
       fields: [
-        { name: 'name', label: 'Name', help: 'They sign in with it: letters, digits and . _ @ + -' },
+        { name: 'name', label: 'Name', help: 'Used to sign in. Letters, digits and . _ @ + -' },
         { name: 'role', label: 'Role', value: 'owner', options: ROLES },
         {
           name: 'account',
@@ -196,17 +170,17 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
           when: ({ role }) => role !== 'operator',
         },
       ],
-      label: 'Make a link',
+      label: 'Create link',
       onSubmit: async ({ name = '', role, account: whose }) =>
         invited(
-          await call<EnterLink>('host/add-person', {
+          await call('host/add-person', {
             name: name.trim(),
             role,
             ...(role !== 'operator' && { account: whose }),
           }),
         ),
     }),
-  );
+  ]);
 }
 
 /** A link, this once. */
@@ -217,90 +191,68 @@ function ShowLink({
   readonly link: EnterLink;
   onClose(): void;
 }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: `A link for ${plain(name)}`, onClose },
-    h(
-      'p',
-      null,
-      `Hand it over now: it is shown this once. It opens the console once, until ${clockTime(toMs(until))}.`,
-    ),
-    h('p', null, h('code', { class: 'secret' }, url)),
+  return h(Dialog, { title: `Link for ${plain(name)}`, onClose }, [
+    h('p', [`Copy it now; it is not shown again. It works once, until ${clockTime(toMs(until))}.`]),
+    h('p', [h('code.secret', url)]),
     new URL(url).protocol === 'http:' &&
-      h(
-        'p',
-        { class: 'faint' },
-        'It opens in a browser on the host, or over SSH. For one that opens elsewhere, set ',
-        h('code', null, 'console.url'),
+      h('p.faint', [
+        'It opens in a browser on the host, or over SSH. For a link that works elsewhere, set ',
+        h('code', 'console.url'),
         '.',
-      ),
-    h(
-      'p',
-      { class: 'buttons' },
-      h(Copy, { text: url, label: 'Copy the link' }),
+      ]),
+    h('p.buttons', [
+      h(Copy, { text: url, label: 'Copy link' }),
       h(Button, { label: 'Close', kind: 'main', onPress: onClose }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
-  const { data, error, failedAt, again, change } = useLoad('host sessions', (stop) =>
-    call<{ readonly sessions: readonly HostSession[] }>('host/sessions', {}, stop),
-  );
+  const loaded = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
+  const { data, change } = loaded;
   const [ending, setEnding] = useState<HostSession>();
-  return h(
-    'div',
-    { class: 'pane' },
-    h('p', { class: 'faint' }, 'A session ends by itself when nobody has used it for a while, and after some hours.'),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : h(
-          'ul',
-          { class: 'rows people' },
-          data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
-        ),
+  return h('div.pane', [
+    h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      h('ul.rows.people', [
+        data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
+      ]),
     ending &&
       h(
         Confirm,
         {
           title: `End the session of ${plain(ending.name)}?`,
-          label: 'End it',
+          label: 'End session',
           onConfirm: async () => {
             await call('host/end-session', { id: ending.id });
             change(({ sessions }) => ({ sessions: sessions.filter(({ id }) => id !== ending.id) }));
           },
           onClose: () => setEnding(undefined),
         },
-        h('p', null, 'Their next click leads to the page to sign in. To keep somebody out, remove the person.'),
+        [h('p', ['They have to sign in again. To revoke access, remove the person.'])],
       ),
-  );
+  ]);
 }
 
 function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }): ComponentChildren {
   const { name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
-  return h(
-    'li',
-    null,
-    h('span', { class: 'who' }, h('bdi', { class: 'name' }, plain(name)), own && h(Own, { word: 'This one' })),
+  return h('li', [
+    h('span.who', [h('bdi.name', plain(name)), own && h(Own, { word: 'This session' })]),
     h(RoleOf, { role, whose }),
-    h(
-      'span',
-      { class: 'faint' },
-      `by ${by} from ${plain(address)} `,
+    h('span.faint', [
+      `by ${by} from ${plain(address)}, started `,
       h(Time, { at: since }),
       ', last used ',
       h(Time, { at: seenAt }),
       ', ends ',
       h(Time, { at: until }),
-    ),
-    h(
-      'span',
-      { class: 'buttons' },
+    ]),
+    h('span.buttons', [
       may('host/end-session') &&
         !own &&
         h(Button, { label: 'End\u2026', kind: 'quiet', title: plain(name), onPress: onEnd }),
-    ),
-  );
+    ]),
+  ]);
 }

@@ -1,13 +1,12 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import { useLoad } from '../load.ts';
-import { Decision } from '../parts/drop.ts';
-import { Bars, Button, Choice, Dialog, Fault, Field } from '../parts/elements.ts';
-import { followJob, JobProgress } from '../parts/job.ts';
+import { h } from '../h.ts';
+import type { Answer } from '../operations.ts';
+import { Choice, Dialog, Field } from '../parts/elements.ts';
+import { Many } from '../parts/many.ts';
 import { stateWord } from '../parts/states.ts';
 import { count, number } from '../parts/text.ts';
-import type { MailState } from '../records.ts';
 
 // Changes of many deliveries of the host: first the number, then the button with the number in it.
 
@@ -27,145 +26,98 @@ const ENDPOINTS = { one: 'endpoint', several: 'endpoints' } as const;
 const KINDS: readonly Kind[] = [
   {
     operation: 'host/retry',
-    label: 'Retry now',
+    label: 'Retry',
     ...DELIVERIES,
-    help: 'They are due now, and endpoints that are down are probed.',
+    help: 'They are retried now, and endpoints that are down are probed.',
     button: (matched) => `Retry ${matched} now`,
   },
   {
     operation: 'host/pause',
     label: 'Pause',
     ...ENDPOINTS,
-    help: 'Nothing is sent to them for seven days, or until you resume them; their accounts cannot. Mail is still taken, and waits.',
+    help: 'Nothing is sent to them for 7 days, or until you resume them; their accounts cannot. Mail is still accepted, and waits.',
     button: (matched) => `Pause ${matched}`,
   },
   {
     operation: 'host/resume',
     label: 'Resume',
     ...ENDPOINTS,
-    help: 'What waits for them is sent again, also if their accounts paused them.',
+    help: 'Deliveries that wait for them are sent again, even if their accounts paused them.',
     button: (matched) => `Resume ${matched}`,
   },
   {
     operation: 'host/drop',
     label: 'Drop',
     ...DELIVERIES,
-    help: 'They end without being delivered. Senders are told nothing.',
+    help: 'They end without being delivered. Senders are not notified.',
     button: (matched) => `Drop ${matched}`,
   },
 ];
 
-const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for everything';
+const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for all';
 
-interface Answer {
-  readonly matched: number;
-  /** Of deliveries. */
-  readonly by_state?: readonly { readonly state: MailState; readonly count: number }[];
-  readonly changed: number;
-  /** Deliveries that wait for the endpoints. */
-  readonly waiting?: number;
-  readonly job?: string | null;
-}
+/** Of deliveries by state, with a job if there are many; of endpoints with what waits for them. */
+type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> & Pick<Answer<'host/drop'>, 'matched' | 'changed'>;
 
 /** Asks what to do with what a query matches, shows how many that are, and does it. */
 export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }): ComponentChildren {
   const [operation, setOperation] = useState<string>('host/retry');
   const [text, setText] = useState(given);
   const [query, setQuery] = useState(given);
-  const [answer, setAnswer] = useState<Answer>();
+  const [isDone, setDone] = useState(false);
   const kind = KINDS.find((one) => one.operation === operation) ?? KINDS[0];
   if (!kind) return null;
-  return h(
-    Dialog,
-    { title: 'Change what waits', onClose },
-    answer
-      ? h(Result, { kind, answer, onClose })
-      : h(
-          'form',
-          {
-            class: 'form',
-            onSubmit: (event: Event) => {
-              event.preventDefault();
-              setQuery(text.trim());
-            },
-          },
-          h(Choice, {
-            label: 'What to do',
-            value: operation,
-            options: KINDS.map((one) => [one.operation, one.label] as const),
-            onValue: setOperation,
-          }),
-          h(Field, { label: 'Of what', value: text, type: 'search', help: HELP, onValue: setText }),
-          h('p', null, h('button', { type: 'submit', class: 'button' }, 'Count')),
-          query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onAnswer: setAnswer, onClose }),
-        ),
-  );
+  const ask = (event: Event) => {
+    event.preventDefault();
+    setQuery(text.trim());
+  };
+  return h(Dialog, { title: 'Change deliveries', onClose }, [
+    !isDone &&
+      h('form.form', { onSubmit: ask }, [
+        h(Choice, {
+          label: 'Action',
+          value: operation,
+          options: KINDS.map((one) => [one.operation, one.label] as const),
+          onValue: setOperation,
+        }),
+        h(Field, { label: 'Filter', value: text, type: 'search', help: HELP, onValue: setText }),
+        h('p', [h('button.button', { type: 'submit' }, 'Count')]),
+      ]),
+    query !== '' && h(Question, { key: `${operation} ${query}`, kind, query, onDone: () => setDone(true), onClose }),
+  ]);
 }
 
 function Question({
-  kind,
+  kind: { operation, label: what, one, several, help, button },
   query,
-  onAnswer,
+  onDone,
   onClose,
 }: {
   readonly kind: Kind;
   readonly query: string;
-  onAnswer(answer: Answer): void;
+  onDone(): void;
   onClose(): void;
 }): ComponentChildren {
-  const [opened] = useState(() => Date.now()); // an old number is not shown
-  const { operation } = kind;
-  const { data, error, failedAt, again } = useLoad(`${operation} ${query} ${opened}`, (stop) =>
-    call<Answer>(operation, { query, dry_run: true }, stop),
-  );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 2 });
-  const { matched, waiting, by_state: states = [] } = data;
-  if (matched === 0) return h('p', { role: 'status' }, `No ${kind.one} matches.`);
   const isDrop = operation === 'host/drop';
-  const start = async () => {
-    const answer = await call<Answer>(operation, { query, at_most: matched });
-    const { label: what, one, several } = kind;
-    if (answer.job) followJob({ operation: 'host/job', id: answer.job, what, one, several, of: answer.matched });
-    onAnswer(answer);
-  };
-  return h(
-    'div',
-    { role: 'status' },
-    h(
-      'p',
-      null,
-      `${count(matched, kind.one, kind.several)}`,
-      isDrop && ` (${states.map((one) => `${number(one.count)} ${stateWord(one.state).toLowerCase()}`).join(', ')})`,
-      waiting !== undefined && `, for which ${count(waiting, 'delivery waits', 'deliveries wait')}`,
-      `. ${kind.help} Nothing has been changed yet.`,
-    ),
-    h(Decision, {
-      matched,
-      label: kind.button(number(matched)),
-      kind: isDrop ? 'danger' : 'main',
-      isTyped: isDrop,
-      decide: start,
-      onClose,
-    }),
-  );
-}
-
-function Result({
-  kind,
-  answer,
-  onClose,
-}: {
-  readonly kind: Kind;
-  readonly answer: Answer;
-  onClose(): void;
-}): ComponentChildren {
-  return h(
-    'div',
-    { role: answer.job ? undefined : 'status' },
-    answer.job
-      ? h(JobProgress, null)
-      : h('p', null, `${kind.label}: done for ${count(answer.changed, kind.one, kind.several)}.`),
-    h('p', { class: 'buttons' }, h(Button, { label: 'Close', kind: 'main', onPress: onClose })),
-  );
+  return h(Many<Changed>, {
+    about: `${operation} ${query}`,
+    count: (stop) => call(operation, { query, dry_run: true }, stop),
+    start: (matched) => call(operation, { query, at_most: matched }),
+    job: () => ({ operation: 'host/job' as const, what, one, several }),
+    nothing: `No ${several} match.`,
+    explain: ({ matched, waiting, by_state: states = [] }) =>
+      matched > 0 &&
+      h('p', [
+        count(matched, one, several),
+        isDrop && ` (${states.map((at) => `${number(at.count)} ${stateWord(at.state).toLowerCase()}`).join(', ')})`,
+        waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
+        `. ${help}`,
+      ]),
+    label: button,
+    kind: isDrop ? 'danger' : 'main',
+    isTyped: isDrop,
+    done: ({ changed }) => `${what} complete: ${count(changed, one, several)}.`,
+    onDone,
+    onClose,
+  });
 }

@@ -1,11 +1,12 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
-import type { Waiting, WaitingQueue } from '../host-records.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
-import { count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
+import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
+import type { Waiting, WaitingQueue } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { QueueChange } from './queue-change.ts';
 
@@ -19,30 +20,24 @@ const BY = [
 export function Queue(): ComponentChildren {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
-  const loaded = useLoad(`queue ${by}`, (stop) => call<WaitingQueue>('host/queue', { by }, stop));
+  const loaded = useLoad(`queue ${by}`, (stop) => call('host/queue', { by }, stop));
   useRepeat(loaded);
   const [changing, setChanging] = useState<string>();
-  const { data, error, failedAt, again } = loaded;
-  return h(
-    'div',
-    { class: 'screen' },
-    h(
-      Title,
-      { text: 'Queue' },
-      h(
-        'span',
-        { class: 'buttons' },
+  const { data, again } = loaded;
+  return h('div.screen', [
+    h(Title, { text: 'Queue' }, [
+      h('span.buttons', [
         h(Choice, {
           label: 'Rows',
           value: by,
           options: BY,
           onValue: (value) => go(withQuery({ by: value === 'endpoint' ? undefined : value }), true),
         }),
-        h(Button, { label: 'Change by query\u2026', onPress: () => setChanging('') }),
-      ),
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    data ? h(Content, { queue: data, onChange: setChanging }) : !error && h(Bars, { rows: 6 }),
+        h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
+      ]),
+    ]),
+    h(Loading, { of: loaded, rows: 6 }),
+    data && h(Content, { queue: data, onChange: setChanging }),
     changing !== undefined &&
       h(QueueChange, {
         query: changing,
@@ -51,7 +46,7 @@ export function Queue(): ComponentChildren {
           again();
         },
       }),
-  );
+  ]);
 }
 
 function Content({
@@ -62,45 +57,35 @@ function Content({
   onChange(query: string): void;
 }): ComponentChildren {
   const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
-  return h(
-    'div',
-    { class: 'pane' },
+  return h('div.pane', [
     waiting === 0
-      ? h(Notice, { icon: 'check', tone: 'good', title: 'Nothing waits.' })
-      : h(
-          'p',
-          { class: 'sentence' },
-          `${count(waiting, 'delivery waits', 'deliveries wait')}`,
-          oldestAt !== null && [', the oldest came ', h(Time, { at: oldestAt })],
+      ? h(Notice, { icon: 'check', tone: 'good', title: 'The queue is empty' })
+      : h('p.sentence', [
+          `${count(waiting, 'delivery', 'deliveries')} waiting`,
+          oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
           '.',
-        ),
+        ]),
     rows.length > 0 && h(Ages, { queue, onChange }),
-    leftOut > 0 && h('p', { class: 'faint' }, `and ${count(leftOut, 'more row')} with fewer deliveries`),
+    leftOut > 0 && h('p.faint', `and ${count(leftOut, 'more row')} with fewer deliveries`),
     making.total > 0 &&
-      h(
-        'section',
-        { 'aria-labelledby': 'making' },
-        h('h2', { id: 'making' }, 'Being made ready'),
-        h(
-          'ul',
-          { class: 'rows' },
+      h('section', { 'aria-labelledby': 'making' }, [
+        h('h2', { id: 'making' }, 'In preparation'),
+        h('ul.rows', [
           making.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
-            h(
-              'li',
-              { key: waitsFor },
-              h('p', null, `${number(many)}: ${WAITS[waitsFor]}, the oldest begun `, h(Time, { at: oldest })),
-            ),
+            h('li', { key: waitsFor }, [
+              h('p', [`${number(many)}: ${WAITS[waitsFor]}, oldest started `, h(Time, { at: oldest })]),
+            ]),
           ),
-        ),
-      ),
-  );
+        ]),
+      ]),
+  ]);
 }
 
 const WAITS: Readonly<Record<WaitingQueue['making']['by'][number]['waits_for'], string>> = {
-  preparing: 'being prepared',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'being parsed',
-  place: 'as many are on their way as the endpoint takes',
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
 };
 
 /** What waits by age in minutes, as `qshape` prints it. */
@@ -113,33 +98,21 @@ function Ages({
 }): ComponentChildren {
   const spans = ages.map((age, i) => `${ages[i - 1] ?? 0}\u2013${age}`);
   const figures = ['Waiting', ...spans.map((one) => `${one} min`), `${ages.at(-1)}+ min`, 'Later'];
-  const columns = ['For', 'Account', 'State', ...figures, ''];
-  return h(
-    'div',
-    { class: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'What waits, by age' },
-    h(
-      'table',
-      { class: 'ages' },
-      h(
-        'thead',
-        null,
-        h(
-          'tr',
-          null,
+  const columns = ['Destination', 'Account', 'State', ...figures, ''];
+  return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Waiting deliveries by age' }, [
+    h('table.ages', [
+      h('thead', [
+        h('tr', [
           columns.map((name) =>
             name === ''
               ? h('td', { key: name })
-              : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'For a time to come' : undefined }, name),
+              : h('th', { key: name, scope: 'col', title: name === 'Later' ? 'Scheduled for later' : undefined }, name),
           ),
-        ),
-      ),
-      h(
-        'tbody',
-        null,
-        rows.map((row) => h(Row, { key: `${row.account?.id} ${row.url}`, row, figures, onChange })),
-      ),
-    ),
-  );
+        ]),
+      ]),
+      h('tbody', [rows.map((row) => h(Row, { key: `${row.account?.id} ${row.url}`, row, figures, onChange }))]),
+    ]),
+  ]);
 }
 
 function Row({
@@ -153,22 +126,20 @@ function Row({
   onChange(query: string): void;
 }): ComponentChildren {
   const { account, url, waiting, ages, later } = row;
-  return h(
-    'tr',
-    { 'data-row': url ?? account?.id },
-    h('th', { scope: 'row' }, h(Name, { row })),
-    h('td', null, account === null ? 'all' : h('bdi', null, plain(account.name))),
-    h('td', null, h(RowState, { row })),
+  return h('tr', { 'data-row': url ?? account?.id }, [
+    h('th', { scope: 'row' }, [h(Name, { row })]),
+    h('td', [account === null ? 'all' : h('bdi', plain(account.name))]),
+    h('td', [h(RowState, { row })]),
     [waiting, ...ages, later].map((many, i) =>
       h('td', { key: i, class: many === 0 ? 'figure none' : 'figure', 'data-name': figures[i] }, number(many)),
     ),
-    h('td', null, h(Button, { label: 'Change\u2026', kind: 'quiet', onPress: () => onChange(queryOf(row)) })),
-  );
+    h('td', [h(Button, { label: 'Change\u2026', kind: 'quiet', onPress: () => onChange(queryOf(row)) })]),
+  ]);
 }
 
 /** Webhooks have a screen of their own, which stands in the account. */
 function Name({ row: { account, url, kind } }: { readonly row: Waiting }): ComponentChildren {
-  if (url === null) return h('bdi', null, plain(account?.name ?? ''));
+  if (url === null) return h('bdi', plain(account?.name ?? ''));
   if (kind === 'outbound' || kind === 'return') return `${shortUrl(url)} (mail)`;
   if (account === null) return shortUrl(url);
   return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));
@@ -176,13 +147,16 @@ function Name({ row: { account, url, kind } }: { readonly row: Waiting }): Compo
 
 function RowState({ row }: { readonly row: Waiting }): ComponentChildren {
   const { breaker, parked, down_since: since, paused_until: pausedUntil } = row;
-  const text = (word: string, at: string | null) =>
-    at === null ? word : `${word} ${relative(toMs(at), time.value).replace('now', 'just now')}`;
-  if (pausedUntil !== null) return h(State, { icon: 'pause', word: text('Paused, goes on', pausedUntil), tone: 'off' });
+  if (pausedUntil !== null)
+    return h(State, { icon: 'pause', word: `Paused, resumes ${relative(toMs(pausedUntil), time.value)}`, tone: 'off' });
   if (breaker === null) return null;
   if (breaker === 'up' && parked > 0) return h(State, { icon: 'alert', word: 'Failing', tone: 'wait' });
   if (breaker === 'up') return h(State, { icon: 'check', word: 'Up', tone: 'good' });
-  return h(State, { icon: 'cross', word: text(breaker === 'down' ? 'Down since' : 'Gone since', since), tone: 'bad' });
+  return h(State, {
+    icon: 'cross',
+    word: `${capital(breaker)}${since === null ? '' : ` for ${age(toMs(since), time.value)}`}`,
+    tone: 'bad',
+  });
 }
 
 /** The query that means the deliveries of a row. */

@@ -1,41 +1,31 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
-import { number, plain, count as textCount } from '../parts/text.ts';
+import { capital, number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { useDomains } from './domains.ts';
 
-interface Reasons {
-  readonly by_reason: readonly { readonly reason: string; readonly count: number }[];
-}
-
 /** Why mail was refused. */
 export function Refused(): ComponentChildren {
   const query = place.value.query.get('q') ?? '';
   const list = useRefusals(query);
-  const { rows, error, failedAt, again } = list;
-  return h(
-    'div',
-    { class: 'screen' },
+  const { rows } = list;
+  return h('div.screen', [
     h(Title, { text: 'Refused' }),
     h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
-    h(
-      'div',
-      { 'aria-busy': list.loading },
-      error && h(Fault, { error, since: failedAt, again }),
-      rows === undefined
-        ? !error && h(Bars, { rows: 8 })
-        : rows.length === 0
+    h('div', { 'aria-busy': list.loading }, [
+      h(Loading, { of: { ...list, data: rows }, rows: 8 }),
+      rows &&
+        (rows.length === 0
           ? h(Empty, { query })
-          : h(
-              'ul',
-              { class: 'rows refusals' },
+          : h('ul.rows.refusals', [
               rows.map((refusal, i) =>
                 h(RefusalEntry, {
                   key: refusal.id,
@@ -45,17 +35,15 @@ export function Refused(): ComponentChildren {
                   explained: refusal.reason !== rows[i - 1]?.reason,
                 }),
               ),
-            ),
+            ])),
       h(More, { list }),
-    ),
-  );
+    ]),
+  ]);
 }
 
 function Choices({ query }: { readonly query: string }): ComponentChildren {
   const { data: domains = [] } = useDomains();
-  return h(
-    'p',
-    { class: 'choices' },
+  return h('p.choices', [
     h(TimeChoice, { path: '/refused', query }),
     h(FieldChoice, {
       path: '/refused',
@@ -64,7 +52,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
       label: 'Domain',
       options: [['', 'Any domain'], ...domains.map(({ domain }) => [domain, plain(domain)] as const)],
     }),
-  );
+  ]);
 }
 
 /** Counts by reason; each is a filter. */
@@ -79,14 +67,12 @@ function Reasons({
   const others = withField(query, 'reason', undefined);
   const { data } = useLoad(
     newest === undefined && chosen === undefined ? undefined : `reasons ${account.value?.id} ${others} ${newest}`,
-    (stop) => call<Reasons>('inbound/refusals', { query: others, limit: 1 }, stop),
+    (stop) => call('inbound/refusals', { query: others, limit: 1 }, stop),
   );
   const reasons = data?.by_reason ?? [];
   const most = Math.max(1, ...reasons.map(({ count }) => count));
   if (reasons.length === 0) return null;
-  return h(
-    'nav',
-    { class: 'reasons', 'aria-label': 'Reasons' },
+  return h('nav.reasons', { 'aria-label': 'Reasons' }, [
     reasons.slice(0, 8).map(({ reason, count }) =>
       h(
         'a',
@@ -95,12 +81,14 @@ function Reasons({
           href: linkTo('/refused', { q: withField(query, 'reason', chosen === reason ? undefined : reason) }),
           'aria-current': chosen === reason ? 'true' : undefined,
         },
-        h('span', { class: 'name' }, reasonText(reason)),
-        h('span', { class: 'count' }, number(count)),
-        h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
+        [
+          h('span.name', reasonText(reason)),
+          h('span.count', number(count)),
+          h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
+        ],
       ),
     ),
-  );
+  ]);
 }
 
 function RefusalEntry({
@@ -114,46 +102,35 @@ function RefusalEntry({
 }): ComponentChildren {
   const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
   const filter = (field: string, value: string) =>
-    h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, h('bdi', null, plain(value)));
-  return h(
-    'li',
-    { 'data-row': refusal.id },
-    h(
-      'div',
-      { class: 'line' },
+    h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, [h('bdi', plain(value))]);
+  return h('li', { 'data-row': refusal.id }, [
+    h('div.line', [
       h(State, { icon: 'refused', word: reply.slice(0, 3), tone: reply.startsWith('4') ? 'wait' : 'bad' }),
-      h(
-        'span',
-        { class: 'who' },
-        sender === null ? 'sender not given' : sender === '' ? '<>' : filter('from', sender),
+      h('span.who', [
+        sender === null ? 'no sender' : sender === '' ? '<>' : filter('from', sender),
         recipient !== null && [' \u2192 ', filter('to', recipient)],
-      ),
-      h('span', { class: 'age' }, times > 1 && h('strong', null, `\u00d7${number(times)} `), h(Time, { at })),
-    ),
-    h('p', { class: 'reply' }, h('code', null, `${stage}: ${plain(reply)}`)),
-    explained && h('p', { class: 'advice' }, advice.replaceAll(PATHS, '')),
-    h(
-      'p',
-      { class: 'faint' },
+      ]),
+      h('span.age', [times > 1 && h('strong', `\u00d7${number(times)} `), h(Time, { at })]),
+    ]),
+    h('p.reply', [h('code', `${stage}: ${plain(reply)}`)]),
+    explained && h('p.advice', advice.replaceAll(PATHS, '')),
+    h('p.faint', [
       `${reasonText(reason)} \u00b7 client `,
       filter('client', client),
       helo !== null && `, HELO ${plain(helo)}`,
       `, ${tls ?? 'no TLS'}`,
-      times > 1 && `, and ${number(times - 1)} more like this from its network within that minute`,
+      times > 1 && `, and ${number(times - 1)} more like it from the same network within a minute`,
       reason === 'noMailbox' &&
         recipient !== null &&
         may('inbound/test-route') && [
           ' \u00b7 ',
-          h('a', { key: 'test', href: linkTo('/domains', { test: recipient }) }, 'Which routes are there?'),
+          h('a', { href: linkTo('/domains', { test: recipient }) }, 'Test the routes'),
         ],
       reason === 'noMailbox' &&
         recipient !== null &&
-        may('inbound/add-route') && [
-          ' \u00b7 ',
-          h('a', { key: 'make', href: routeFor(recipient) }, 'Make a route for it'),
-        ],
-    ),
-  );
+        may('inbound/add-route') && [' \u00b7 ', h('a', { href: routeFor(recipient) }, 'Add a route for it')],
+    ]),
+  ]);
 }
 
 /** Operations that the advice names for programs. */
@@ -171,7 +148,7 @@ export function reasonText(reason: string): string {
   const words = plain(reason)
     .replace(/([a-z])([A-Z])/g, '$1 $2')
     .toLowerCase();
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capital(words);
 }
 
 function Empty({ query }: { readonly query: string }): ComponentChildren {
@@ -181,23 +158,15 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
       {
         icon: 'check',
         tone: 'good',
-        title: `Nothing was refused in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}.`,
+        title: `No refusals in ${textCount(person.value?.keeps_days.refusals ?? 0, 'day')}`,
       },
-      h(
-        'p',
-        null,
-        'These are refusals of mail to your domains. Those before a recipient is named are the operator\u2019s, in the log.',
-      ),
+      [h('p', ['Refused mail to your domains appears here. Refusals before RCPT are in the server log.'])],
     );
-  return h(
-    Notice,
-    { title: 'No refusal matches this search.' },
-    h(
-      'p',
-      null,
+  return h(Notice, { title: 'No refusals match this search' }, [
+    h('p', [
       h('a', { href: linkTo('/refused') }, 'Show all refusals'),
       ' or ',
-      h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search the mail that came in'),
-    ),
-  );
+      h('a', { href: linkTo('/mail', { q: withField(query, 'reason', undefined) }) }, 'search inbound mail'),
+    ]),
+  ]);
 }

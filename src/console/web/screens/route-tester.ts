@@ -1,12 +1,13 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, State } from '../parts/elements.ts';
+import { Loading, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
 import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
-import type { InboundRoute, RouteTest } from '../records.ts';
+import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may } from '../session.ts';
 
@@ -25,9 +26,7 @@ const weightOf = (pattern: string): number =>
 /** The tester. The address stands in the URL; another `stamp` tests it again, as the routes have changed. */
 export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren {
   const address = place.value.query.get('test') ?? '';
-  return h(
-    'aside',
-    { class: 'pane tester', 'aria-labelledby': 'tester' },
+  return h('aside.pane.tester', { 'aria-labelledby': 'tester' }, [
     h('h2', { id: 'tester' }, 'Test an address'),
     h(Form, {
       key: address,
@@ -37,31 +36,23 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
       onSubmit: async ({ address: wanted = '' }) => go(withQuery({ test: wanted.trim() }), true),
     }),
     address === ''
-      ? h(
-          'p',
-          { class: 'faint' },
-          'Shows the route that it matches, and what would be posted. Nothing is sent until you post a sample.',
-        )
+      ? h('p.faint', ['Shows which route matches and what would be posted. Nothing is sent until you post a sample.'])
       : h(Result, { address, stamp }),
-  );
+  ]);
 }
 
 function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
-  const { data, error, failedAt, again } = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
-    call<RouteTest>('inbound/test-route', { address }, stop),
+  const loaded = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
+    call('inbound/test-route', { address }, stop),
   );
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 3 });
+  const { data, error } = loaded;
+  if (error || !data) return h(Loading, { of: loaded, rows: 3 });
   const { route, payload, content_type: type } = data;
   const isMatched = data.routes.some(({ result }) => result !== 'no match');
   const depends = data.routes.some(({ result }) => result === 'depends');
   const routes = inOrder(data.routes).toSorted((a, b) => Number(b.result === 'hit') - Number(a.result === 'hit'));
-  return h(
-    'div',
-    { class: 'result', role: 'status' },
-    h(
-      'p',
-      { class: 'sentence' },
+  return h('div.result', { role: 'status' }, [
+    h('p.sentence', [
       route === null
         ? depends
           ? h(State, { icon: 'question', word: 'Depends', tone: 'wait' })
@@ -71,51 +62,44 @@ function Result({ address, stamp }: { readonly address: string; readonly stamp: 
       route === null
         ? [
             'Mail to ',
-            h('bdi', { key: 'who' }, plain(data.email)),
-            depends ? ' goes where its content leads.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
+            h('bdi', plain(data.email)),
+            depends ? ' depends on the message.' : ` is refused with 550 ${isMatched ? '5.7.1' : '5.1.1'}.`,
           ]
         : route.action !== 'post'
-          ? ['Mail to ', h('bdi', { key: 'who' }, plain(data.email)), ` goes to the route ${route.id}.`]
+          ? ['Mail to ', h('bdi', plain(data.email)), ` is handled by route ${route.id}.`]
           : [
               'Mail to ',
-              h('bdi', { key: 'who' }, plain(data.email)),
+              h('bdi', plain(data.email)),
               isPulled(route.url) ? ' is pulled from ' : ' is posted to ',
-              h('a', { key: 'url', href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
+              h('a', { href: linkTo('/endpoint', { url: route.url }) }, shortUrl(route.url)),
               '.',
             ],
-    ),
+    ]),
     routes.length === 0
-      ? h('p', { class: 'faint' }, 'The domain has no route.')
-      : h(
-          'ul',
-          { class: 'rows verdicts' },
+      ? h('p.faint', 'This domain has no routes.')
+      : h('ul.rows.verdicts', [
           routes
             .slice(0, MOST_SHOWN)
             .map(({ id, pattern, result, why }) =>
-              h(
-                'li',
-                { key: id },
-                h('code', null, plain(pattern)),
-                h('span', { class: 'faint' }, id),
+              h('li', { key: id }, [
+                h('code', plain(pattern)),
+                h('span.faint', id),
                 h('span', { class: result === 'hit' ? 'hit' : 'faint' }, plain(why)),
-              ),
+              ]),
             ),
-          routes.length > MOST_SHOWN &&
-            h('li', { key: 'more', class: 'faint' }, count(routes.length - MOST_SHOWN, 'more route')),
-        ),
+          routes.length > MOST_SHOWN && h('li.faint', count(routes.length - MOST_SHOWN, 'more route')),
+        ]),
     route !== null &&
       !isPulled(route.url) &&
       may('inbound/try-route') &&
       h(PostSample, { key: `${route.id} ${data.email}`, route: route.id, address: data.email, label: 'Post a sample' }),
     payload !== null &&
-      h(
-        'details',
-        null,
-        h('summary', null, 'What is posted, for a sample'),
-        type !== null && h('p', { class: 'faint' }, type),
+      h('details', [
+        h('summary', 'Sample payload'),
+        type !== null && h('p.faint', type),
         typeof payload === 'string'
-          ? h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, payload)
+          ? h('pre.code', { tabIndex: 0, dir: 'ltr' }, [payload])
           : h(Json, { value: payload }),
-      ),
-  );
+      ]),
+  ]);
 }

@@ -1,14 +1,25 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
-import { Bars, Button, Dialog, Fault, Notice } from '../parts/elements.ts';
+import { Button, Dialog, Loading, Notice } from '../parts/elements.ts';
 import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
-import { ACTIONS, ATTACHMENTS, FORMATS, MANDRILL, ORDERS, WHOLE } from './route-choices.ts';
+import {
+  ACTIONS,
+  ATTACHMENTS,
+  CONDITIONS,
+  type Condition,
+  FORMATS,
+  isWhole,
+  MANDRILL,
+  ORDERS,
+  YES_NO,
+} from './route-choices.ts';
 import { inOrder } from './route-tester.ts';
 
 /** The routes in the order in which they are tried. */
@@ -19,7 +30,8 @@ export function Routes({
   readonly domain: string;
   readonly routes: Loaded<readonly InboundRoute[]>;
 }): ComponentChildren {
-  const { data, error, failedAt, again, change } = routes;
+  const loaded = routes;
+  const { data, again, change } = loaded;
   // Who comes from a refusal wants a route for that mailbox.
   const wanted = place.value.query.get('add') ?? undefined;
   const [open, setOpen] = useState<
@@ -33,32 +45,19 @@ export function Routes({
     close();
     again();
   };
-  return h(
-    'section',
-    { 'aria-labelledby': 'routes' },
-    h(
-      'div',
-      { class: 'heading' },
+  return h('section', { 'aria-labelledby': 'routes' }, [
+    h('div.heading', [
       h('h2', { id: 'routes' }, 'Routes'),
       may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setOpen({ what: 'add' }) }),
-    ),
-    h(
-      'p',
-      { class: 'faint' },
-      'In the order in which they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
-    ),
-    error && h(Fault, { error, since: failedAt, again }),
-    data === undefined
-      ? !error && h(Bars, { rows: 3 })
-      : data.length === 0
-        ? h(
-            Notice,
-            { title: 'No route yet.' },
-            h('p', null, 'Mail to this domain is refused until a route says where it is posted to.'),
-          )
-        : h(
-            'ol',
-            { class: 'rows routes' },
+    ]),
+    h('p.faint', [
+      'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
+    ]),
+    h(Loading, { of: loaded, rows: 3 }),
+    data &&
+      (data.length === 0
+        ? h(Notice, { title: 'No routes yet' }, [h('p', 'Mail to this domain is refused until a route accepts it.')])
+        : h('ol.rows.routes', [
             inOrder(data).map((route) =>
               h(RouteRow, {
                 key: route.id,
@@ -67,7 +66,7 @@ export function Routes({
                 onRemove: () => setOpen({ what: 'remove', route }),
               }),
             ),
-          ),
+          ])),
     open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
     open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
     open?.what === 'remove' &&
@@ -77,7 +76,7 @@ export function Routes({
         removed: (id) => change((rows) => rows.filter((one) => one.id !== id)),
         onClose: close,
       }),
-  );
+  ]);
 }
 
 function RouteRow({
@@ -102,105 +101,70 @@ function RouteRow({
     also,
   } = route;
   const rules = rulesOf(route);
-  return h(
-    'li',
-    { 'data-row': id },
-    h('code', { class: 'pattern' }, plain(pattern)),
-    h('span', { class: 'faint' }, id),
-    h(
-      'span',
-      { class: 'target' },
+  return h('li', { 'data-row': id }, [
+    h('code.pattern', plain(pattern)),
+    h('span.faint', id),
+    h('span.target', [
       action === 'post'
         ? [
-            h('span', { key: 'arrow', 'aria-hidden': 'true', class: 'arrow' }, '\u2192 '),
-            h('a', { key: 'url', href: linkTo('/endpoint', { url }) }, shortUrl(url)),
-            format !== MANDRILL && h('span', { key: 'format', class: 'faint' }, `, as ${format}`),
-            facts && h('span', { key: 'facts', class: 'faint' }, ', with facts'),
-            hasPassword && h('span', { key: 'password', class: 'faint' }, ', with a password'),
-            batch > 1 && h('span', { key: 'batch', class: 'faint' }, `, up to ${batch} mails in a POST`),
-            order !== 'none' && h('span', { key: 'order', class: 'faint' }, `, in order of each ${order}`),
+            h('span.arrow', { 'aria-hidden': 'true' }, '\u2192 '),
+            h('a', { href: linkTo('/endpoint', { url }) }, shortUrl(url)),
+            format !== MANDRILL && h('span.faint', `, as ${format}`),
+            facts && h('span.faint', ', with facts'),
+            hasPassword && h('span.faint', ', with a password'),
+            batch > 1 && h('span.faint', `, up to ${batch} messages per POST`),
+            order !== 'none' && h('span.faint', `, in order by ${order}`),
             ...also.map((one) =>
-              h(
-                'span',
-                { key: one.url },
+              h('span', { key: one.url }, [
                 ' and ',
                 h('a', { href: linkTo('/endpoint', { url: one.url }) }, shortUrl(one.url)),
-              ),
+              ]),
             ),
           ]
-        : DOES[action],
-      rules !== '' && h('span', { class: 'faint' }, ` ${rules}`),
-    ),
-    h(
-      'span',
-      { class: 'buttons' },
-      h('a', { class: 'button quiet', href: linkTo('/mail', { q: `route:${id}` }) }, 'Mail'),
+        : ACTIONS[action].does,
+      rules !== '' && h('span.faint', ` ${rules}`),
+    ]),
+    h('span.buttons', [
+      h('a.button.quiet', { href: linkTo('/mail', { q: `route:${id}` }) }, 'Messages'),
       may('inbound/update-route') &&
-        h(Button, { label: 'Change\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
+        h(Button, { label: 'Edit\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
       may('inbound/delete-route') &&
         h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
-    ),
-  );
+    ]),
+  ]);
 }
-
-/** What a route does that does not post. */
-const DOES = {
-  tag: 'adds its tags, and goes on to the next',
-  hold: 'holds it until it is replayed',
-  discard: 'accepts it, and discards it',
-  reject: 'refuses it with 550',
-} as const;
 
 /** Which mail a route takes, and what it says of it. */
 function rulesOf({ when, tags, priority }: InboundRoute): string {
-  const conditions = Object.entries(when).map(([name, value]) => `${name} ${valueText(value)}`);
+  const conditions = Object.entries(when).map(
+    ([name, value]) => `${name}${isNested(value) ? ' ' : ' = '}${valueText(value)}`,
+  );
   return [
-    conditions.length > 0 && `if ${conditions.join(' and ')}`,
+    conditions.length > 0 && `when ${conditions.join(' and ')}`,
     tags.length > 0 && `tags ${tags.join(', ')}`,
     priority !== 0 && `priority ${priority}`,
   ]
     .filter(Boolean)
     .map(String)
     .map(plain)
-    .join('; ');
+    .join(' \u00b7 ');
 }
+
+const isNested = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function valueText(value: unknown): string {
   if (Array.isArray(value)) return value.map(valueText).join(' or ');
-  if (typeof value !== 'object' || value === null)
-    return value === true ? 'yes' : value === false ? 'no' : String(value);
+  if (!isNested(value)) return value === true ? 'yes' : value === false ? 'no' : String(value);
   return Object.entries(value)
     .map(([name, inner]) => `${name} ${valueText(inner)}`)
     .join(' and ');
 }
 
-const ANY = ['', 'whatever it is'] as const;
-const YES_NO: readonly (readonly [string, string])[] = [ANY, ['true', 'yes'], ['false', 'no']];
-const named = (...names: readonly string[]): readonly (readonly [string, string])[] => [
-  ANY,
-  ...names.map((name) => [name, name] as const),
-];
-
-/** The conditions that the form has: with `options` a result, else texts. Others are kept as they are. */
-const CONDITIONS: readonly Pick<FormField, 'name' | 'label' | 'help' | 'options'>[] = [
-  {
-    name: 'sender',
-    label: 'MAIL FROM',
-    help: 'All conditions must hold; an empty one is none. * is any run of characters, commas separate alternatives: *@example.com, <>.',
-  },
-  { name: 'from', label: 'From' },
-  { name: 'subject', label: 'Subject', help: 'For instance *invoice*.' },
-  {
-    name: 'automated',
-    label: 'Automated',
-    options: YES_NO,
-    help: 'Automatic replies, bounces, newsletters, mailing lists and notifications.',
-  },
-  { name: 'authenticated', label: 'The author may be believed', options: YES_NO },
-  { name: 'dmarc', label: 'DMARC', options: named('pass', 'fail', 'none', 'unknown') },
-  { name: 'spam', label: 'Spam', options: named('ham', 'spam', 'unknown') },
-  { name: 'virus', label: 'Virus', options: named('clean', 'infected', 'unknown') },
-];
+/** The conditions that the form asks for. Others are kept as they are. */
+const ASKED: readonly (Condition & { readonly name: string })[] = Object.entries(CONDITIONS).flatMap(([name, one]) =>
+  one === null ? [] : { ...one, name },
+);
 
 const isConditional = ({ conditional }: Values): boolean => conditional === 'yes';
 
@@ -213,27 +177,27 @@ const textOf = (route: Partial<InboundRoute>, name: string): string => {
 const conditionFields = (route: Partial<InboundRoute>): readonly FormField[] => [
   {
     name: 'conditional',
-    label: 'Takes',
+    label: 'Applies to',
     value: Object.keys(route.when ?? {}).length > 0 ? 'yes' : 'no',
     options: [
-      ['no', 'all mail to the mailbox'],
-      ['yes', 'only mail with these conditions'],
+      ['no', 'All mail to the mailbox'],
+      ['yes', 'Only mail that meets conditions'],
     ],
   },
-  ...CONDITIONS.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
+  ...ASKED.map((field) => ({ ...field, when: isConditional, value: textOf(route, field.name) })),
 ];
 
 /** The conditions of the form, and those that it does not have. */
 function whenOf(values: Values, route: Partial<InboundRoute>): Readonly<Record<string, unknown>> {
   if (!isConditional(values)) return {};
-  const given = CONDITIONS.flatMap(({ name, options }) => {
+  const given = ASKED.flatMap(({ name, options }) => {
     const value = (values[name] ?? '').trim();
     if (value === '') return [];
     // A result that is a list was made elsewhere: it stays unless it is changed here.
     if (options && value === textOf(route, name)) return [[name, route.when?.[name]] as const];
     return [[name, options ? (options === YES_NO ? value === 'true' : value) : listOf(value)] as const];
   });
-  const others = Object.entries(route.when ?? {}).filter(([name]) => !CONDITIONS.some((one) => one.name === name));
+  const others = Object.entries(route.when ?? {}).filter(([name]) => !ASKED.some((one) => one.name === name));
   return Object.fromEntries([...others, ...given.filter(([, value]) => !Array.isArray(value) || value.length > 0)]);
 }
 
@@ -251,83 +215,91 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     name: 'pattern',
     label: 'Mailbox',
     value: route.pattern ?? '',
-    help: 'The part before the @. * is any run of characters, ? is one: support-* or *.',
+    help: 'The part before the @. * matches any characters, ? matches one: support-* or *.',
   },
   ...conditionFields(route),
-  { name: 'action', label: 'Does with it', value: route.action ?? 'post', options: ACTIONS },
+  {
+    name: 'action',
+    label: 'Action',
+    value: route.action ?? 'post',
+    options: Object.entries(ACTIONS).map(([name, { choice }]) => [name, choice] as const),
+  },
   {
     name: 'url',
     when: hasUrl,
     label: 'URL',
     value: route.url ?? '',
-    help: 'Mail is posted there. It is asked now whether it answers. With pull: a consumer fetches it (postern listen).',
+    help: 'Mail is posted here; the URL is checked on save. With pull: a consumer fetches it (postern listen).',
   },
   {
     name: 'format',
     when: isPosting,
     label: 'Format',
     value: route.format ?? '',
-    options: route.format === undefined ? [['', 'Default of this host (inbound.default_format)'], ...FORMATS] : FORMATS,
-    help: 'The service whose posts the application reads.',
+    options:
+      route.format === undefined
+        ? [['', 'Host default (inbound.default_format)'], ...Object.entries(FORMATS)]
+        : Object.entries(FORMATS),
+    help: 'Payload format your application expects.',
   },
   {
     name: 'attachments',
-    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    when: ({ action, format = '' }) => action === 'post' && !isWhole(format),
     label: 'Attachments',
     value: route.attachments ?? 'auto',
-    options: ATTACHMENTS,
-    help: 'A link is fetched without a key, and good for a week unless the host is set otherwise.',
+    options: Object.entries(ATTACHMENTS),
+    help: 'Links need no key. Valid for 7 days by default.',
   },
   {
     name: 'facts',
-    when: ({ action, format = '' }) => action === 'post' && !WHOLE.includes(format),
+    when: ({ action, format = '' }) => action === 'post' && !isWhole(format),
     label: 'Facts',
     value: String(route.facts ?? false),
     options: [
       ['false', 'Off'],
       ['true', 'Visible and hidden text, invisible characters, misleading links'],
     ],
-    help: 'Adds facts to each post: what a person sees of the mail, and what they do not.',
+    help: 'Adds to each payload what a reader of the message sees, and what is hidden.',
   },
   {
     name: 'password',
     when: isPosting,
     label: 'Password',
     type: 'password',
-    help: `Sent as Basic authentication with the user actionmailbox${route.has_password ? '; there is one, which stays if you leave this empty' : ''}.`,
+    help: `Sent by Basic authentication as the user actionmailbox.${route.has_password ? ' Leave blank to keep the current one.' : ''}`,
   },
   {
     name: 'batch_events',
     when: ({ action, format }) => action === 'post' && (format === MANDRILL || format === ''),
-    label: 'Mails in a POST, at most',
+    label: 'Max messages per POST',
     type: 'number',
     value: String(route.batch_events ?? 1),
-    help: 'More than one only when several wait; nothing waits for a POST to fill.',
+    help: 'Groups messages that already wait; none waits for a POST to fill.',
   },
   {
     name: 'order',
     when: hasUrl,
     label: 'Order',
     value: route.order ?? 'none',
-    options: ORDERS,
-    help: 'With an order, one that fails delays those behind it for a while, and nobody else.',
+    options: Object.entries(ORDERS),
+    help: 'In order, a message that fails delays those behind it for a while, and no others.',
   },
   {
     name: 'tags',
     label: 'Tags',
     value: (route.tags ?? []).join(', '),
-    help: 'What `tags` of the payload says of its mail; commas separate them.',
+    help: 'Added to `tags` in the payload. Separate with commas.',
   },
   {
     name: 'priority',
     label: 'Priority',
     type: 'number',
     value: String(route.priority ?? 0),
-    help: 'Routes with a higher one are tried first.',
+    help: 'Routes with a higher priority are tried first.',
   },
 ];
 
-function paramsOf(values: Values, route: Partial<InboundRoute>): object {
+function paramsOf(values: Values, route: Partial<InboundRoute>) {
   const {
     pattern,
     action,
@@ -340,9 +312,9 @@ function paramsOf(values: Values, route: Partial<InboundRoute>): object {
   } = values;
   return {
     ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
-    ...(hasUrl(values) && { url }),
+    url: hasUrl(values) ? url : undefined,
     ...(format !== '' && { format }),
-    attachments: WHOLE.includes(format) ? 'auto' : attachments,
+    attachments: isWhole(format) ? 'auto' : attachments,
     facts: facts === 'true',
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
@@ -363,25 +335,21 @@ function AddRoute({
   done,
   onClose,
 }: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: 'Add a route', onClose },
+  return h(Dialog, { title: 'Add a route', onClose }, [
     h(Form, {
       fields: fieldsOf({ pattern: mailbox ?? '' }),
-      label: 'Add it',
+      label: 'Add route',
       onSubmit: async (values) => {
         await call('inbound/add-route', { domain, ...paramsOf(values, {}) });
         done();
       },
     }),
-  );
+  ]);
 }
 
 function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
-  return h(
-    Dialog,
-    { title: `Change route ${route.id}`, onClose },
-    h('p', { class: 'faint' }, 'With another URL, mail that still waits for this route is posted there too.'),
+  return h(Dialog, { title: `Edit route ${route.id}`, onClose }, [
+    h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
     h(Form, {
       fields: fieldsOf(route),
       label: 'Save',
@@ -390,7 +358,7 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
         done();
       },
     }),
-  );
+  ]);
 }
 
 /** Asks before a route is removed. */
@@ -407,19 +375,19 @@ function RemoveRoute({
     Confirm,
     {
       title: `Remove route ${id}?`,
-      label: 'Remove it',
+      label: 'Remove route',
       onConfirm: async () => {
         await call('inbound/delete-route', { id });
         removed(id);
       },
       onClose,
     },
-    h(
-      'p',
-      null,
-      'Mail to ',
-      h('code', null, plain(pattern)),
-      ' then matches another route, or is refused with 550. Mail that was taken already is still posted.',
-    ),
+    [
+      h('p', [
+        'Mail to ',
+        h('code', plain(pattern)),
+        ' will match another route or be refused with 550. Mail already accepted is still posted.',
+      ]),
+    ],
   );
 }

@@ -1,9 +1,9 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Fault, Notice, Tabs } from '../parts/elements.ts';
-import { count, plain, size } from '../parts/text.ts';
-import type { SentContent } from '../records.ts';
+import { Loading, Notice, Tabs } from '../parts/elements.ts';
+import { plain, size } from '../parts/text.ts';
 import { go, place, withQuery } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
@@ -11,15 +11,13 @@ import { HtmlTab } from './mail-content.ts';
 /** The content of a message out. */
 export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
   const mayRead = person.value?.reads_content === true && may('messages/content');
-  const { data, error, failedAt, again } = useLoad(
-    mayRead ? `sent content ${account.value?.id} ${id}` : undefined,
-    (stop) => call<SentContent>('messages/content', { id }, stop),
+  const loaded = useLoad(mayRead ? `sent content ${account.value?.id} ${id}` : undefined, (stop) =>
+    call('messages/content', { id }, stop),
   );
-  if (!mayRead) return h(Notice, { title: 'You may not read the content of mail here.' });
-  if (error?.kind === 'Unknown_Message')
-    return h(Notice, { title: 'The content is forgotten, or may not be shown; what happened is kept.' });
-  if (error) return h(Fault, { error, since: failedAt, again });
-  if (!data) return h(Bars, { rows: 5 });
+  const { data, error } = loaded;
+  if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
+  if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });
+  if (error || !data) return h(Loading, { of: loaded, rows: 5 });
   const { text, html, attachments } = data;
   const fields = Object.entries(data.headers).flatMap(([name, values]) =>
     (typeof values === 'string' ? [values] : values).map((value) => ({ name, value })),
@@ -33,46 +31,36 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
           { id: 'source', label: 'HTML source' },
         ]),
     { id: 'headers', label: `Headers ${fields.length}` },
-    { id: 'files', label: `Files ${attachments.length}` },
+    { id: 'files', label: `Attachments ${attachments.length}` },
   ];
   const wanted = place.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
-  return h(
-    'div',
-    null,
+  return h('div', [
     h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }),
-    h(
-      'div',
-      { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}`, class: 'panel' },
-      chosen === 'text' && h('pre', { class: 'mail-text', tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
+    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+      chosen === 'text' && h('pre.mail-text', { tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
       chosen === 'html' && h(HtmlTab, { wanted: { sent: id } }),
-      chosen === 'source' && h('pre', { class: 'code', tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
+      chosen === 'source' && h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
         (fields.length === 0
-          ? h('p', { class: 'faint' }, 'None besides those that Postern writes.')
-          : h(
-              'dl',
-              { class: 'headers' },
+          ? h('p.faint', 'None besides those that Postern adds.')
+          : h('dl.headers', [
               fields.map(({ name, value }, i) =>
-                h('div', { key: i }, h('dt', null, plain(name)), h('dd', { dir: 'auto' }, plain(value))),
+                h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
               ),
-            )),
+            ])),
       chosen === 'files' &&
         (attachments.length === 0
-          ? h('p', { class: 'faint' }, count(0, 'file'))
-          : h(
-              'ul',
-              { class: 'rows parts' },
+          ? h('p.faint', 'No attachments')
+          : h('ul.rows.parts', [
               attachments.map(({ name, type, content }, i) =>
-                h(
-                  'li',
-                  { key: i },
-                  h('span', { class: 'type' }, plain(type)),
-                  h('span', { class: 'name', dir: 'auto' }, plain(name)),
-                  h('span', { class: 'size' }, size(Math.floor((content.length * 3) / 4))),
-                ),
+                h('li', { key: i }, [
+                  h('span.type', plain(type)),
+                  h('span.name', { dir: 'auto' }, plain(name)),
+                  h('span.size', size(Math.floor((content.length * 3) / 4))),
+                ]),
               ),
-            )),
-    ),
-  );
+            ])),
+    ]),
+  ]);
 }

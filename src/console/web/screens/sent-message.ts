@@ -1,7 +1,9 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { Confirm, Copy } from '../parts/form.ts';
@@ -9,7 +11,7 @@ import { Icon } from '../parts/icons.ts';
 import { Back } from '../parts/sections.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
-import type { RejectEntry, Scheduled, SentStory } from '../records.ts';
+import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 import { TakeOff } from './lists.ts';
@@ -20,30 +22,19 @@ import { Dialogs } from './smtp-dialog.ts';
 
 /** One message out: where it is, and what was said on its way. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) =>
-    call<SentStory>('messages/info', { id }, stop),
-  );
+  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) => call('messages/info', { id }, stop));
   const { data: message, error, failedAt, again } = loaded;
   useRepeat(loaded);
-  return h(
-    'div',
-    { class: 'screen narrow' },
-    h(Back, null),
+  return h('div.screen.narrow', [
+    h(Back),
     message
       ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
       : error?.kind === 'Unknown_Message'
-        ? [
-            h(Title, { key: 'title', text: 'Not known' }),
-            h(
-              Notice,
-              { key: 'notice', title: 'There is no such message, or it is forgotten already.' },
-              h('p', null, `The id is ${id}.`),
-            ),
-          ]
+        ? [h(Title, { text: 'Message not found' }), h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)])]
         : error
           ? h(Fault, { error, since: failedAt, again })
           : h(Bars, { rows: 8 }),
-  );
+  ]);
 }
 
 function Story({
@@ -56,24 +47,22 @@ function Story({
   again(): void;
 }): ComponentChildren {
   const { sender, email, subject, state } = message;
-  return h(
-    'article',
-    null,
+  return h('article', [
     h(Title, { text: plain(subject) || '(no subject)' }),
     error,
-    h('p', { class: 'who' }, h('bdi', null, plain(sender)), ' \u2192 ', h('bdi', null, plain(email))),
-    h('p', { class: 'sentence' }, h(SentStateMark, { state }), ' ', sentenceOf(message), '.'),
+    h('p.who', [h('bdi', plain(sender)), ' \u2192 ', h('bdi', plain(email))]),
+    h('p.sentence', [h(SentStateMark, { state }), ' ', sentenceOf(message), '.']),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
     h(Waiting, { message, again }),
     h(Resend, { message }),
     h(Listed, { message }),
     h(About, { message }),
-    h('h2', null, 'What happened'),
+    h('h2', 'Timeline'),
     h(Timeline, { message }),
-    h('h2', null, 'Content'),
+    h('h2', 'Content'),
     h(SentContentTabs, { id: message._id }),
     h(ConversationList, { thread: message.thread, id: message._id, level: 'h2' }),
-  );
+  ]);
 }
 
 /** What became of a message, in a sentence. */
@@ -84,31 +73,31 @@ function sentenceOf(message: SentStory): string {
     case 'queued':
       return `Not sent yet${nextOf(message)}`;
     case 'deferred':
-      return `Their server put it off${tries && `, after ${tries}`}${nextOf(message)}`;
+      return `Deferred by the recipient\u2019s server${tries && ` after ${tries}`}${nextOf(message)}`;
     case 'sent': {
       const last = events.findLast(({ type }) => type === 'sent');
-      if (!last) return 'Taken by their server';
-      const after = last.ts > message.ts ? `, ${span((last.ts - message.ts) * 1000)} after it was submitted` : '';
-      return `Taken by ${plain(last.destination ?? 'their server')}${after}`;
+      if (!last) return 'Accepted by the recipient\u2019s server';
+      const after = last.ts > message.ts ? `, ${span((last.ts - message.ts) * 1000)} after submission` : '';
+      return `Accepted by ${plain(last.destination ?? 'the recipient\u2019s server')}${after}`;
     }
     case 'bounced':
     case 'soft-bounced':
-      return `It came back${kind === null ? '' : ` (${plain(kind).replaceAll('_', ' ')})`}`;
+      return `Bounced${kind === null ? '' : `: ${plain(kind).replaceAll('_', ' ')}`}`;
     case 'rejected':
-      return 'Not sent: when it was submitted, the address was on the list of rejected ones';
+      return 'Not sent: the address was suppressed at submission';
     case 'spam':
-      return 'The recipient reported it as spam';
+      return 'Reported as spam by the recipient';
     case 'unsub':
-      return 'The recipient has unsubscribed';
+      return 'The recipient unsubscribed';
   }
 }
 
 function nextOf({ delivery }: SentStory): string {
   if (!delivery) return '';
-  if (delivery.state === 'dropped') return '; a person has dropped it';
+  if (delivery.state === 'dropped') return '; stopped manually';
   if (delivery.next_attempt_at === null) return '';
   const at = toMs(delivery.next_attempt_at);
-  return at <= now.value ? '; it is on its way' : `; the next attempt is ${relative(at, now.value)}`;
+  return at <= now.value ? '; being sent now' : `; next attempt ${relative(at, now.value)}`;
 }
 
 const SOON_MS = 5_000;
@@ -128,9 +117,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
   const { _id: id, email, delivery } = message;
   const [stopping, setStopping] = useState(false);
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
-  return h(
-    'p',
-    { class: 'buttons' },
+  return h('p.buttons', [
     may('messages/retry') &&
       h(Button, {
         label: 'Retry now',
@@ -144,7 +131,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
       h(
         Confirm,
         {
-          title: `Make no further attempt to reach ${plain(email)}?`,
+          title: `Stop trying to deliver to ${plain(email)}?`,
           label: 'Stop trying',
           onConfirm: async () => {
             await call('messages/stop', { id });
@@ -152,27 +139,19 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
           },
           onClose: () => setStopping(false),
         },
-        h('p', null, 'The message is not delivered. It gets no bounce, and other mail to the address still leaves.'),
+        [h('p', ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'])],
       ),
-  );
+  ]);
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
 function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
   const [open, setOpen] = useState(false);
   if (!delivery || !may('messages/resend')) return null;
-  return h(
-    'p',
-    { class: 'buttons' },
+  return h('p.buttons', [
     h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
     open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
-  );
-}
-
-interface Resent {
-  readonly _id: string;
-  readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
-  readonly reject_reason: string | null;
+  ]);
 }
 
 function ResendDialog({
@@ -184,36 +163,28 @@ function ResendDialog({
   readonly email: string;
   onClose(): void;
 }): ComponentChildren {
-  const [sent, setSent] = useState<Resent>();
-  return h(
-    Dialog,
-    { title: 'Send it again?', onClose },
+  const [sent, setSent] = useState<Answer<'messages/resend'>>();
+  return h(Dialog, { title: 'Send again?', onClose }, [
     sent
-      ? h(
-          'p',
-          { role: 'status' },
+      ? h('p', { role: 'status' }, [
           sent.status === 'queued'
-            ? ['It is on its way as ', h('a', { key: 'new', href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
-            : `It was not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
-        )
+            ? ['Queued as ', h('a', { href: linkTo(`/sent/${sent._id}`) }, 'a new message'), '.']
+            : `Not sent: ${sent.status}${sent.reject_reason === null ? '' : ` (${plain(sent.reject_reason)})`}.`,
+        ])
       : [
-          h(
-            'p',
-            { key: 'what' },
-            `The same content goes to ${plain(email)} as a new message. The list of rejected addresses, quotas and all other checks apply.`,
-          ),
-          h(
-            'p',
-            { key: 'buttons', class: 'buttons' },
+          h('p', [
+            `Sends the same content to ${plain(email)} as a new message. Suppressions, quotas and all other checks apply.`,
+          ]),
+          h('p.buttons', [
             h(Button, { label: 'Cancel', onPress: onClose }),
             h(Button, {
-              label: 'Send it again',
+              label: 'Send again',
               kind: 'main',
-              onPress: async () => setSent(await call<Resent>('messages/resend', { id })),
+              onPress: async () => setSent(await call('messages/resend', { id })),
             }),
-          ),
+          ]),
         ],
-  );
+  ]);
 }
 
 /** Why it is held back, and until when. */
@@ -221,7 +192,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
   const { _id: id, email, subaccount } = message;
   const [canceling, setCanceling] = useState(false);
   const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
-    call<readonly Scheduled[]>('messages/list-scheduled', { to: email }, stop),
+    call('messages/list-scheduled', { to: email }, stop),
   );
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
@@ -230,92 +201,87 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
       icon: 'pause',
       title:
         subaccount === null
-          ? 'Held back by the hourly quota of the account.'
-          : `Held back: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up.`,
+          ? 'Waiting for the account\u2019s hourly quota'
+          : `Waiting: the subaccount ${plain(subaccount)} is paused, or an hourly quota is used up`,
     });
-  return h(
-    Notice,
-    { icon: 'clock', title: `To be sent at ${exactTime(toMs(scheduled.send_at))}.` },
-    h(
-      'p',
-      { class: 'buttons' },
+  return h(Notice, { icon: 'clock', title: `Scheduled for ${exactTime(toMs(scheduled.send_at))}` }, [
+    h('p.buttons', [
       may('messages/reschedule') &&
         h(Button, {
-          label: 'Send it now',
+          label: 'Send now',
           onPress: async () => {
             await call('messages/reschedule', { id, send_at: toApiTime(Date.now()) });
             again();
           },
         }),
-      may('messages/cancel-scheduled') && h(Button, { label: 'Cancel it\u2026', onPress: () => setCanceling(true) }),
-    ),
+      may('messages/cancel-scheduled') &&
+        h(Button, { label: 'Cancel message\u2026', onPress: () => setCanceling(true) }),
+    ]),
     canceling &&
       h(
         Confirm,
         {
           title: 'Cancel this message?',
-          label: 'Do not send it',
+          label: 'Cancel message',
           onConfirm: async () => {
             await call('messages/cancel-scheduled', { id });
             again();
           },
           onClose: () => setCanceling(false),
         },
-        h('p', null, 'It is never sent, and its content is lost.'),
+        [h('p', 'It will not be sent, and its content is deleted.')],
       ),
-  );
+  ]);
 }
 
 /** Whether its address gets mail, and a way to change that. */
 function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
   const [open, setOpen] = useState<'stop' | 'take'>();
   const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
-    call<readonly RejectEntry[]>('rejects/list', { email }, stop),
+    call('rejects/list', { email }, stop),
   );
   if (!data) return null;
   const close = () => setOpen(undefined);
   const entry = data.find(
     (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
   );
-  return h(
-    'div',
-    null,
+  return h('div', [
     entry
       ? h(
           Notice,
           {
             icon: 'refused',
             tone: 'bad',
-            title: `Mail to ${plain(email)} is rejected now: it is on the list${entry.expires_at === null ? '' : `, until ${exactTime(toMs(entry.expires_at))}`}.`,
+            title: `${plain(email)} is suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
           },
-          h(
-            'p',
-            { class: 'buttons' },
-            h('a', { href: linkTo('/lists', { q: email }) }, 'Show it'),
-            may('rejects/delete') && h(Button, { label: 'Take it off the list\u2026', onPress: () => setOpen('take') }),
-          ),
+          [
+            h('p.buttons', [
+              h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
+              may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
+            ]),
+          ],
         )
-      : may('rejects/add') && h(Button, { label: 'Stop mailing this address\u2026', onPress: () => setOpen('stop') }),
+      : may('rejects/add') && h(Button, { label: 'Suppress this address\u2026', onPress: () => setOpen('stop') }),
     open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
     open === 'stop' &&
       h(
         Confirm,
         {
-          title: `Send no more mail to ${plain(email)}?`,
-          label: 'Stop mailing it',
+          title: `Suppress ${plain(email)}?`,
+          label: 'Suppress address',
           onConfirm: async () => {
             await call('rejects/add', { email, comment: 'stopped at the console' });
             again();
           },
           onClose: close,
         },
-        h(
-          'p',
-          null,
-          'It is put on the list of rejected addresses for good: mail of the whole account to it is rejected.',
-        ),
+        [
+          h('p', [
+            'All mail of this account to the address is rejected until you remove it from the suppression list.',
+          ]),
+        ],
       ),
-  );
+  ]);
 }
 
 function About({ message }: { readonly message: SentStory }): ComponentChildren {
@@ -329,44 +295,36 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
     });
   return h(Facts, {
     rows: [
-      ['Submitted', h('span', null, exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')')],
+      ['Submitted', h('span', [exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')'])],
       ['Recipient', to('email', email)],
       ...(diag === null ? [] : [['Last reply', plain(diag)] as const]),
       ...(tags.length === 0 ? [] : [['Tags', tags.flatMap((tag, i) => [i > 0 && ', ', to('tag', tag)])] as const]),
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      ['Id', h('span', null, h('code', null, id), h(Copy, { text: link, label: 'Copy link' }))],
+      ['ID', h('span', [h('code', id), h(Copy, { text: link, label: 'Copy link' })])],
     ],
   });
 }
 
 function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
-  return h(
-    'ol',
-    { class: 'timeline' },
+  return h('ol.timeline', [
     toEntries(message).map((entry, i) => h(TimelineRow, { key: i, entry, began: message.ts * 1000 })),
-  );
+  ]);
 }
 
 function TimelineRow({ entry, began }: { readonly entry: Entry; readonly began: number }): ComponentChildren {
   const { at, icon, tone, text, detail, attempt, open = false } = entry;
-  return h(
-    'li',
-    { class: tone },
+  return h('li', { class: tone }, [
     h(Icon, { name: icon }),
-    h(
-      'span',
-      { class: 'when' },
+    h('span.when', [
       h('time', { dateTime: new Date(at).toISOString(), title: exactTime(at) }, clockTime(at)),
-      at > began && h('span', { class: 'after' }, `+${span(at - began)}`),
-    ),
-    h(
-      'span',
-      { class: 'text' },
+      at > began && h('span.after', `+${span(at - began)}`),
+    ]),
+    h('span.text', [
       plain(text),
-      detail !== undefined && detail !== '' && h('span', { class: 'detail', dir: 'auto' }, plain(detail)),
+      detail !== undefined && detail !== '' && h('span.detail', { dir: 'auto' }, plain(detail)),
       attempt && h(Dialogs, { attempt, open }),
-    ),
-  );
+    ]),
+  ]);
 }

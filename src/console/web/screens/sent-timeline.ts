@@ -24,7 +24,7 @@ export function toEntries(message: SentStory): readonly Entry[] {
   const entries: readonly Entry[] = [
     { at: ts * 1000, icon: 'dot', tone: 'off', text: `Submitted from ${message.sender}` },
     ...(state === 'rejected'
-      ? [{ at: ts * 1000, icon: 'refused', tone: 'bad', text: 'Not sent: the address is on a list' } as const]
+      ? [{ at: ts * 1000, icon: 'refused', tone: 'bad', text: 'Not sent: the address is suppressed' } as const]
       : []),
     ...attempts.map((attempt, i) => toEntry(attempt, i === attempts.length - 1)),
     ...events
@@ -41,8 +41,8 @@ export function toEntries(message: SentStory): readonly Entry[] {
 }
 
 const EVENTS: Readonly<Record<string, readonly [IconName, Tone, string]>> = {
-  sent: ['check', 'good', 'Taken by'],
-  deferred: ['clock', 'wait', 'Put off by'],
+  sent: ['check', 'good', 'Accepted by'],
+  deferred: ['clock', 'wait', 'Deferred by'],
   bounced: ['cross', 'bad', 'Bounced'],
   'soft-bounced': ['cross', 'bad', 'Soft bounce'],
 };

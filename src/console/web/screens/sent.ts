@@ -1,8 +1,10 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
+import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
-import { Bars, Button, Choice, Fault, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
+import { Chips } from '../parts/chips.ts';
+import { Button, Choice, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
@@ -32,7 +34,7 @@ export function toTime(seconds: number): string {
 
 const DAY_MS = 86_400_000;
 const SPANS: readonly (readonly [string, string])[] = [
-  ['1', 'Last day'],
+  ['1', 'Last 24 hours'],
   ['7', 'Last 7 days'],
   ['30', 'Last 30 days'],
   ['90', 'Last 90 days'],
@@ -46,122 +48,82 @@ export function SentList(): ComponentChildren {
   const q = query.get('q') ?? '';
   const days = SPANS.some(([id]) => id === query.get('days')) ? Number(query.get('days')) : 7;
   const [limit, setLimit] = useState(FIRST_ROWS);
-  const { data, error, failedAt, loading, again } = useLoad(`sent ${account.value?.id} ${days} ${limit} ${q}`, (stop) =>
-    call<readonly SentMessage[]>(
-      'messages/search',
-      { query: q, limit, date_from: toApiTime(Date.now() - days * DAY_MS) },
-      stop,
-    ),
+  const loaded = useLoad(`sent ${account.value?.id} ${days} ${limit} ${q}`, (stop) =>
+    call('messages/search', { query: q, limit, date_from: toApiTime(Date.now() - days * DAY_MS) }, stop),
   );
-  return h(
-    'div',
-    { class: 'screen' },
-    h(Title, { text: 'Mail out' }, h(Button, { label: 'Refresh', icon: 'replay', onPress: again })),
+  const { data, loading, again } = loaded;
+  return h('div.screen', [
+    h(Title, { text: 'Outbound' }, [h(Button, { label: 'Refresh', icon: 'replay', onPress: again })]),
     h(
-      'nav',
-      { class: 'chips', 'aria-label': 'State' },
-      h(
-        'a',
-        {
-          class: 'chip',
-          href: withQuery({ q: withField(q, 'state', undefined) }),
-          'aria-current': fieldOf(q, 'state') === undefined ? 'true' : undefined,
-        },
-        'All',
-      ),
-      Object.entries(STATES).map(([state, { word }]) =>
-        h(
-          'a',
-          {
-            key: state,
-            class: 'chip',
-            href: withQuery({ q: withField(q, 'state', state) }),
-            'aria-current': fieldOf(q, 'state') === state ? 'true' : undefined,
-          },
-          word,
-        ),
-      ),
-      h(Choice, {
-        label: 'Time',
-        value: String(days),
-        options: SPANS,
-        onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
-      }),
+      Chips<string | undefined>,
+      {
+        label: 'State',
+        chips: [[undefined, 'All'], ...Object.entries(STATES).map(([state, { word }]) => [state, word] as const)],
+        chosen: fieldOf(q, 'state'),
+        href: (state) => withQuery({ q: withField(q, 'state', state) }),
+      },
+      [
+        h(Choice, {
+          label: 'Time range',
+          value: String(days),
+          options: SPANS,
+          onValue: (value) => go(withQuery({ days: value === '7' ? undefined : value }), true),
+        }),
+      ],
     ),
-    h(
-      'div',
-      { 'aria-busy': loading },
-      error && h(Fault, { error, since: failedAt, again }),
-      data === undefined
-        ? !error && h(Bars, { rows: 10 })
-        : data.length === 0
+    h('div', { 'aria-busy': loading }, [
+      h(Loading, { of: loaded, rows: 10 }),
+      data &&
+        (data.length === 0
           ? h(Empty, { q, days })
-          : h(
-              'ul',
-              { class: 'rows' },
-              data.map((message) => h(SentRow, { key: message._id, message })),
-            ),
+          : h('ul.rows', [data.map((message) => h(SentRow, { key: message._id, message }))])),
       data !== undefined &&
         data.length === limit &&
         (limit < MOST_ROWS
-          ? h('p', { class: 'more' }, h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) }))
-          : h('p', { class: 'faint' }, 'Search for what is further back.')),
-    ),
-  );
+          ? h('p.more', [h(Button, { label: 'Older', onPress: () => setLimit(limit * 4) })])
+          : h('p.faint', 'Search to find older messages.')),
+    ]),
+  ]);
 }
 
 function SentRow({ message }: { readonly message: SentMessage }): ComponentChildren {
   const { _id: id, state, sender, email, subject, diag, opens, clicks, ts } = message;
   const seen = [opens > 0 && count(opens, 'open'), clicks > 0 && count(clicks, 'click')].filter(Boolean).join(', ');
-  return h(
-    'li',
-    { 'data-row': id, class: 'mail-row' },
-    h(
-      'a',
-      { href: linkTo(`/sent/${encodeURIComponent(id)}`) },
+  return h('li.mail-row', { 'data-row': id }, [
+    h('a', { href: linkTo(`/sent/${encodeURIComponent(id)}`) }, [
       h(SentStateMark, { state }),
-      h(
-        'span',
-        { class: 'who' },
-        h('bdi', null, plain(sender)),
-        h('span', { class: 'arrow', 'aria-hidden': 'true' }, ' \u2192 '),
-        h('span', { class: 'hidden' }, ' to '),
-        h('bdi', { class: 'to' }, plain(email)),
-      ),
-      h('span', { class: 'subject' }, h('bdi', null, plain(subject) || '(no subject)')),
-      h('span', { class: 'answer' }, diag === null ? seen : plain(diag)),
-      h('span', { class: 'age' }, h(Time, { at: toTime(ts) })),
-    ),
-  );
+      h('span.who', [
+        h('bdi', plain(sender)),
+        h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
+        h('span.hidden', ' to '),
+        h('bdi.to', plain(email)),
+      ]),
+      h('span.subject', [h('bdi', [plain(subject) || '(no subject)'])]),
+      h('span.answer', [diag === null ? seen : plain(diag)]),
+      h('span.age', [h(Time, { at: toTime(ts) })]),
+    ]),
+  ]);
 }
 
 function Empty({ q, days }: { readonly q: string; readonly days: number }): ComponentChildren {
   if (q.trim() !== '')
-    return h(
-      Notice,
-      { title: `Nothing of the last ${count(days, 'day')} matches this search.` },
-      h(
-        'p',
-        null,
-        days < 90 && [h('a', { key: 'more', href: withQuery({ days: '90' }) }, 'Search in 90 days'), ' or '],
-        h('a', { href: linkTo('/sent') }, 'show all mail out'),
-      ),
-    );
+    return h(Notice, { title: `No messages of the last ${count(days, 'day')} match this search` }, [
+      h('p', [
+        days < 90 && [h('a', { href: withQuery({ days: '90' }) }, 'Search 90 days'), ' or '],
+        h('a', { href: linkTo('/sent') }, 'show all outbound mail'),
+      ]),
+    ]);
   const message = {
     from_email: 'you@your-domain.example',
     to: [{ email: 'somebody@example.net' }],
     subject: 'Hello',
     text: 'Hello',
   };
-  return h(
-    Notice,
-    { title: `Nothing was sent in the last ${count(days, 'day')}.` },
-    h('p', null, 'Send a message with an API key:'),
-    h(
-      'pre',
-      { class: 'code', tabIndex: 0 },
+  return h(Notice, { title: `No messages sent in the last ${count(days, 'day')}` }, [
+    h('p', 'Send a message with an API key:'),
+    h('pre.code', { tabIndex: 0 }, [
       `curl ${window.location.origin}/api/1.0/messages/send.json \\\n  -d '${JSON.stringify({ key: 'YOUR-KEY', message })}'`,
-    ),
-    days < 90 && h('p', null, h('a', { href: withQuery({ days: '90' }) }, 'Look at 90 days')),
-  );
+    ]),
+    days < 90 && h('p', [h('a', { href: withQuery({ days: '90' }) }, 'Show 90 days')]),
+  ]);
 }

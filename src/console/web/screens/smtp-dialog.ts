@@ -1,4 +1,5 @@
-import { type ComponentChildren, h } from 'preact';
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
 import { count, plain, span } from '../parts/text.ts';
 import type { Connection, MailAttempt } from '../records.ts';
 
@@ -12,13 +13,11 @@ export function Dialogs({
   readonly open: boolean;
 }): ComponentChildren {
   if (connections.length === 0) return null;
-  return h(
-    'details',
-    { class: 'attempt', open },
-    h('summary', null, 'SMTP dialog'),
-    leftOut > 0 && h('p', { class: 'faint' }, `${count(leftOut, 'earlier connection')} left out.`),
+  return h('details.attempt', { open }, [
+    h('summary', 'SMTP dialog'),
+    leftOut > 0 && h('p.faint', `${count(leftOut, 'earlier connection')} omitted.`),
     connections.map((connection, i) => h(Spoken, { key: i, connection })),
-  );
+  ]);
 }
 
 function Spoken({ connection }: { readonly connection: Connection }): ComponentChildren {
@@ -26,31 +25,22 @@ function Spoken({ connection }: { readonly connection: Connection }): ComponentC
   const facts = [
     source !== null && `from ${source}`,
     tls ?? (dialog.length > 0 && 'no TLS'),
-    reused && 'over an open connection',
+    reused && 'reused connection',
     span(ms),
   ].filter((one) => one !== false);
-  return h(
-    'div',
-    { class: 'spoken' },
-    h('p', null, h('strong', null, plain(host)), ` ${address}`, h('span', { class: 'faint' }, `, ${facts.join(', ')}`)),
-    dialog.length > 0 &&
-      h(
-        'ol',
-        { class: 'dialog', dir: 'ltr' },
-        dialog.map((line, i) => h(Line, { key: i, line })),
-      ),
-    error !== null && h('p', { class: 'wrong' }, plain(error)),
-  );
+  return h('div.spoken', [
+    h('p', [h('strong', plain(host)), ` ${address}`, h('span.faint', `, ${facts.join(', ')}`)]),
+    dialog.length > 0 && h('ol.dialog', { dir: 'ltr' }, [dialog.map((line, i) => h(Line, { key: i, line }))]),
+    error !== null && h('p.wrong', plain(error)),
+  ]);
 }
 
 function Line({ line }: { readonly line: string }): ComponentChildren {
   const [, mark, text = line] = /^([<>]) (.*)$/s.exec(line) ?? [];
   const [arrow, who] = mark === '>' ? ['\u2192', 'sent: '] : mark === '<' ? ['\u2190', 'received: '] : ['', ''];
-  return h(
-    'li',
-    { class: mark === '>' ? 'ours' : 'theirs' },
-    h('span', { class: 'arrow', 'aria-hidden': 'true' }, arrow),
-    h('span', { class: 'hidden' }, who),
-    h('code', null, plain(text)),
-  );
+  return h('li', { class: mark === '>' ? 'ours' : 'theirs' }, [
+    h('span.arrow', { 'aria-hidden': 'true' }, [arrow]),
+    h('span.hidden', [who]),
+    h('code', plain(text)),
+  ]);
 }

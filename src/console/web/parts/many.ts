@@ -1,0 +1,99 @@
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { h } from '../h.ts';
+import { useLoad } from '../load.ts';
+import { account } from '../session.ts';
+import { Button, Field, Loading } from './elements.ts';
+import type { IconName } from './icons.ts';
+import { followJob, type Job, JobProgress } from './job.ts';
+import { number } from './text.ts';
+
+// Changes of many: first the number, then the button with the number in it, then what was done or a job.
+
+/** How many there are; the job that does it, if there are many. */
+interface Counted {
+  readonly matched: number;
+  readonly job?: string | null;
+}
+
+export interface ManyProps<A extends Counted> {
+  /** What the count is of: another is counted anew. */
+  readonly about: string;
+  count(stop: AbortSignal): Promise<A>;
+  /** Does it, unless more match by now. */
+  start(matched: number): Promise<A>;
+  /** How its job is followed. */
+  job(matched: number): Omit<Job, 'id' | 'of'>;
+  readonly nothing: string;
+  /** What stands above the buttons. */
+  explain(found: A): ComponentChildren;
+  label(matched: string): string;
+  readonly kind: 'main' | 'danger';
+  readonly icon?: IconName;
+  /** Whether the number has to be typed, so that nothing is lost by a slip of the hand. */
+  readonly isTyped?: boolean;
+  done(answer: A): string;
+  onDone?(): void;
+  onClose(): void;
+}
+
+/** Asks before many are changed, and says what was done. */
+export function Many<A extends Counted>(props: ManyProps<A>): ComponentChildren {
+  const { about, onClose, onDone } = props;
+  const [opened] = useState(() => Date.now()); // an old number is not shown
+  const [answer, setAnswer] = useState<A>();
+  const loaded = useLoad(`many ${account.value?.id} ${about} ${opened}`, props.count);
+  const { data, error } = loaded;
+  const start = async (matched: number) => {
+    const started = await props.start(matched);
+    if (started.job) followJob({ ...props.job(matched), id: started.job, of: started.matched });
+    setAnswer(started);
+    onDone?.();
+  };
+  if (answer)
+    return h('div', { role: answer.job ? undefined : 'status' }, [
+      answer.job ? h(JobProgress) : h('p', props.done(answer)),
+      h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
+    ]);
+  if (error || !data) return h(Loading, { of: loaded, rows: 2 });
+  const { matched } = data;
+  const { label, kind, icon, isTyped = false } = props;
+  return h('div', { role: 'status' }, [
+    matched === 0 && h('p', props.nothing),
+    props.explain(data),
+    matched > 0 &&
+      h(Decision, {
+        matched,
+        label: label(number(matched)),
+        kind,
+        ...(icon && { icon }),
+        isTyped,
+        decide: () => start(matched),
+        onClose,
+      }),
+  ]);
+}
+
+function Decision({
+  matched,
+  isTyped,
+  decide,
+  onClose,
+  ...button
+}: Pick<ManyProps<Counted>, 'kind' | 'icon'> & {
+  readonly matched: number;
+  readonly label: string;
+  readonly isTyped: boolean;
+  decide(): Promise<void>;
+  onClose(): void;
+}): ComponentChildren {
+  const [typed, setTyped] = useState('');
+  const disabled = isTyped && typed.replaceAll(',', '').trim() !== String(matched);
+  return h('div', [
+    isTyped && h(Field, { label: `Type ${matched} to confirm`, value: typed, onValue: setTyped }),
+    h('p.buttons', [
+      h(Button, { label: 'Cancel', onPress: onClose }),
+      h(Button, { ...button, disabled, onPress: decide }),
+    ]),
+  ]);
+}
