@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import type { Collection, Filter, Patch, Row } from '../store/driver/port.ts';
+import { type Collection, filterOf, type Patch, type Row } from '../store/driver/port.ts';
 import {
   COUNTS,
   type CounterRow,
@@ -241,7 +241,7 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
     let rest = [...Map.groupBy(turn, ({ change }) => change.row)];
     for (let round = 0; rest.length > 0; round++) {
       if (round === MOST_ROUNDS) throw new Error('a row could not be updated because of concurrent changes');
-      const known = await rows.many(idIn<R>(rest.map(([id]) => id)));
+      const known = await rows.many(filterOf<Row, R>({ id: { in: rest.map(([id]) => id) } }));
       const applied = await appliedOf(
         rest.flatMap(([, all]) => all.map(({ change }) => change.event)),
         known,
@@ -269,7 +269,10 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
       const made = { ...base, ...patch };
       return (await rows.insert(made)) === 'inserted' && end(all, made);
     }
-    const written = await rows.change(sameVersion(row), patch);
+    const written = await rows.change(
+      filterOf<Row & EventMarks, R>({ id: row.id, version: row.version ?? null }),
+      patch,
+    );
     return written !== undefined && end(all, written);
   }
 
@@ -306,16 +309,4 @@ function toPatch<R extends Row & EventMarks>(
   const patch = due.reduce<Patch<R>>((sum, change) => ({ ...sum, ...change.toPatch({ ...base, ...sum }) }), {});
   const marks = [...(base.marks ?? []).filter((event) => !applied.has(event)), ...due.map(({ event }) => event)];
   return { ...patch, version: (base.version ?? 0) + 1, marks };
-}
-
-// TypeScript cannot see that these keys belong to a generic row, hence the casts in these two functions.
-
-function idIn<R extends Row>(ids: readonly string[]): Filter<R> {
-  const filter: Filter<Row> = { id: { in: ids } };
-  return filter as Filter<R>;
-}
-
-function sameVersion<R extends Row & EventMarks>(row: R): Filter<R> {
-  const filter: Filter<Row & EventMarks> = { id: row.id, version: row.version ?? null };
-  return filter as Filter<R>;
 }

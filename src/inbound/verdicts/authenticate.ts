@@ -70,8 +70,8 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
   const readSignatures = createSignatureReader(clock);
   const senders = createRecall<Sender>(clock);
   const policies = createRecall<Policy>(clock);
-  // mailauth's resolver type lacks MX records.
   const askFor = (open: Set<string> | undefined) => (budget: Budget, note?: Life['note']) =>
+    // biome-ignore lint/plugin: mailauth's resolver type lacks MX records
     createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
     async authenticate(source, envelope, open): Promise<Verdicts> {

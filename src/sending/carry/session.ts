@@ -184,12 +184,10 @@ function sessionOf(
     });
     const envelope = { from: mailFrom, to: [recipient], size: bytes.length, use8BitMime: !isAscii(bytes) };
     try {
-      const { response } = await step<{ response: string }>(connection, (done) =>
-        connection.send(envelope, content, done),
-      );
+      const sent = await step<{ response: string }>(connection, (done) => connection.send(envelope, content, done));
       // an unsolicited second reply must end the session now, not with the next message
       await new Promise(setImmediate);
-      return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
+      return { kind: 'replied', given, ...(parseReply(sent?.response ?? '') ?? { code: 250, diag: '' }) };
     } catch (error) {
       const handover = handoverOf(error, given, bytes.length, destroy);
       if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(reasonOf(error));
@@ -209,7 +207,7 @@ function sessionOf(
     sent: () => sent,
     alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
     reset: () =>
-      step<boolean | undefined>(connection, (done) => connection.reset(done)).then(
+      step<boolean>(connection, (done) => connection.reset(done)).then(
         () => true,
         (error: unknown) => {
           scribe.notes?.failed(reasonOf(error));
@@ -270,13 +268,12 @@ function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
 function step<T>(
   connection: SMTPConnection,
   run: (done: (error?: Error | null, result?: T) => void) => void,
-): Promise<T> {
+): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
     const settle = (error?: Error | null, result?: T) => {
       connection.off('error', settle).off('end', ended);
       if (error) reject(error);
-      // nodemailer's types promise a result for every method with a T other than undefined.
-      else resolve(result as T);
+      else resolve(result);
     };
     // Deferred: on a 421 the connection closes before the callback receives the reply.
     const ended = () => setImmediate(() => settle(new Error('the connection was closed')));

@@ -34,6 +34,12 @@ type Condition =
  */
 export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 
+/** A filter of fields that every such row has: TypeScript cannot see that they belong to a generic row. */
+export function filterOf<B extends Row, R extends B>(filter: Filter<B>): Filter<R> {
+  // biome-ignore lint/plugin: see above
+  return filter as Filter<R>;
+}
+
 /** `null` clears a field; a field that is missing or undefined is unchanged. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 

@@ -154,7 +154,7 @@ export function toRow<R extends Row>(shape: Shape, id: string, fields: Fields): 
   for (const [field, value] of Object.entries(fields)) {
     row[field] = typeof value === 'string' && shape.dates.has(field) ? new Date(value) : revive(value);
   }
-  // The compiler checked these fields when they were written; only this place trusts that.
+  // biome-ignore lint/plugin: the compiler checked these fields when they were written; only this place trusts that
   return row as unknown as R;
 }
 
