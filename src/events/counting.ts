@@ -1,13 +1,11 @@
 import { frozen } from '../base/frozen.ts';
+import { COUNTS, type Counts, NO_COUNTS } from '../mail/stats.ts';
 import { type Collection, filterOf, type Patch, type Row } from '../store/driver/port.ts';
 import {
-  COUNTS,
   type CounterRow,
   type CounterSubject,
-  type Counts,
   counterId,
   LONGEST_COUNTED_URL,
-  NO_COUNTS,
   SPANS_OF,
   type Span,
   startOf,

@@ -4,17 +4,17 @@ import { optional, text } from '../../base/schema.ts';
 import {
   addUp,
   addUpMonths,
+  type Counts,
   hourlyQuota,
   type Month,
+  NO_COUNTS,
   QUOTA_FORMULA,
   REPUTATION_FORMULA,
   reputationOf,
-  type Tally,
 } from '../../mail/stats.ts';
 import {
   type CounterRow,
   counterId,
-  NO_COUNTS,
   reputationMonths,
   type Span,
   sinceMinutes,
@@ -72,7 +72,7 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
 function toSubaccountDetail(
   row: SubaccountRow,
   numbers: SubaccountNumbers,
-  recently: { readonly sentHourly: number; readonly last30Days: Tally },
+  recently: { readonly sentHourly: number; readonly last30Days: Counts },
 ) {
   return {
     ...toSubaccountRecord(row, numbers),
@@ -153,7 +153,7 @@ async function recentlyOf(
   store: AccountStore,
   slug: string,
   now: Date,
-): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
+): Promise<{ readonly sentHourly: number; readonly last30Days: Counts }> {
   const [hours, minutes] = await Promise.all([
     hoursOf(store, 'subaccount', slug, DAYS, now),
     store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),

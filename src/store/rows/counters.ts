@@ -1,35 +1,7 @@
 import { hash } from 'node:crypto';
+import type { Counts } from '../../mail/stats.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
-
-/** Counters of sent mail, in the order in which the API lists them. */
-export const COUNTS = [
-  'sent',
-  'hardBounces',
-  'softBounces',
-  'rejects',
-  'complaints',
-  'unsubs',
-  'opens',
-  'uniqueOpens',
-  'clicks',
-  'uniqueClicks',
-] as const;
-
-export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
-
-export const NO_COUNTS: Counts = {
-  sent: 0,
-  hardBounces: 0,
-  softBounces: 0,
-  rejects: 0,
-  complaints: 0,
-  unsubs: 0,
-  opens: 0,
-  uniqueOpens: 0,
-  clicks: 0,
-  uniqueClicks: 0,
-};
 
 /** What has counters: the account as a whole, and subjects of its mail. */
 export type CounterSubject = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
