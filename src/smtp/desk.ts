@@ -14,8 +14,7 @@ export interface Desk {
   readonly admission: Admission;
   /** Whether the disk has room for mail. */
   hasRoom(): boolean;
-  /** Routes an address, or refuses it. */
-  /** `sender` is the reverse-path. */
+  /** Routes an address, or refuses it; `sender` is the reverse-path. */
   route(address: Address, sender: string): RoutedHere | Promise<RoutedHere>;
   readonly acceptance: Acceptance;
 }
