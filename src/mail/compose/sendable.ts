@@ -1,7 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { toAsciiDomain } from '../address.ts';
 import { addressPieces } from '../address-list.ts';
-import { decodePayloads } from '../charset.ts';
 import { decodeUnlabelled, decodeWords } from '../headers.ts';
 import { CAPS } from '../outgoing.ts';
 import { encodeWords } from './encoded-words.ts';
@@ -141,14 +140,8 @@ function mend(bytes: Buffer, name: string, stays: boolean, facts: HeaderFacts): 
 }
 
 function decodeField(bytes: Buffer, { charset }: HeaderFacts): string {
-  if (isUtf8(bytes)) return bytes.toString();
-  const label = charset();
-  const decoded = NO_SUPERSET.test(label) ? undefined : decodePayloads(label, [bytes]);
-  return decoded === undefined || decoded.includes('\ufffd') ? decodeUnlabelled(bytes.toString('latin1')) : decoded;
+  return isUtf8(bytes) ? bytes.toString() : decodeUnlabelled(bytes.toString('latin1'), charset());
 }
-
-/** Charsets that no raw field is in, as it is not UTF-8, and none. */
-const NO_SUPERSET = /^$|^(?:x-)?(?:utf|ucs|unicode|iso-?10646|hz)/i;
 
 interface Field {
   /** The name as written, and the colon. */

@@ -5,7 +5,7 @@ import type { Node } from './tree.ts';
 // Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
 
 /** They have an empty line above and below. */
-const PARAGRAPHS = new Set([
+export const PARAGRAPHS = new Set([
   'p',
   'h1',
   'h2',

@@ -107,6 +107,11 @@ export function holds(condition: Condition | undefined, vars: Vars): boolean {
 function compare(left: string, operator: string, right: string): boolean {
   if (operator === '=') return left === right;
   if (operator === '!=') return left !== right;
+  return isOrdered(left, operator, right);
+}
+
+/** Whether `>`, `<`, `>=` or `<=` holds: of numbers if both are numbers, else of texts. */
+export function isOrdered(left: string, operator: string, right: string): boolean {
   const [a, b] = [toNumber(left), toNumber(right)];
   const order = a !== undefined && b !== undefined ? Math.sign(a - b) : left < right ? -1 : left > right ? 1 : 0;
   switch (operator) {

@@ -4,6 +4,7 @@ import type { Steps } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../faults.ts';
 import {
   isList,
+  isOrdered,
   isStruct,
   isTrue,
   type Maybe,
@@ -183,17 +184,7 @@ function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: 
   if (operator === '==') return numbers ? m === n : a === b;
   if (operator === '!=') return numbers ? m !== n : a !== b;
   if (a === '' || b === '') return false;
-  const order = numbers ? Math.sign(m - n) : a < b ? -1 : a > b ? 1 : 0;
-  switch (operator) {
-    case '>':
-      return order > 0;
-    case '<':
-      return order < 0;
-    case '>=':
-      return order >= 0;
-    default:
-      return order <= 0;
-  }
+  return isOrdered(a, operator, b);
 }
 
 /** The current iteration of a loop. */
