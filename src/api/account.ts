@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { createTurns } from '../base/turns.ts';
+import { createKeyedMutex } from '../base/turns.ts';
 import type { NameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Lists } from '../events/lists.ts';
@@ -178,7 +178,7 @@ export type PartsOf = (account: AccountRow, apiKey?: string, person?: string, go
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): PartsOf {
   const { store, limits, resolver, nameServers, views, refusals, names, urlFault, poke, clock, ids } = deps;
-  const inTurn = createTurns('run');
+  const inTurn = createKeyedMutex('run');
   const waits = createWaits();
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const bind = (account: AccountRow) => {

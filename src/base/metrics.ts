@@ -111,7 +111,7 @@ function combinations(
 }
 
 /** A key for a label set that does not depend on the order of the labels. */
-export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
+export function labelsKey(labels: Readonly<Record<string, string>> = {}): string {
   return Object.keys(labels)
     .sort()
     .map((name) => `${name}\0${labels[name]}`)
@@ -124,15 +124,15 @@ export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
  */
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);
-  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${keyOf(labels)}`, at]));
+  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${labelsKey(labels)}`, at]));
   return frozen({
     ...NO_METRICS,
     counter(name: string, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${keyOf(labels)}`);
+      const at = places.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : counterIn(cells, at);
     },
     histogram(name: MetricName<'histogram'>, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${keyOf(labels)}`);
+      const at = places.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : histogramIn(cells, at, METRICS[name].buckets);
     },
   });

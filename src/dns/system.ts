@@ -47,7 +47,7 @@ export function systemServers(): string[] {
 /**
  * The servers of the settings; if there are none, those of the system, re-read after a minute because networks change.
  */
-export function createServers(
+export function createSystemServers(
   configured: readonly string[],
   system: () => readonly string[],
   clock: Clock,

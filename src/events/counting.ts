@@ -3,11 +3,11 @@ import { COUNTS, type Counts, NO_COUNTS } from '../mail/stats.ts';
 import { type Collection, filterOf, type Patch, type Row } from '../store/driver/port.ts';
 import {
   type CounterRow,
+  type CounterSpan,
   type CounterSubject,
   counterId,
   LONGEST_COUNTED_URL,
   SPANS_OF,
-  type Span,
   startOf,
   URL_COUNTS,
   type UrlCounts,
@@ -79,7 +79,7 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
   if (Object.keys(amounts).length === 0) return [];
   const { account, at } = event;
   const toPatch = adding(amounts, at);
-  const isWanted = (span: Span) => span !== 'minute' || amounts.sent !== undefined;
+  const isWanted = (span: CounterSpan) => span !== 'minute' || amounts.sent !== undefined;
   return countedOf(message).flatMap(([kind, key]) =>
     SPANS_OF[kind].filter(isWanted).map((span) => {
       const start = startOf(span, at);

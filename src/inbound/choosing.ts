@@ -2,7 +2,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Fact, MailFacts } from './conditions.ts';
-import { type Decision, decide } from './decision.ts';
+import { decide, type RouteDecision } from './decision.ts';
 import type { Judging } from './judging.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
@@ -57,7 +57,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
       };
 
       /** Looks only for what decides: most messages need no DNS and no scanner. */
-      async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<Decision> {
+      async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<RouteDecision> {
         const own = loops.includes(recipient) ? { loop: true as const } : {};
         for (;;) {
           const decision = decide(choices, { ...facts, ...own });

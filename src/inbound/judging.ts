@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { PooledTask } from '../base/worker-pool.ts';
-import type { Task } from '../base/worker-tasks.ts';
+import type { ThreadTask } from '../base/worker-tasks.ts';
 import { authorOf } from '../mail/author.ts';
 import { automatedOf, knownSender } from '../mail/automated.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
@@ -75,7 +75,7 @@ export function createJudgeTask({
   authenticator,
 }: {
   readonly authenticator: Authenticator;
-}): Task<JudgeInput, Judged> {
+}): ThreadTask<JudgeInput, Judged> {
   return async ({ envelope, source, size, wantsVerdicts }, guarded) => {
     const start = await readStart(source);
     const { mailFrom } = envelope;

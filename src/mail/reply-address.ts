@@ -45,7 +45,7 @@ export function roomFor(mailbox: string, expires: boolean): number {
 }
 
 /** The bytes that data takes in an address. */
-export const sizeOf = (data: string): number => toBytes(data).length;
+export const addressDataSize = (data: string): number => toBytes(data).length;
 
 /** A time as an address can hold it: its minute, or the next. */
 export const toFullMinute = (time: number): number => Math.ceil(time / MINUTE_MS) * MINUTE_MS;

@@ -9,7 +9,7 @@ import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { bounceDetail } from '../mail/bounce.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
-import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
+import { findReturnAddress, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Body, Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
@@ -92,7 +92,7 @@ function createReturns(deps: ReturnsDeps): Returns {
       const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, { email: known?.row.email ?? null, sender: message.envelope.mailFrom });
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
-      const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
+      const other = named ?? ('original' in said ? findReturnAddress(secret, said.original) : undefined);
       if (!other) return done('nothing: the report refers to no known message');
       const found = known ?? (await find(other));
       if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));

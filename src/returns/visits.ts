@@ -8,7 +8,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import { type AccountOf, returnEventId } from './returns.ts';
 
 /** The client that opened or clicked. */
-export interface Visitor {
+export interface TrackedClient {
   readonly address: string;
   /** '' if there was none. */
   readonly userAgent: string;
@@ -24,11 +24,11 @@ interface VisitsDeps {
 /** Opens and clicks. They are recorded after the response. */
 export interface Visits {
   /** Records an open; ignores invalid tokens. Never throws. */
-  opened(token: string, visitor: Visitor): Promise<void>;
+  opened(token: string, visitor: TrackedClient): Promise<void>;
   /**
    * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be read.
    */
-  clicked(token: string, url: string, visitor: Visitor): Promise<boolean>;
+  clicked(token: string, url: string, visitor: TrackedClient): Promise<boolean>;
   /** Whether we signed this URL, without recording a click (HEAD). */
   leadsTo(token: string, url: string): Promise<boolean>;
 }
@@ -56,7 +56,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   function add(
     kind: 'open' | 'click',
     { account: number, message }: Named,
-    { address, userAgent }: Visitor,
+    { address, userAgent }: TrackedClient,
     url: string | null,
   ): void {
     const at = new Date(clock.now());

@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createBreaker } from './breaker.ts';
-import type { Answer } from './result.ts';
-import { type Finding, type Scanner, ScannerFault, type Specimen } from './scanner.ts';
+import type { ScannerAnswer } from './result.ts';
+import { type Scanner, ScannerFault, type ScannerFinding, type Specimen } from './scanner.ts';
 
 interface AskingDeps {
   readonly scanners: readonly Scanner[];
@@ -14,7 +14,7 @@ interface AskingDeps {
 }
 
 /** An answer, and whether the scanner should be asked about this message again. */
-interface Asked extends Answer {
+interface Asked extends ScannerAnswer {
   readonly again: boolean;
 }
 
@@ -66,7 +66,7 @@ function createAskingOne(
   const count = (result: string) => metrics.counter('postern_scans_total', { scanner: name, result }).add();
 
   /** Runs one scan under the deadline. */
-  async function inTime(specimen: Specimen): Promise<Finding> {
+  async function inTime(specimen: Specimen): Promise<ScannerFinding> {
     const deadline = new AbortController();
     const cancel = clock.after(timeoutMs, () =>
       deadline.abort(new ScannerFault(`it did not answer within ${timeoutMs} ms`)),
@@ -110,7 +110,7 @@ function createAskingOne(
   return { scanner, breaker, ask };
 }
 
-function toAsked(scanner: Scanner, finding: Finding): Asked {
+function toAsked(scanner: Scanner, finding: ScannerFinding): Asked {
   const { skipped, defers, spam, virus } = finding;
   const saysNothing = spam === undefined && virus === undefined;
   if (skipped !== undefined)
@@ -119,7 +119,7 @@ function toAsked(scanner: Scanner, finding: Finding): Asked {
   return { scanner, finding, reason: undefined, again: false };
 }
 
-function resultOf({ skipped, defers, virus, spam }: Finding): string {
+function resultOf({ skipped, defers, virus, spam }: ScannerFinding): string {
   if (skipped !== undefined) return 'skipped';
   if (virus === 'infected') return 'infected';
   return spam ?? virus ?? (defers ? 'deferred' : 'skipped');

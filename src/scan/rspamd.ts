@@ -3,13 +3,13 @@ import { Pool } from 'undici';
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
 import {
+  bodySize,
   bytesOf,
-  type Finding,
   MOST_ANSWER,
   type Scanner,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
-  sizeOf,
   toHeaderText,
   toRules,
   toVirusName,
@@ -42,7 +42,7 @@ export function createRspamd({ url, hostname, spamAt, connections }: RspamdSetti
       const { statusCode, body } = await pool.request({
         method: 'POST',
         path: `${pathname.replace(/\/$/, '')}/checkv2`,
-        headers: { ...headersOf(specimen, hostname), 'content-length': String(sizeOf(specimen.body)) },
+        headers: { ...headersOf(specimen, hostname), 'content-length': String(bodySize(specimen.body)) },
         body: toRequestBody(specimen.body),
         signal,
       });
@@ -100,7 +100,7 @@ const answerSchema = z.object({
 
 const SPAM = new Set(['reject', 'add header', 'rewrite subject']);
 
-function toFinding(text: string, spamAt: number | null): Finding {
+function toFinding(text: string, spamAt: number | null): ScannerFinding {
   const read = answerSchema.safeParse(parse(text));
   if (!read.success) throw new ScannerFault(`its answer cannot be read: "${text.slice(0, 100)}"`);
   const { action, score, symbols, is_skipped: skipped } = read.data;

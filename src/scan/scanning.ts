@@ -7,8 +7,8 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import { createAsking } from './asking.ts';
-import { toScan, unscanned } from './result.ts';
-import { type Scanner, type Specimen, sizeOf } from './scanner.ts';
+import { combineAnswers, unscanned } from './result.ts';
+import { bodySize, type Scanner, type Specimen } from './scanner.ts';
 
 export interface ScanningSettings {
   /** Milliseconds that one scanner has for one message. */
@@ -32,7 +32,7 @@ interface ScanningDeps {
 }
 
 /** The scan of a message, or when to come back for it (milliseconds since 1970). */
-export type Scanned =
+export type ScanOutcome =
   | { readonly scan: Scan; readonly at?: undefined }
   | { readonly scan?: undefined; readonly at: number };
 
@@ -55,7 +55,7 @@ export interface Scanning {
    * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
    * still read the body afterwards.
    */
-  of(specimen: Specimen, from: number): Promise<Scanned>;
+  of(specimen: Specimen, from: number): Promise<ScanOutcome>;
   /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
   waitsFor(messageId: string): string | undefined;
   /** For a message that is not accepted yet. */
@@ -84,7 +84,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
   const { spool, time, clock, log } = deps;
   const asking = createAsking(settings, deps);
   const places = createPlaces(settings.concurrency, clock);
-  const inFlight = new Map<string, Promise<Scanned>>();
+  const inFlight = new Map<string, Promise<ScanOutcome>>();
   const failures = createMemory<number>({ most: COUNTED });
 
   const leftOf = (from: number): number => settings.waitMs - time.age(from);
@@ -99,31 +99,31 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
   }
 
   /** Long enough between two tries that a message that breaks a scanner does not keep it away from all others. */
-  function comeBack(id: string, left: number): Scanned {
+  function comeBack(id: string, left: number): ScanOutcome {
     const count = failures.get(id) ?? 0;
     failures.set(id, count + 1);
     return { at: clock.now() + Math.min(FIRST_RETRY * 2 ** count, LONGEST_RETRY, left) };
   }
 
-  async function scan(specimen: Specimen, from: number): Promise<Scanned> {
-    if (sizeOf(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
+  async function scan(specimen: Specimen, from: number): Promise<ScanOutcome> {
+    if (bodySize(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
     const wait = waitOf(from);
     if (wait > 0) return { at: clock.now() + wait };
     if (places.full()) return keep(specimen, unscanned(TOO_BUSY));
     const answers = await places.hold(() => asking.ask(specimen));
     if (!answers) return { at: clock.now() };
     if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(specimen.id, leftOf(from));
-    return keep(specimen, toScan(answers));
+    return keep(specimen, combineAnswers(answers));
   }
 
-  async function keep({ id }: Specimen, scan: Scan): Promise<Scanned> {
+  async function keep({ id }: Specimen, scan: Scan): Promise<ScanOutcome> {
     failures.delete(id);
     if (scan.reason !== null) log.warn('scan.unknown', { message: id, reason: scan.reason });
     return { scan: await spool.keepScan(id, scan) };
   }
 
   /** Begins a scan that goes on when its delivery no longer waits for it. */
-  function begin(specimen: Specimen, from: number): Promise<Scanned> {
+  function begin(specimen: Specimen, from: number): Promise<ScanOutcome> {
     const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
     begun.catch(() => {}); // whoever comes back for it begins another one
     inFlight.set(specimen.id, begun);
@@ -147,7 +147,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
     },
     async of(specimen, from) {
       let cancel = (): void => {};
-      const patience = new Promise<Scanned>((resolve) => {
+      const patience = new Promise<ScanOutcome>((resolve) => {
         cancel = clock.after(PATIENCE, () => resolve({ at: soon() }));
       });
       try {
@@ -164,16 +164,16 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
       return places.full() ? 'all are busy' : undefined;
     },
     async now(specimen) {
-      if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
+      if (bodySize(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
       const answers = await askNow(specimen);
-      return !answers || answers.some(({ again }) => again) ? undefined : toScan(answers);
+      return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
     async atTheDoor(specimen) {
-      if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
+      if (bodySize(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
       const answers = await askNow(specimen);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
       const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
-      return later ? { refused: 'unscanned' } : { scan: toScan(answers) };
+      return later ? { refused: 'unscanned' } : { scan: combineAnswers(answers) };
     },
     async stop() {
       await asking.stop();

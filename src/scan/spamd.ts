@@ -2,13 +2,13 @@ import { frozen } from '../base/frozen.ts';
 import type { ScanRule } from '../mail/scan.ts';
 import { exchange } from './exchange.ts';
 import {
+  bodySize,
   bytesOf,
-  type Finding,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
-  sizeOf,
   toHeaderText,
   toRules,
 } from './scanner.ts';
@@ -34,12 +34,12 @@ export function createSpamd({ address, spamAt }: SpamdSettings): Scanner {
 async function* request({ envelope, trace, body }: Specimen): AsyncGenerator<Buffer> {
   const lead = Buffer.from(`Return-Path: <${toHeaderText(envelope.mailFrom)}>\r\n`, 'latin1');
   const received = Buffer.from(trace);
-  const length = lead.length + received.length + sizeOf(body);
+  const length = lead.length + received.length + bodySize(body);
   yield Buffer.concat([Buffer.from(`REPORT SPAMC/1.5\r\nContent-length: ${length}\r\n\r\n`), lead, received]);
   yield* bytesOf(body);
 }
 
-function toFinding(answer: string, spamAt: number | null): Finding {
+function toFinding(answer: string, spamAt: number | null): ScannerFinding {
   const [head = '', report = ''] = split(answer);
   const status = /^SPAMD\/[\d.]+ (\d+) (\S*)/.exec(head);
   const spam = /^Spam: (True|Yes|False|No) ; (-?[\d.]+) \/ -?[\d.]+/im.exec(head);

@@ -22,7 +22,7 @@ import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sourc
 export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
 
 /** The parts that only outbound mail needs. */
-export interface MailParts {
+export interface OutboundParts {
   readonly leaving: Leaving;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
@@ -43,7 +43,7 @@ interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPe
   readonly maxAgeHours: number;
 }
 
-export interface OutboundRoadDeps extends MailParts {
+export interface OutboundRoadDeps extends OutboundParts {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
   readonly composer: Composer;
   readonly senderReports: SenderReports;

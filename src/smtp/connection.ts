@@ -11,7 +11,7 @@ import type { ListenEntry, TlsSettings } from './listener.ts';
 import { greeting, REFUSALS, type Reply } from './replies.ts';
 import type { Session } from './session.ts';
 import { duplicateSocket } from './threads/duplicate-socket.ts';
-import type { Answer } from './verbs.ts';
+import type { CommandAnswer } from './verbs.ts';
 
 /**
  * The only file that uses smtp-server. The library listens, splits bytes into command lines with backpressure, upgrades
@@ -312,7 +312,7 @@ export class Connection extends SMTPConnection {
     return parser;
   }
 
-  #answer({ reply, then, delayMs = 0 }: Answer, next: () => void, input: Input): void {
+  #answer({ reply, then, delayMs = 0 }: CommandAnswer, next: () => void, input: Input): void {
     // Too late: the session ended while the command waited for another part.
     if (this.#closing) return next();
     if (delayMs > 0) return this.#answerLater({ reply, then }, delayMs, next, input);
@@ -327,7 +327,7 @@ export class Connection extends SMTPConnection {
     this.#whenWritable(next);
   }
 
-  #answerLater(answer: Answer, delayMs: number, next: () => void, input: Input): void {
+  #answerLater(answer: CommandAnswer, delayMs: number, next: () => void, input: Input): void {
     const { clock } = this.#shared;
     const { deadlines } = this.#own;
     deadlines.pause();

@@ -5,7 +5,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Notes } from '../journal/types.ts';
-import { REFUSALS, type Reply, reasonOf } from './replies.ts';
+import { REFUSALS, type Reply, refusalReason } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
 /** The log lines, the metrics and the history of one session. */
@@ -45,7 +45,7 @@ export interface SessionLogDeps {
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
   readonly notes: Notes;
-  readonly meters: Meters;
+  readonly meters: SessionMeters;
 }
 
 /** Counts a new session, and creates its log. */
@@ -70,7 +70,7 @@ export function createSessionLog(
       listener,
       stage,
       reply: reply.line.trimEnd(),
-      reason: reasonOf(reply),
+      reason: refusalReason(reply),
       client: address,
       helo,
       tls,
@@ -150,7 +150,7 @@ function loggable(command: string): string {
 }
 
 /** The metrics of all sessions of a listener. */
-export interface Meters {
+export interface SessionMeters {
   opened(): void;
   closed(): void;
   secured(version: string | null): void;
@@ -162,7 +162,7 @@ export interface Meters {
 const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
 
 /** Creates the metrics of a listener; `listener` is the value of the label. */
-export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
+export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): SessionMeters {
   const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
   const byVersion = new Map<string, Counter>(
     VERSIONS.map((version) => [version, metrics.counter('postern_smtp_tls_sessions_total', { listener, version })]),
@@ -192,7 +192,7 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
       (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
     },
     refused(reply) {
-      const reason = reasonOf(reply);
+      const reason = refusalReason(reply);
       const counter = byReply.get(reply) ?? made.get(reason) ?? count(reason, reply);
       if (!byReply.has(reply)) made.set(reason, counter);
       counter.add();

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, PLEASE_ENTER, text } from '../../base/schema.ts';
 import { asksForUnknown } from '../../inbound/conditions.ts';
-import { ACTIONS, type Action, toAction } from '../../inbound/decision.ts';
+import { ACTIONS, type RouteAction, toAction } from '../../inbound/decision.ts';
 import {
   ATTACHMENT_MODES,
   type AttachmentMode,
@@ -273,7 +273,7 @@ async function mustBeOne(
     throw invalid('pattern', `There are ${MOST_OF_A_PATTERN} routes with this pattern, which is the most`);
 }
 
-function mustHaveUrl(url: string, action: Action, { invalid }: Call<never>): void {
+function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>): void {
   if (url === '' && (action === 'post' || action === 'hold')) throw invalid('url', PLEASE_ENTER);
 }
 
@@ -285,7 +285,7 @@ function checkRules(
     tags,
     also = [],
   }: Pick<InboundRouteRow, 'when' | 'tags'> & {
-    readonly action: Action;
+    readonly action: RouteAction;
     readonly also?: readonly Parameters<typeof checkAlso>[0][] | undefined;
   },
   call: Call<never>,
@@ -433,4 +433,4 @@ const deleteRoute = operation({
 });
 
 /** Routes of inbound domains, as in Mandrill's API. */
-export const inboundRoutes = [routes, addRoute, updateRoute, deleteRoute];
+export const inboundRouteOperations = [routes, addRoute, updateRoute, deleteRoute];

@@ -39,4 +39,4 @@ const replayInbound = operation({
   },
 });
 
-export const replay = [replayInbound];
+export const replayOperations = [replayInbound];

@@ -14,9 +14,9 @@ import {
 } from '../../mail/stats.ts';
 import {
   type CounterRow,
+  type CounterSpan,
   counterId,
   reputationMonths,
-  type Span,
   sinceMinutes,
   startOf,
 } from '../../store/rows/counters.ts';
@@ -120,7 +120,7 @@ async function numbersOf(
   rows: readonly SubaccountRow[],
   now: Date,
 ): Promise<(row: SubaccountRow) => SubaccountNumbers> {
-  const of = async (span: Span, start: Date): Promise<Map<string, CounterRow>> => {
+  const of = async (span: CounterSpan, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
     // The ids are sufficient; the other conditions select the index.
     const found = await counters.many({ kind: 'subaccount', span, start, id: { in: ids } });
@@ -368,4 +368,4 @@ const resume = operation({
 });
 
 /** Subaccounts: customers of the account whose mail is kept separate. */
-export const subaccounts = [list, add, info, update, remove, pause, resume];
+export const subaccountOperations = [list, add, info, update, remove, pause, resume];

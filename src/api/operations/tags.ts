@@ -176,4 +176,4 @@ function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: 
 }
 
 /** Tags of messages and their statistics. */
-export const tags = [list, remove, info, timeSeries, allTimeSeries];
+export const tagOperations = [list, remove, info, timeSeries, allTimeSeries];

@@ -4,7 +4,7 @@ import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Budget, Resolver } from '../../dns/types.ts';
+import type { DnsBudget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
 import {
@@ -15,7 +15,7 @@ import {
   type RawSource,
   readStart,
 } from '../../mail/header-section.ts';
-import { createBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
+import { createDnsBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
@@ -70,13 +70,13 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
   const readSignatures = createSignatureReader(clock);
   const senders = createRecall<Sender>(clock);
   const policies = createRecall<Policy>(clock);
-  const askFor = (open: Set<string> | undefined) => (budget: Budget, note?: Life['note']) =>
+  const askFor = (open: Set<string> | undefined) => (budget: DnsBudget, note?: Life['note']) =>
     // biome-ignore lint/plugin: mailauth's resolver type lacks MX records
     createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
     async authenticate(source, envelope, open): Promise<Verdicts> {
       const ask = askFor(open);
-      const budget = createBudget(questions, budgetMs, clock);
+      const budget = createDnsBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),

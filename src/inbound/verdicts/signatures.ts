@@ -7,7 +7,7 @@ import { createMemory } from '../../base/memory.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { dmarcPassed } from '../../mail/authentication-results.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import type { Field, HeaderSection, RawSource } from '../../mail/header-section.ts';
+import type { FieldRange, HeaderSection, RawSource } from '../../mail/header-section.ts';
 import {
   createSignatureChecker,
   isUnknown,
@@ -65,7 +65,7 @@ const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 
 interface Candidate {
-  readonly field: Field;
+  readonly field: FieldRange;
   readonly signature: Signature;
 }
 
@@ -106,7 +106,11 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
  * first. Every handler prepends its fields, so the lowest is the oldest: signatures that are prepended to a message
  * cannot displace its own, or use up the DNS budget before it.
  */
-function selectSignatures({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
+function selectSignatures(
+  { text }: HeaderSection,
+  fields: readonly FieldRange[],
+  authors: readonly string[],
+): Candidate[] {
   const found: Candidate[] = [];
   for (const field of fields.slice(-MOST_FIELDS).toReversed()) {
     if (field.end - field.start > LONGEST_SIGNATURE) continue;
@@ -129,7 +133,7 @@ interface Chain {
   readonly state: 'none' | 'fail' | 'whole';
   readonly sets: ARCChainEntry[];
   /** The field of the newest ARC-Message-Signature. */
-  readonly field: Field | undefined;
+  readonly field: FieldRange | undefined;
   /** Its possible readings: implementations disagree on the default of c=. */
   readonly readings: readonly (Signature | Unusable)[];
 }
@@ -154,7 +158,8 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
   const found = fields.filter(({ name }) => ARC_FIELD.test(name));
   if (found.length === 0) return NONE;
   if (found.length > MOST_ARC_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
-  const lineOf = ({ start, end }: Field): Buffer => Buffer.from(text.slice(start, end).replace(/\r?\n$/, ''), 'latin1');
+  const lineOf = ({ start, end }: FieldRange): Buffer =>
+    Buffer.from(text.slice(start, end).replace(/\r?\n$/, ''), 'latin1');
   const rows = found.map((field) => ({ key: field.name, field, line: lineOf(field) }));
   try {
     const sets = getARChain({ parsed: rows }, { strict: true });
@@ -173,7 +178,7 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
  * simple/simple, as for DKIM (RFC 8617 section 4.1.2), but it was relaxed/relaxed in the drafts and still is in dkimpy,
  * which many mailing lists use, and in the public test suite (`ams_fields_c_na`).
  */
-function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)[] {
+function readingsOf(text: string, { start, end }: FieldRange): (Signature | Unusable)[] {
   const value = text.slice(text.indexOf(':', start) + 1, end);
   const simple = parseSignature(value, { of: 'arc', forms: ['simple', 'simple'] });
   const relaxed = parseSignature(value, { of: 'arc', forms: ['relaxed', 'relaxed'] });

@@ -5,7 +5,7 @@ import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import { createOutput, readTokens, valueStart } from '../html-edit.ts';
 import {
-  type Declaration,
+  type CssDeclaration,
   parseSelectors,
   type Rule,
   rankOf,
@@ -81,7 +81,7 @@ function isSheet({ name, attribs }: Element): boolean {
 }
 
 /** The declarations of a `style` attribute. Its own `!important` is kept. */
-function readStyle(style: string): readonly Declaration[] {
+function readStyle(style: string): readonly CssDeclaration[] {
   return readDeclarations(style).map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
 }
 
@@ -89,7 +89,7 @@ function readStyle(style: string): readonly Declaration[] {
 interface Step {
   readonly selector: readonly Selector[];
   readonly rank: number;
-  readonly declarations: readonly Declaration[];
+  readonly declarations: readonly CssDeclaration[];
   /** Total characters of the declarations. */
   readonly characters: number;
 }
@@ -152,7 +152,7 @@ function toTest(selector: readonly Selector[]): ((element: Element) => boolean) 
 
 /** Collects the declarations of one element: the last one of each property wins. */
 interface Cascade {
-  add(block: readonly Declaration[]): void;
+  add(block: readonly CssDeclaration[]): void;
   text(): string;
 }
 

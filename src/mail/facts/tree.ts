@@ -5,18 +5,18 @@ import type { Element, Styles } from './sheets.ts';
 // "tree construction"), in constant time a tag.
 
 /** An open element. */
-export interface Node extends Element {
+export interface OpenElement extends Element {
   readonly box: Box;
   /** The lines that its text is part of. */
   readonly lines: Lines;
-  readonly parent: Node | undefined;
-  previous: Node | undefined;
+  readonly parent: OpenElement | undefined;
+  previous: OpenElement | undefined;
   /** The last element in it so far. */
-  last: Node | undefined;
+  last: OpenElement | undefined;
   /** Why text in it is not seen, and that text: all of it, down from the element by which it is hidden. */
   readonly hidden: HiddenText | undefined;
   /** Of a table and its rows: where text goes that is in none of its cells. */
-  readonly outside: Node | undefined;
+  readonly outside: OpenElement | undefined;
   /** The text in it that is not seen before it is opened; undefined if it is no closed details element. */
   readonly folded: HiddenText | undefined;
   /** Its index among the open elements. */
@@ -40,15 +40,15 @@ export interface Lines {
 }
 
 interface TreeCallbacks {
-  opened(node: Node): void;
-  closed(node: Node): void;
+  opened(node: OpenElement): void;
+  closed(node: OpenElement): void;
 }
 
 export interface Tree {
   open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
   close(name: string): void;
   /** Where a text stands. */
-  place(isBlank: boolean): Node;
+  place(isBlank: boolean): OpenElement;
   finish(): void;
   /** Whether there are too many elements: the rest of the page is not looked at. */
   isFull(): boolean;
@@ -96,7 +96,7 @@ const MOST_FORMATTING = 64;
 interface Formatting {
   readonly name: string;
   readonly attributes: ReadonlyMap<string, string>;
-  node: Node | undefined;
+  node: OpenElement | undefined;
 }
 
 const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
@@ -107,7 +107,7 @@ const NEVER_SHOWN = words(
 );
 
 export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks): Tree {
-  const stack: Node[] = [];
+  const stack: OpenElement[] = [];
   /** Where each name is on the stack. */
   const places = new Map<string, number[]>();
   /** The index of the scope, and the elements of text that were opened in it. */
@@ -116,13 +116,13 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   let againLeft = MOST_AGAIN;
   let foreign = 0;
 
-  const top = (): Node => stack.at(-1) ?? html;
+  const top = (): OpenElement => stack.at(-1) ?? html;
   const scope = () => scopes.at(-1) ?? { base: 0, formatting: [] };
   const lastOf = (name: string): number => places.get(name)?.at(-1) ?? -1;
   const isOpen = (name: string): boolean => lastOf(name) > scope().base || (lastOf(name) >= 0 && SCOPES.has(name));
-  const hostOf = (node: Node): Node => node.outside ?? node;
+  const hostOf = (node: OpenElement): OpenElement => node.outside ?? node;
 
-  function push(name: string, attributes: ReadonlyMap<string, string>): Node {
+  function push(name: string, attributes: ReadonlyMap<string, string>): OpenElement {
     const at = stack.length;
     const above = stack.at(-1);
     elementsLeft--;
@@ -142,17 +142,17 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   function create(
     name: string,
     attributes: ReadonlyMap<string, string>,
-    parent: Node | undefined,
-    above: Node | undefined,
+    parent: OpenElement | undefined,
+    above: OpenElement | undefined,
     at: number,
-  ): Node {
+  ): OpenElement {
     const previous = parent?.last;
     const element = { name, attributes, parent, previous };
     const box = boxOf(element, parent);
     const isSpecial = SPECIAL.has(name);
     const isItem = isSpecial && name !== 'address' && name !== 'div' && name !== 'p';
     const why = whyHidden(box);
-    const node: Node = {
+    const node: OpenElement = {
       ...element,
       box,
       lines: box.display === 'inline' && parent ? parent.lines : { isFirst: true },
@@ -181,7 +181,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     return box;
   }
 
-  function boxOf(element: Omit<Element, 'parent'>, parent: Node | undefined): Box {
+  function boxOf(element: Omit<Element, 'parent'>, parent: OpenElement | undefined): Box {
     const { name, attributes } = element;
     const above = parent?.box ?? ROOT_BOX;
     const declared = styles.of({ ...element, parent });
@@ -360,14 +360,18 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   };
 }
 
-function lostBy(name: string, attributes: ReadonlyMap<string, string>, parent: Node | undefined): Why | undefined {
+function lostBy(
+  name: string,
+  attributes: ReadonlyMap<string, string>,
+  parent: OpenElement | undefined,
+): Why | undefined {
   if (NEVER_SHOWN.has(name)) return 'element';
   if (name === 'dialog' && !attributes.has('open')) return 'display';
   return parent?.folded && !(name === 'summary' && !parent.last) ? 'details' : undefined;
 }
 
 /** Text that is hidden for the reason of its parent belongs to it. */
-function hiddenBy(why: Why, parent: Node | undefined): HiddenText {
+function hiddenBy(why: Why, parent: OpenElement | undefined): HiddenText {
   const known = [parent?.hidden, parent?.folded].find((one) => one?.why === why);
   return known ?? { why, pieces: [] };
 }

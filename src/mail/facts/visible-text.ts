@@ -1,6 +1,6 @@
 import { wholeCharacters } from '../reply-text.ts';
 import type { Box } from './box.ts';
-import type { Node } from './tree.ts';
+import type { OpenElement } from './tree.ts';
 
 // Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
 
@@ -27,8 +27,8 @@ export interface VisibleText {
   /** A line ends. */
   line(): void;
   /** A block, a row or a cell begins or ends. */
-  open(node: Node): void;
-  close(node: Node): void;
+  open(node: OpenElement): void;
+  close(node: OpenElement): void;
   finish(): { readonly text: string; readonly isCut: boolean };
 }
 
@@ -69,7 +69,7 @@ export function createVisibleText(most: number): VisibleText {
     breaks = Math.max(breaks, lines);
     isSpaced = false;
   };
-  const ofBlock = ({ name, box: { display } }: Node) => {
+  const ofBlock = ({ name, box: { display } }: OpenElement) => {
     if (display === 'cell') isTabbed ||= breaks === 0;
     else if (display !== 'table-part' && display !== 'none')
       border(PARAGRAPHS.has(name) && (name.length > 2 || counts.length <= 1) ? 2 : 1);

@@ -3,7 +3,7 @@ import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { createTokenizer } from '../html-edit.ts';
 
 /** Contents by region name. */
-export type Contents = ReadonlyMap<string, string>;
+export type RegionContents = ReadonlyMap<string, string>;
 
 /** Characters between two yields: about a millisecond of work. */
 const SLICE = 32_768;
@@ -16,13 +16,17 @@ const SPACE = /[ \t\n\f\r]/;
  * default; of two nested regions with contents for both, the outer one is filled. Elements without content (`<img>`,
  * `<div/>`) are left unchanged. Throws `TooLong`.
  */
-export function fillRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): string {
+export function fillRegions(code: string, contents: RegionContents, maxLength = MAX_RENDERED): string {
   const steps = fillingRegions(code, contents, maxLength);
   for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
 }
 
 /** Like `fillRegions`, in steps of about a millisecond, so that other work can run in between. */
-export function* fillingRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): Generator<void, string> {
+export function* fillingRegions(
+  code: string,
+  contents: RegionContents,
+  maxLength = MAX_RENDERED,
+): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
   const edits = createEdits(code, maxLength);
   const tokenizer = createTokenizer(createReader(code, contents, edits), false);
@@ -73,7 +77,7 @@ interface Filling {
   readonly content: string;
 }
 
-function createReader(code: string, contents: Contents, edits: Edits): Partial<TokenizerCallbacks> {
+function createReader(code: string, contents: RegionContents, edits: Edits): Partial<TokenizerCallbacks> {
   const elements = createElements();
   let tag: Tag = { name: '', start: 0, mark: undefined };
   let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };

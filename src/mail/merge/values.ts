@@ -45,8 +45,8 @@ export function isScalar(value: Maybe): value is string | number | boolean | nul
 }
 
 /** Converts a value to text. Lists show their scalar items, structs nothing. */
-export function toText(value: Maybe): string {
-  if (isList(value)) return value.filter(isScalar).map(toText).join(',');
+export function textOfValue(value: Maybe): string {
+  if (isList(value)) return value.filter(isScalar).map(textOfValue).join(',');
   return value === undefined || value === null || isStruct(value) ? '' : String(value);
 }
 
@@ -95,7 +95,7 @@ export function parseCondition(text: string): Condition | undefined {
 }
 
 /** Whether a condition holds. Any comparison with a variable without a value is false. */
-export function holds(condition: Condition | undefined, vars: Vars): boolean {
+export function conditionHolds(condition: Condition | undefined, vars: Vars): boolean {
   const value = condition && vars.get(condition.name);
   if (value === undefined || value === '') return false;
   return (

@@ -24,7 +24,7 @@ export type Handover =
   | { readonly kind: 'lost'; readonly reason: string; readonly given: boolean };
 
 /** A session with a mail server, ready for MAIL FROM. */
-export interface Session {
+export interface ClientSession {
   /** Whether TLS is active. */
   readonly tls: boolean;
   /** `TLSv1.3`; undefined without TLS. */
@@ -61,7 +61,7 @@ export async function openSession(
   name: string,
   signal: AbortSignal,
   notes: HopNotes,
-): Promise<Session> {
+): Promise<ClientSession> {
   const source = socket.localAddress ?? null;
   const scribe: Scribe = { notes, secret: false };
   const connection = connectionOver(socket, hop, name, scribe);
@@ -155,7 +155,7 @@ function sessionOf(
   source: string | null,
   takesUtf8: boolean,
   scribe: Scribe,
-): Session {
+): ClientSession {
   let sent = 0;
   let utf8 = false;
   askForUtf8(connection, () => utf8);
@@ -190,7 +190,7 @@ function sessionOf(
       return { kind: 'replied', given, ...(parseReply(sent?.response ?? '') ?? { code: 250, diag: '' }) };
     } catch (error) {
       const handover = handoverOf(error, given, bytes.length, destroy);
-      if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(reasonOf(error));
+      if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(failureReason(error));
       return handover;
     }
   }
@@ -210,7 +210,7 @@ function sessionOf(
       step<boolean>(connection, (done) => connection.reset(done)).then(
         () => true,
         (error: unknown) => {
-          scribe.notes?.failed(reasonOf(error));
+          scribe.notes?.failed(failureReason(error));
           destroy();
           return false;
         },
@@ -240,7 +240,7 @@ function handoverOf(error: unknown, given: boolean, size: number, destroy: () =>
       diag: `5.3.4 The message is larger than the server takes (${size} bytes)`,
     };
   destroy();
-  return { kind: 'lost', reason: reasonOf(error), given };
+  return { kind: 'lost', reason: failureReason(error), given };
 }
 
 /** What requires SMTPUTF8 (RFC 6531 section 3.4): an address, or a header in UTF-8. */
@@ -371,7 +371,7 @@ const field = (error: unknown, name: string): string => {
 };
 
 /** What went wrong, on one line: the server's reply, else our error message. */
-export function reasonOf(error: unknown): string {
+export function failureReason(error: unknown): string {
   return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }
 

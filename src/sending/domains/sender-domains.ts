@@ -1,10 +1,10 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import { type Ids, tokenHash } from '../../base/ids.ts';
 import { type KeyPlace, takesMail } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
-import { noteSenderDomain, type SenderDomainRow, senderDomainId, tokenHash } from '../../store/rows/domains.ts';
+import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { Notices } from '../types.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';

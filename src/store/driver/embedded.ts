@@ -14,23 +14,23 @@ import {
   type Database,
   DuplicateRow,
   type Filter,
-  type Page,
+  filterTerms,
+  type PageOptions,
   type Presence,
   pings,
   type Row,
   StoreAway,
   StoreFull,
   toSlice,
-  toTerms,
   within,
 } from './port.ts';
 import { addSql, changeSql, insertSql, removeSql, type Statement, selectSql, type TablePlan, toPlan } from './sql.ts';
 import {
   checkId,
-  type Fields,
   fresh,
   markDate,
   type Shape,
+  type StoredFields,
   shapeOf,
   toAmounts,
   toFields,
@@ -120,9 +120,9 @@ function createCollection<R extends Row>(
   const write = (statement: Statement, grows: boolean) => (grows ? grow(statement) : link.write(statement, false));
   const rows = (answer: Rows) => answer.map(([id, text]) => toRow<R>(shape, id, readFields(text)));
   const first = (answer: Rows) => rows(answer)[0];
-  const many = async (filter: Filter<R>, page: Page<R> = {}) => {
+  const many = async (filter: Filter<R>, page: PageOptions<R> = {}) => {
     const slice = toSlice(shape, page);
-    return rows(await link.read(selectSql(shape, toTerms(shape, filter), slice)));
+    return rows(await link.read(selectSql(shape, filterTerms(shape, filter), slice)));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
   return frozen({
@@ -140,7 +140,7 @@ function createCollection<R extends Row>(
     },
     async change(filter, patch) {
       const fields = toPatch(shape, patch, markDate);
-      const terms = toTerms(shape, filter);
+      const terms = filterTerms(shape, filter);
       if (Object.keys(fields).length === 0) return one(filter);
       const statement = changeSql(shape, terms, fields);
       return first(await write(statement, !shape.upkeep && sizeOf(statement) > SMALL_PATCH));
@@ -157,7 +157,7 @@ function createCollection<R extends Row>(
       return made;
     },
     async remove(filter) {
-      return first(await write(removeSql(shape, toTerms(shape, filter)), false));
+      return first(await write(removeSql(shape, filterTerms(shape, filter)), false));
     },
   });
 }
@@ -168,8 +168,8 @@ function sizeOf({ params }: Statement): number {
 }
 
 /** The JSON of a row, written by sql.ts. */
-function readFields(text: string): Fields {
-  const fields: Fields = JSON.parse(text);
+function readFields(text: string): StoredFields {
+  const fields: StoredFields = JSON.parse(text);
   return fields;
 }
 

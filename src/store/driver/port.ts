@@ -43,7 +43,7 @@ export function filterOf<B extends Row, R extends B>(filter: Filter<B>): Filter<
 /** `null` clears a field; a field that is missing or undefined is unchanged. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
-export interface Page<R> {
+export interface PageOptions<R> {
   /**
    * Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same
    * direction. Only indexed fields and `id`.
@@ -54,7 +54,7 @@ export interface Page<R> {
 
 export interface Collection<R extends Row> {
   one(filter: Filter<R>): Promise<R | undefined>;
-  many(filter: Filter<R>, page?: Page<R>): Promise<R[]>;
+  many(filter: Filter<R>, page?: PageOptions<R>): Promise<R[]>;
   /** `duplicate` if a row has the same id or the same values in a unique index; nothing is written then. */
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
@@ -148,7 +148,7 @@ const NOTHING: readonly Operand[] = [];
  * Parses a filter. Anything outside the port's language is refused with a TypeError, also at run time: an object from
  * JSON input must never become an operator, and an undefined field must never match every row.
  */
-export function toTerms(shape: Shape, filter: object): Term[] {
+export function filterTerms(shape: Shape, filter: object): Term[] {
   const entries: [string, unknown][] = Object.entries(filter);
   return entries.map(([field, condition]) => {
     if (field !== 'id') checkField(shape.name, field);

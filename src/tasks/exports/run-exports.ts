@@ -1,13 +1,13 @@
 import { AGREE_MS, type Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import type { NewNotice, Notices } from '../../sending/types.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
-import { type ExportRow, exportName, tokenHash } from '../../store/rows/exports.ts';
+import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
-import { type Contents, contentsOf, type Formulas, toCsv } from './contents.ts';
+import { type ArchiveContents, contentsOf, type Formulas, toCsv } from './contents.ts';
 import { createArchiveFolder, writeArchive } from './folder.ts';
 
 export interface ExportSettings extends ClaimSettings {
@@ -145,7 +145,11 @@ interface Guards {
 }
 
 /** The lines as CSV, one page at a time. Checks between pages whether to continue. */
-async function* textOf({ header, pages }: Contents, tally: { rows: number }, guards: Guards): AsyncGenerator<string> {
+async function* textOf(
+  { header, pages }: ArchiveContents,
+  tally: { rows: number },
+  guards: Guards,
+): AsyncGenerator<string> {
   const { job, claims, log, ending, hasRoom, formulas } = guards;
   yield toCsv([header], formulas);
   let logged = 0;

@@ -1,6 +1,6 @@
 import { frozen } from '../../../base/frozen.ts';
 import { escapeHtml } from '../../../base/html.ts';
-import type { Steps } from '../../../base/turns.ts';
+import type { SlicedWork } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../faults.ts';
 import {
   isList,
@@ -11,10 +11,18 @@ import {
   type MergeValue,
   member,
   type Struct,
+  textOfValue,
   toNumber,
-  toText,
 } from '../values.ts';
-import type { Body, Expression, Loop, Node, Operator, Path, Surroundings } from './program.ts';
+import type {
+  Expression,
+  Loop,
+  Operator,
+  PathExpression,
+  Surroundings,
+  TemplateBody,
+  TemplateNode,
+} from './program.ts';
 
 interface RunOptions extends Surroundings {
   readonly variables: Variables;
@@ -22,7 +30,7 @@ interface RunOptions extends Surroundings {
   readonly escapes: boolean;
   /** In characters. */
   readonly maxLength: number;
-  readonly budget: Budget;
+  readonly budget: StepBudget;
 }
 
 /** Budget steps between two yields. */
@@ -30,7 +38,7 @@ const SLICE = 5000;
 
 /** The position in a body that is being run. */
 interface Cursor {
-  readonly body: Body;
+  readonly body: TemplateBody;
   readonly frame: Frame;
   at: number;
   /** Returns what to run after the body: the next iteration of a loop. */
@@ -41,7 +49,7 @@ interface Cursor {
  * Runs a template in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` if it exceeds the budget.
  * Nested blocks are kept in a list instead of recursion, so that it can yield inside any of them.
  */
-export function* runningTemplate(body: Body, options: RunOptions): Steps<string> {
+export function* runningTemplate(body: TemplateBody, options: RunOptions): SlicedWork<string> {
   const { budget, variables } = options;
   const output = createOutput(options);
   const open: Cursor[] = [{ body, frame: toFrame(variables), at: 0, next: undefined }];
@@ -67,7 +75,7 @@ export function* runningTemplate(body: Body, options: RunOptions): Steps<string>
 
 interface Output {
   /** Outputs a node, or returns the body to run for it. */
-  take(node: Node, frame: Frame): Cursor | undefined;
+  take(node: TemplateNode, frame: Frame): Cursor | undefined;
   finish(): string;
 }
 
@@ -88,7 +96,7 @@ function createOutput(options: RunOptions): Output {
         case 'text':
           return put(node.text);
         case 'print': {
-          const text = toText(evaluate(node.of, frame));
+          const text = textOfValue(evaluate(node.of, frame));
           return put(escapes && node.escaped ? escapeHtml(text) : text);
         }
         case 'choice': {
@@ -103,11 +111,11 @@ function createOutput(options: RunOptions): Output {
   };
 }
 
-function toCursor(body: Body, frame: Frame, next?: Cursor['next']): Cursor {
+function toCursor(body: TemplateBody, frame: Frame, next?: Cursor['next']): Cursor {
   return { body, frame, at: 0, next };
 }
 
-function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget: Budget): Cursor | undefined {
+function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget: StepBudget): Cursor | undefined {
   const { kind, names, body, otherwise } = node;
   if (!isTrue(value)) return toCursor(otherwise, frame);
   if (kind === 'section' && value === true) return toCursor(body, frame);
@@ -178,7 +186,7 @@ function createEvaluate({
  * value equals an empty one and is neither smaller nor larger than any other.
  */
 function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
-  const [a, b] = [toText(left), toText(right)];
+  const [a, b] = [textOfValue(left), textOfValue(right)];
   const [m, n] = [toNumber(a), toNumber(b)];
   const numbers = m !== undefined && n !== undefined;
   if (operator === '==') return numbers ? m === n : a === b;
@@ -221,7 +229,7 @@ function enter(around: Frame, value: Maybe, place: Place | undefined, [name, pla
 }
 
 /** Resolves a path. */
-function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
+function find({ up, data, scoped, parts }: PathExpression, frame: Frame, variables: Variables): Maybe {
   const [name = '', ...rest] = parts;
   if (data)
     return name === 'root'
@@ -276,14 +284,14 @@ const MOST_STEPS = 1_000_000;
  * The remaining work. All texts of a message share one budget, so that many small ones cannot cost more than one large
  * one.
  */
-export interface Budget {
+export interface StepBudget {
   /** Throws `FaultyTemplate` if less is left. */
   spend(steps: number): void;
   /** Steps spent so far. */
   spent(): number;
 }
 
-export function createBudget(steps = MOST_STEPS): Budget {
+export function createStepBudget(steps = MOST_STEPS): StepBudget {
   let spent = 0;
   return frozen({
     spend(asked) {
