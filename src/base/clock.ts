@@ -30,7 +30,7 @@ export function toTimestamp(date: Date): string {
 export const AGREE_MS = 60_000;
 
 /** Waits that can all be ended early. */
-export interface Pauses {
+interface Pauses {
   wait(ms: number): Promise<void>;
   end(): void;
 }

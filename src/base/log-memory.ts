@@ -5,7 +5,7 @@ import { type EventName, type Fields, shownFields } from './log.ts';
 type AlarmLevel = 'warn' | 'error';
 
 /** A line of the log, as it is shown to people. */
-export interface KeptLine {
+interface KeptLine {
   /** Grows with each line; a cursor. */
   readonly n: number;
   /** Milliseconds since 1970. */
@@ -16,7 +16,7 @@ export interface KeptLine {
 }
 
 /** How often something was logged. */
-export interface EventCount {
+interface EventCount {
   readonly event: EventName;
   readonly level: AlarmLevel;
   readonly count: number;

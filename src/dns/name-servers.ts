@@ -37,7 +37,7 @@ export interface NameServers {
   ask(name: string, type: 'TXT'): Promise<Survey<string>>;
 }
 
-export interface NameServerSettings extends OpenNetworks {
+interface NameServerSettings extends OpenNetworks {
   /** 53, except in tests. */
   readonly port: number;
 }

@@ -47,7 +47,7 @@ export interface HostPort {
 }
 
 /** Where the daemon listens: where it does in fact, if it is the daemon that asks, else where its settings say. */
-export interface DaemonAddresses {
+interface DaemonAddresses {
   readonly smtp: readonly HostPort[];
   readonly submission: readonly HostPort[];
   readonly http: HostPort;

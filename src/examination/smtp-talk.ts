@@ -9,7 +9,7 @@ const MOST_CHARACTERS = 4000;
 /** As a proxy checks the health of a server: for no client. */
 const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
 
-export interface Greeted {
+interface Greeted {
   /** The first line of the server. */
   readonly greeting: string;
   /** Whether EHLO was answered with STARTTLS; false if EHLO was not sent. */
@@ -18,7 +18,7 @@ export interface Greeted {
   readonly certificate?: X509Certificate | undefined;
 }
 
-export interface GreetOptions {
+interface GreetOptions {
   readonly host: string;
   readonly port: number;
   /** The server expects a PROXY header from us. */

@@ -10,7 +10,7 @@ import { readStart } from '../mail/header-section.ts';
 import { firstValue, type HeaderField } from '../mail/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
-export interface BrakeSettings {
+interface BrakeSettings {
   /** More answers than this from one address to another within `windowMs` are a loop; 0: none is. */
   readonly messages: number;
   readonly windowMs: number;

@@ -7,7 +7,7 @@ import type { Judging } from './judging.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
 /** The recipients of a message whose routes are decided, and what was found out for that. */
-export interface Chosen {
+interface Chosen {
   /** Those that get it; none: the message is refused. */
   readonly routed: readonly RoutedRecipient[];
   readonly verdicts: Verdicts | undefined;

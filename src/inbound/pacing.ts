@@ -5,7 +5,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Backlog } from '../queue/schedule/backlog.ts';
 
-export interface PacingSettings {
+interface PacingSettings {
   /** Replies are delayed while more deliveries than this are waiting for us; 0 disables delays. */
   readonly above: number;
   /** The longest delay, in milliseconds. */

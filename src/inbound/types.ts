@@ -98,7 +98,7 @@ export type AcceptResult =
  * unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message · unrouted: a
  * route refused it, or none takes it.
  */
-export type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted';
+type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted';
 
 /** A message that is not accepted yet, for those who look into it. */
 export interface ScannedMessage extends Pick<Arrival, 'envelope'> {

@@ -110,7 +110,7 @@ export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): strin
 }
 
 /** Up to when rows are deleted, and above how many bytes the oldest ones. */
-export interface Limits {
+interface Limits {
   readonly mailBefore: number;
   readonly refusalsBefore: number;
   readonly actionsBefore: number;
@@ -164,8 +164,6 @@ export function createJournalChanges(db: DatabaseSync) {
     purge: createPurge(db, indexing),
   };
 }
-
-export type JournalChanges = ReturnType<typeof createJournalChanges>;
 
 function each<T>(values: readonly T[], width: number, use: (row: readonly T[]) => void): void {
   for (let at = 0; at < values.length; at += width) use(values.slice(at, at + width));

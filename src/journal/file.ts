@@ -79,7 +79,7 @@ const CACHE_KB = 4096;
 const BUSY_MS = 2000;
 
 /** An open journal, and why what stood in its place was put aside, if so. */
-export interface OpenJournal {
+interface OpenJournal {
   readonly db: DatabaseSync;
   readonly replaced: string | undefined;
 }

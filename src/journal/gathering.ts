@@ -11,7 +11,7 @@ import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { ActionRecord, MailState, Note, RefusalRecord, SessionRecord, SessionTransaction } from './types.ts';
 
 /** Where changes of deliveries are noted. */
-export interface DeliveryNotes {
+interface DeliveryNotes {
   /** Whether From, Subject and Message-ID are kept. */
   readonly keepsSummaries: boolean;
   accepted(mail: NewMail): void;

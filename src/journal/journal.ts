@@ -23,7 +23,7 @@ export interface JournalSettings {
   readonly room: RoomSettings;
 }
 
-export interface JournalDeps {
+interface JournalDeps {
   readonly clock: Clock;
   /** The clock by which the thread must answer, even if the rest uses another one. */
   readonly deadlines: Clock;

@@ -135,7 +135,7 @@ const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one question: a few milliseconds. */
 const MOST_MINUTES = 3000;
 
-export interface SeriesPlot {
+interface SeriesPlot {
   /** When each step begins, milliseconds since 1970. */
   readonly times: readonly number[];
   readonly series: readonly {
@@ -160,7 +160,7 @@ type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 /** What was counted and measured up to a moment. */
 type Totals = ReadonlyMap<SeriesName, number | readonly number[]>;
 
-export interface SeriesDeps {
+interface SeriesDeps {
   readonly figures: Figures;
   readonly notes: Notes;
   readonly ask: AskJournal;

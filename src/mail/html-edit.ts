@@ -14,7 +14,7 @@ export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>)
 }
 
 /** What an HTML text has, in order. Names are in lower case; of two attributes of the same name the first counts. */
-export interface ElementCallbacks {
+interface ElementCallbacks {
   /** `isClosed`: the tag ends with a slash, which means something in svg and math only. */
   open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
   close(name: string): void;

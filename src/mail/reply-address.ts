@@ -32,7 +32,7 @@ export interface SealedFor {
 }
 
 /** The data sealed into an address. */
-export interface Sealed {
+interface Sealed {
   readonly data: string;
   /** Milliseconds since 1970, a full minute; null: it does not expire. */
   readonly expiresAt: number | null;

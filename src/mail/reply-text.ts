@@ -13,7 +13,7 @@ import {
 } from './reply-marks.ts';
 
 /** A text in two parts: each of its lines is in exactly one of them. */
-export interface ReplySplit {
+interface ReplySplit {
   /** What the sender wrote, signature included. */
   readonly reply: string;
   /** What the mail program added of the message that is answered; '' if nothing was. */

@@ -6,7 +6,7 @@ const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMA
 const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$', 'EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('');
 
 /** What a scanner said of the test mail, and how long it took; or why it said nothing. */
-export type Probed =
+type Probed =
   | { readonly scanner: Scanner; readonly found: boolean; readonly ms: number; readonly fault?: undefined }
   | { readonly scanner: Scanner; readonly fault: string };
 

@@ -10,7 +10,7 @@ import { createAsking } from './asking.ts';
 import { combineAnswers, unscanned } from './result.ts';
 import { bodySize, type Scanner, type Specimen } from './scanner.ts';
 
-export interface ScanningSettings {
+interface ScanningSettings {
   /** Milliseconds that one scanner has for one message. */
   readonly timeoutMs: number;
   /** Larger messages are not scanned. */
@@ -32,7 +32,7 @@ interface ScanningDeps {
 }
 
 /** The scan of a message, or when to come back for it (milliseconds since 1970). */
-export type ScanOutcome =
+type ScanOutcome =
   | { readonly scan: Scan; readonly at?: undefined }
   | { readonly scan?: undefined; readonly at: number };
 
@@ -40,7 +40,7 @@ export type ScanOutcome =
  * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner is
  * away · unwanted: a scanner says so.
  */
-export type AtTheDoor =
+type AtTheDoor =
   | { readonly scan: Scan; readonly refused?: undefined }
   | { readonly scan?: undefined; readonly refused: 'unscanned' | 'unwanted' };
 

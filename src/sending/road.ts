@@ -19,7 +19,7 @@ import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sourc
 // The road of the kind `outbound`: accounts' mail, composed for each recipient and delivered to a server of theirs.
 
 /** Finds the signing key for a message. Null: it is sent unsigned. */
-export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
+type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
 
 /** The parts that only outbound mail needs. */
 export interface OutboundParts {

@@ -46,7 +46,7 @@ export interface Counting extends Admission {
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
-export type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
+type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
 
 export interface CountedPlace extends SessionPlace {
   nameClient(client: string): Reply | undefined;
@@ -240,7 +240,7 @@ const PROBE_MS = 100;
 const PATIENCE_MS = 1000;
 
 /** Measures the lag of the event loop by how late timers fire. */
-export interface LagProbe {
+interface LagProbe {
   start(): void;
   stop(): void;
   /** Whether the loop has lagged by more than the limit for a second. */

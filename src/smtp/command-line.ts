@@ -5,7 +5,7 @@ import { REFUSALS, type Reply } from './replies.ts';
 // The grammar of command lines (RFC 5321 section 4.1): verb, path and parameters. Independent of the session.
 
 /** A refusal, or the parsed value. */
-export type ParsedArgument<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
+type ParsedArgument<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
 
 /** Splits a command line into its verb, in upper case, and the rest. */
 export function splitCommand(line: string): { readonly verb: string; readonly rest: string } {

@@ -106,7 +106,7 @@ interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'note
 }
 
 /** The threads that run sessions. */
-export interface SessionThreads {
+interface SessionThreads {
   /** 0: sessions run on the main thread. */
   readonly count: number;
   /** The script of a thread, which calls `serveSessions`, and its start data. */

@@ -20,7 +20,7 @@ import { createSignatureReader, type ReadSignatures, type Signatures } from './s
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
 
-export interface AuthenticatorSettings {
+interface AuthenticatorSettings {
   /** DNS queries per message, and the time for all of them in milliseconds. */
   readonly questionsPerMessage: number;
   readonly budgetMs: number;
@@ -259,12 +259,12 @@ const DETAILS: Readonly<Record<SpfResult, string>> = {
 };
 
 /** The SPF verdict of a result, with its fixed text. */
-export function spfVerdict(result: SpfResult): Verdicts['spf'] {
+function spfVerdict(result: SpfResult): Verdicts['spf'] {
   return { result, detail: DETAILS[result] };
 }
 
 /** Parses an SPF result; one that is not in RFC 7208 section 2.6 becomes `permerror`. */
-export function readSpfResult(word: string): SpfResult {
+function readSpfResult(word: string): SpfResult {
   switch (word) {
     case 'pass':
     case 'fail':

@@ -22,14 +22,14 @@ import type { LookUp } from './lookups.ts';
 // Submodules of mailauth only, as in authenticate.ts.
 
 /** A DKIM signature that was checked: its d= and s=, and the result of RFC 8601 section 2.7.1. */
-export interface CheckedSignature {
+interface CheckedSignature {
   readonly domain: string;
   readonly selector: string;
   readonly result: string;
 }
 
 /** A set of an ARC chain that passed. */
-export interface Seal {
+interface Seal {
   /** The d= of its seal. */
   readonly domain: string;
   /** The domain of From for which its sealer says that DMARC passed. */

@@ -21,7 +21,7 @@ export type Display = 'none' | 'inline' | 'block' | 'table' | 'table-part' | 'ro
 export type Space = 'normal' | 'lines' | 'all';
 
 /** A length; percents are of something that is not known here. */
-export type Length = { readonly value: number; readonly unit: string };
+type Length = { readonly value: number; readonly unit: string };
 
 /** What was declared for an element so far; the last one counts. */
 export interface BoxDraft {
@@ -51,7 +51,7 @@ export interface BoxDraft {
 }
 
 /** A declaration that was understood. */
-export type Setter = (draft: BoxDraft) => void;
+type Setter = (draft: BoxDraft) => void;
 
 export const DISPLAYS: ReadonlyMap<string, Display> = new Map([
   ['none', 'none'],

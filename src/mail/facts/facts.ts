@@ -22,7 +22,7 @@ export interface MessageFacts {
   readonly cut: boolean;
 }
 
-export type TextPlace = 'subject' | 'from_name' | 'visible_text';
+type TextPlace = 'subject' | 'from_name' | 'visible_text';
 
 /** Characters of HTML or text that are looked at, and of what is displayed. */
 const MOST_READ = 1024 * 1024;

@@ -13,7 +13,7 @@ export interface PageLink {
   readonly text: string;
 }
 
-export interface PageContent {
+interface PageContent {
   readonly text: string;
   readonly hidden: readonly { readonly why: Why; readonly text: string }[];
   readonly links: readonly PageLink[];
@@ -23,7 +23,7 @@ export interface PageContent {
   readonly isCut: boolean;
 }
 
-export interface PageLimits {
+interface PageLimits {
   /** Characters of the text, and of each hidden one. */
   readonly mostText: number;
   readonly mostHidden: number;

@@ -44,7 +44,7 @@ interface TreeCallbacks {
   closed(node: OpenElement): void;
 }
 
-export interface Tree {
+interface Tree {
   open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
   close(name: string): void;
   /** Where a text stands. */

@@ -22,7 +22,7 @@ export const PARAGRAPHS = new Set([
   'table',
 ]);
 
-export interface VisibleText {
+interface VisibleText {
   text(piece: string, space: Box['space']): void;
   /** A line ends. */
   line(): void;

@@ -1,4 +1,5 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
+import { toEnd } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { createTokenizer } from '../html-edit.ts';
 
@@ -17,8 +18,7 @@ const SPACE = /[ \t\n\f\r]/;
  * `<div/>`) are left unchanged. Throws `TooLong`.
  */
 export function fillRegions(code: string, contents: RegionContents, maxLength = MAX_RENDERED): string {
-  const steps = fillingRegions(code, contents, maxLength);
-  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+  return toEnd(fillingRegions(code, contents, maxLength));
 }
 
 /** Like `fillRegions`, in steps of about a millisecond, so that other work can run in between. */

@@ -54,7 +54,7 @@ export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'no
 }
 
 /** The listeners for submission as one. */
-export interface SubmissionListener extends Listener {
+interface SubmissionListener extends Listener {
   /** Where each of them listens. */
   places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly ListenAddress[] }[];
 }
