@@ -15,15 +15,10 @@ type LabelArguments<N extends Names> = (typeof METRICS)[N] extends { readonly la
   : [];
 
 /** A number that only grows. */
-export interface Counter {
-  /** Adds `amount`, by default 1. */
-  add(amount?: number): void;
-}
+export type Counter = ReturnType<typeof counterIn>;
 
 /** Numbers sorted into buckets. */
-export interface Histogram {
-  observe(value: number): void;
-}
+export type Histogram = ReturnType<typeof histogramIn>;
 
 /** The value of a gauge: one number, or one for each label set; undefined if unknown. */
 export type Reading<N extends Names> = number | undefined | readonly (readonly [labels: Labels<N>, value: number])[];
@@ -59,8 +54,9 @@ export function widthOf({ buckets }: MetricDeclaration): number {
 }
 
 /** A counter stored in the cell `at`. */
-export function counterIn(cells: Float64Array, at: number): Counter {
+export function counterIn(cells: Float64Array, at: number) {
   return {
+    /** Adds `amount`, by default 1. */
     add(amount = 1) {
       cells[at] = (cells[at] ?? 0) + amount;
     },
@@ -68,10 +64,10 @@ export function counterIn(cells: Float64Array, at: number): Counter {
 }
 
 /** A histogram stored in the cells from `at` on. */
-export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]): Histogram {
+export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]) {
   const { length } = buckets;
   return {
-    observe(value) {
+    observe(value: number) {
       let i = 0;
       while (i < length && value > (buckets[i] ?? 0)) i++;
       cells[at + i] = (cells[at + i] ?? 0) + 1;

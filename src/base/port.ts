@@ -6,28 +6,24 @@ import { callByName, createThreadCalls, type ThreadCall, type ThreadReply } from
 // is for the other direction. Calls and replies are batched, because each message wakes a thread.
 
 /** The calling end. */
-export interface Asker {
-  /** Calls a function; rejects with the text of the error it throws. */
-  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
-  ask(name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any>;
-  /** A call without a reply. It waits some milliseconds to share a batch with others. */
-  tell(name: string, args: readonly unknown[]): void;
-  close(): void;
-}
+export type Asker = ReturnType<typeof askOver>;
 
 type Kind = 'done' | 'failed';
 
-export function askOver(port: MessagePort): Asker {
+export function askOver(port: MessagePort) {
   const calls = createThreadCalls<Kind>('turn', (batch, transfer) => port.postMessage(batch, transfer));
   port.on('message', (replies: readonly ThreadReply<Kind>[]) => calls.settle(replies));
   return frozen({
-    ask: (name, args, transfer) =>
+    /** Calls a function; rejects with the text of the error it throws. */
+    // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
+    ask: (name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any> =>
       new Promise((resolve, reject) => {
         const settle = ({ kind, value }: { readonly kind: Kind | 'died'; readonly value: unknown }) =>
           kind === 'done' ? resolve(value) : reject(new Error(`${name}: ${value}`));
         calls.call(name, args, settle, transfer);
       }),
-    tell: (name, args) => calls.tell(name, args, true),
+    /** A call without a reply. It waits some milliseconds to share a batch with others. */
+    tell: (name: string, args: readonly unknown[]): void => calls.tell(name, args, true),
     close() {
       port.close();
       calls.giveUp('the port is closed');

@@ -10,10 +10,7 @@ import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
 /** Sends questions to the name servers, each with a deadline. */
-export interface Asking {
-  ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome>;
-  stop(): void;
-}
+export type Asking = ReturnType<typeof createDnsClient>;
 
 interface Deps {
   readonly clock: Clock;
@@ -32,7 +29,7 @@ const SILENCES = 10;
 const NOTE_EVERY_MS = 60_000;
 
 /** Creates the client for the name servers. It prefers the server that answered last. */
-export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: number }): Asking {
+export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: number }) {
   const { clock } = deps;
   const outage = createOutage(clock, deps.log);
   const count = createCount(deps.metrics);
@@ -65,7 +62,8 @@ export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: numb
   }
 
   return frozen({
-    ask: (name, type, deadline) => places.run(() => ask(name, type, deadline)),
+    ask: (name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> =>
+      places.run(() => ask(name, type, deadline)),
     stop() {
       stopped = true;
       for (const end of [...ends]) end();

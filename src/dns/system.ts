@@ -66,12 +66,6 @@ export function createSystemServers(
   };
 }
 
-/** The names in the hosts file. */
-interface Hosts {
-  /** The addresses of a name in question form; undefined if the file does not list it. */
-  find(name: string): Promise<readonly string[] | undefined>;
-}
-
 const HOSTS_KEPT_MS = 10_000;
 
 /** Parses the text of a hosts(5) file: maps each name in lower case to its addresses, in the order of the file. */
@@ -91,11 +85,12 @@ function parseHosts(text: string): Map<string, string[]> {
 }
 
 /** The hosts file at `path`, re-read after ten seconds. A missing file counts as empty. */
-export function createHosts(path: string, clock: Clock): Hosts {
+export function createHosts(path: string, clock: Clock) {
   let table: Promise<Map<string, string[]>> | undefined;
   let readAt = 0;
   return frozen({
-    async find(name) {
+    /** The addresses of a name in question form; undefined if the file does not list it. */
+    async find(name: string): Promise<readonly string[] | undefined> {
       if (!table || clock.monotonic() - readAt > HOSTS_KEPT_MS) {
         readAt = clock.monotonic();
         table = readFile(path, 'utf8').then(parseHosts, () => new Map<string, string[]>());

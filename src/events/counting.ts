@@ -21,12 +21,6 @@ import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } fr
 import type { Store } from '../store/store.ts';
 import { textOf } from './apply.ts';
 
-/** Counts events. */
-interface Counting {
-  /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
-  count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
-}
-
 const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   send: 'sent',
   hard_bounce: 'hardBounces',
@@ -99,19 +93,14 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
  * between two of them leaves no trace: each row records the event, and the next try continues with the others. Until
  * then a total may be ahead of an hour.
  */
-export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }): Counting {
+export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
   return frozen({
-    async count(event, message) {
+    /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
+    async count(event: MessageEventRow, message: SentMessageRow) {
       await Promise.all(changesOf(event, message).map((change) => once.apply(change)));
     },
   });
-}
-
-/** Counts events per link. */
-interface UrlCounting {
-  /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
-  count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
 interface UrlCountingDeps {
@@ -124,7 +113,7 @@ const NONE: UrlCounts = { sent: 0, clicks: 0, uniqueClicks: 0 };
  * A sent message counts for each tracked link in it, a click for the link that was followed; the first click of a link
  * in a message is unique. A crash in between leaves no trace here either (`createOnce`).
  */
-export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
+export function createUrlCounting({ store }: UrlCountingDeps) {
   const totals = createOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
   const hours = createOnce<UrlHourRow>({ rows: store.urlHours, events: store.messageEvents });
 
@@ -150,7 +139,8 @@ export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
   }
 
   return frozen({
-    async count(event, message) {
+    /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
+    async count(event: MessageEventRow, message: SentMessageRow) {
       await Promise.all(urlAmountsOf(event, message).map(({ url, amounts }) => add(event, url, urlKey(url), amounts)));
     },
   });

@@ -23,9 +23,7 @@ interface Known {
 }
 
 /** Decides between routes with conditions, before a message is accepted. */
-export interface Choosing {
-  choose(message: ScannedMessage, routed: readonly RoutedRecipient[], known: Known): Promise<Chosen>;
-}
+export type Choosing = ReturnType<typeof createChoosing>;
 
 interface ChoosingDeps {
   readonly judging: Judging;
@@ -33,9 +31,13 @@ interface ChoosingDeps {
   readonly scanNow: (message: ScannedMessage) => Promise<Scan | undefined>;
 }
 
-export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
+export function createChoosing({ judging, scanNow }: ChoosingDeps) {
   return frozen({
-    async choose(message, routed, { scan: given, loops }) {
+    async choose(
+      message: ScannedMessage,
+      routed: readonly RoutedRecipient[],
+      { scan: given, loops }: Known,
+    ): Promise<Chosen> {
       let facts: MailFacts = { sender: message.envelope.mailFrom, ...(given && { scan: given }) };
       let verdicts: Verdicts | undefined;
       let scan = given;

@@ -34,22 +34,17 @@ export interface Judged {
 }
 
 /** Looks into messages. */
-export interface Judging {
-  /** Throws only if the daemon stops. */
-  judge(message: Pick<ScannedMessage, 'id' | 'envelope' | 'body'>, wantsVerdicts: boolean): Promise<Judged>;
-}
+export type Judging = ReturnType<typeof createJudging>;
 
 const NOTHING: Judged = { content: null, verdicts: null, auth: null };
 
-export function createJudging({
-  run,
-  log,
-}: {
-  readonly run: PooledTask<JudgeInput, Judged>;
-  readonly log: Log;
-}): Judging {
+export function createJudging({ run, log }: { readonly run: PooledTask<JudgeInput, Judged>; readonly log: Log }) {
   return frozen({
-    async judge({ id, envelope, body }, wantsVerdicts) {
+    /** Throws only if the daemon stops. */
+    async judge(
+      { id, envelope, body }: Pick<ScannedMessage, 'id' | 'envelope' | 'body'>,
+      wantsVerdicts: boolean,
+    ): Promise<Judged> {
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       try {
         // At the front: a client waits for it.

@@ -14,18 +14,7 @@ export type FeedEvent = { readonly id: string } & (
   | { readonly topic: 'missed' }
 );
 
-export interface Feed {
-  /**
-   * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
-   * since then is in `missed`, or undefined if that is not known.
-   */
-  watch(
-    listener: (events: readonly FeedEvent[]) => void,
-    from?: string,
-  ): { readonly missed: readonly FeedEvent[] | undefined; end(): void };
-  /** After each write of the journal. */
-  wrote(batch: Batch): void;
-}
+export type Feed = ReturnType<typeof createFeed>;
 
 /** Events that are kept for those who come back. */
 const MAX_KEPT = 500;
@@ -35,7 +24,7 @@ const EVERY_MS = 250;
 /** After the last one left, the feed goes on for those who come back. */
 const LINGER_MS = 60_000;
 
-export function createFeed(ask: AskJournal, clock: Clock): Feed {
+export function createFeed(ask: AskJournal, clock: Clock) {
   const listeners = new Set<(events: readonly FeedEvent[]) => void>();
   let kept: FeedEvent[] = [];
   /** Which run of the feed this is, and how many events it had. */
@@ -126,7 +115,14 @@ export function createFeed(ask: AskJournal, clock: Clock): Feed {
   }
 
   return frozen({
-    watch(listener, from) {
+    /**
+     * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
+     * since then is in `missed`, or undefined if that is not known.
+     */
+    watch(
+      listener: (events: readonly FeedEvent[]) => void,
+      from?: string,
+    ): { readonly missed: readonly FeedEvent[] | undefined; end(): void } {
       begin();
       listeners.add(listener);
       return {
@@ -139,7 +135,8 @@ export function createFeed(ask: AskJournal, clock: Clock): Feed {
         },
       };
     },
-    wrote(batch) {
+    /** After each write of the journal. */
+    wrote(batch: Batch) {
       if (!running) return;
       for (const id of idsOf(batch)) {
         changed.delete(id);

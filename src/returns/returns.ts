@@ -31,15 +31,7 @@ interface ReturnsDeps {
 export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
 
 /** Parses returned mail and records what it says. */
-export interface Returns {
-  /** Throws `StoreAway` if the store is unavailable; repeating the call is safe. */
-  handle(
-    delivery: Pick<Delivery, 'id' | 'recipient'>,
-    message: Message,
-    body: Body,
-    now: number,
-  ): Promise<ReturnOutcome>;
-}
+export type Returns = ReturnType<typeof createReturns>;
 
 /**
  * A report up to `WHOLE_BYTES` is parsed in full; of a larger one only the beginning, where reports identify
@@ -59,7 +51,7 @@ interface Found {
   readonly row: SentMessageRow;
 }
 
-function createReturns(deps: ReturnsDeps): Returns {
+function createReturns(deps: ReturnsDeps) {
   const { store, recorder, log } = deps;
 
   async function find({ account: number, message }: Named): Promise<Found | undefined> {
@@ -79,7 +71,13 @@ function createReturns(deps: ReturnsDeps): Returns {
   }
 
   return frozen({
-    async handle(delivery, message, body, now): Promise<ReturnOutcome> {
+    /** Throws `StoreAway` if the store is unavailable; repeating the call is safe. */
+    async handle(
+      delivery: Pick<Delivery, 'id' | 'recipient'>,
+      message: Message,
+      body: Body,
+      now: number,
+    ): Promise<ReturnOutcome> {
       const secret = await deps.secret();
       const mailbox = readMailbox(secret, delivery.recipient);
       const done = (words: string): ReturnOutcome => {

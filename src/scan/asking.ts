@@ -19,18 +19,7 @@ interface Asked extends ScannerAnswer {
 }
 
 /** Asks all scanners about a message, each under its deadline and behind its breaker. */
-interface Asking {
-  /** Milliseconds until every scanner may be asked; 0: now. */
-  delay(): number;
-  /** The names of scanners that do not answer. */
-  away(): readonly string[];
-  /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
-  ask(specimen: Specimen): Promise<readonly Asked[] | undefined>;
-  /** Ends all questions, and closes connections that are kept open. */
-  stop(): Promise<void>;
-}
-
-export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps: AskingDeps): Asking {
+export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps: AskingDeps) {
   const { clock, metrics } = deps;
   const stopping = new AbortController();
   const asked = deps.scanners.map((scanner) => createAskingOne(scanner, timeoutMs, stopping.signal, deps));
@@ -38,15 +27,19 @@ export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps
     asked.map(({ scanner: { name: scanner }, breaker }) => [{ scanner }, Number(breaker.isAway())]),
   );
   return frozen({
-    delay() {
+    /** Milliseconds until every scanner may be asked; 0: now. */
+    delay(): number {
       const now = clock.monotonic();
       return Math.max(0, ...asked.map(({ breaker }) => Math.ceil(breaker.nextAsk(now) - now)));
     },
-    away: () => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
-    async ask(specimen) {
+    /** The names of scanners that do not answer. */
+    away: (): readonly string[] => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
+    /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
+    async ask(specimen: Specimen): Promise<readonly Asked[] | undefined> {
       const answers = await Promise.all(asked.map(({ ask }) => ask(specimen)));
       return stopping.signal.aborted ? undefined : answers;
     },
+    /** Ends all questions, and closes connections that are kept open. */
     async stop() {
       stopping.abort(new ScannerFault('Postern is stopping'));
       await Promise.all(deps.scanners.map((scanner) => scanner.stop()));

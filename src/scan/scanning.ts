@@ -45,26 +45,7 @@ type AtTheDoor =
   | { readonly scan?: undefined; readonly refused: 'unscanned' | 'unwanted' };
 
 /** Has each message scanned once, by all scanners at the same time. */
-export interface Scanning {
-  /**
-   * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
-   * message may be scanned now, or was. Reads no body.
-   */
-  turn(delivery: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined>;
-  /**
-   * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
-   * still read the body afterwards.
-   */
-  of(specimen: Specimen, from: number): Promise<ScanOutcome>;
-  /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
-  waitsFor(messageId: string): string | undefined;
-  /** For a message that is not accepted yet. */
-  atTheDoor(specimen: Specimen): Promise<AtTheDoor>;
-  /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
-  now(specimen: Specimen): Promise<Scan | undefined>;
-  /** Ends all scans and closes connections. */
-  stop(): Promise<void>;
-}
+export type Scanning = ReturnType<typeof createScanning>;
 
 const TOO_LARGE = 'the message is larger than scan.max_bytes';
 const TOO_BUSY = 'the scanners had no time';
@@ -80,7 +61,7 @@ const COUNTED = 10_000;
 const PATIENCE = 50;
 const LONGEST_LOOK = 2000;
 
-export function createScanning(settings: ScanningSettings, deps: ScanningDeps): Scanning {
+export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   const { spool, time, clock, log } = deps;
   const asking = createAsking(settings, deps);
   const places = createPlaces(settings.concurrency, clock);
@@ -140,12 +121,20 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
   const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
 
   return frozen({
-    async turn({ messageId }, from) {
+    /**
+     * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
+     * message may be scanned now, or was. Reads no body.
+     */
+    async turn({ messageId }: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined> {
       if (inFlight.has(messageId)) return soon();
       const wait = waitOf(from);
       return wait === 0 || (await spool.scanOf(messageId)) ? undefined : clock.now() + wait;
     },
-    async of(specimen, from) {
+    /**
+     * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
+     * still read the body afterwards.
+     */
+    async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
       let cancel = (): void => {};
       const patience = new Promise<ScanOutcome>((resolve) => {
         cancel = clock.after(PATIENCE, () => resolve({ at: soon() }));
@@ -156,25 +145,29 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
         cancel();
       }
     },
-    waitsFor(messageId) {
+    /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
+    waitsFor(messageId: string): string | undefined {
       const away = asking.away();
       if (away.length > 0) return `${away.join(' and ')} ${away.length === 1 ? 'does' : 'do'} not answer`;
       if (inFlight.has(messageId)) return 'it is being scanned';
       if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
       return places.full() ? 'all are busy' : undefined;
     },
-    async now(specimen) {
+    /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
+    async now(specimen: Specimen): Promise<Scan | undefined> {
       if (bodySize(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
       const answers = await askNow(specimen);
       return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
-    async atTheDoor(specimen) {
+    /** For a message that is not accepted yet. */
+    async atTheDoor(specimen: Specimen): Promise<AtTheDoor> {
       if (bodySize(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
       const answers = await askNow(specimen);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
       const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
       return later ? { refused: 'unscanned' } : { scan: combineAnswers(answers) };
     },
+    /** Ends all scans and closes connections. */
     async stop() {
       await asking.stop();
       await Promise.allSettled(inFlight.values());

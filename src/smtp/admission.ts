@@ -240,14 +240,7 @@ const PROBE_MS = 100;
 const PATIENCE_MS = 1000;
 
 /** Measures the lag of the event loop by how late timers fire. */
-interface LagProbe {
-  start(): void;
-  stop(): void;
-  /** Whether the loop has lagged by more than the limit for a second. */
-  lagging(): boolean;
-}
-
-export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
+export function createLagProbe(maxLagMs: number, clock: Clock) {
   let cancel: (() => void) | undefined;
   let laggingSince: number | undefined;
 
@@ -268,6 +261,7 @@ export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
       cancel?.();
       cancel = undefined;
     },
-    lagging: () => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
+    /** Whether the loop has lagged by more than the limit for a second. */
+    lagging: (): boolean => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
   });
 }

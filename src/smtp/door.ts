@@ -14,23 +14,13 @@ const PROXY_HEADER_MS = 10_000;
 const FAREWELL_MS = 5_000;
 const MOST_LEAVING = 500;
 
-/** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
-interface Door {
-  /**
-   * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
-   * closed.
-   */
-  knock(socket: Socket, welcome: Welcome): void;
-  /** Destroys sockets that wait for a PROXY header or were rejected. */
-  close(): void;
-}
-
 type Welcome = (address: string, place: SessionPlace) => void;
 
+/** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
 export function createSmtpDoor(
   settings: Pick<ListenerSettings, 'proxyProtocol' | 'commandTimeoutMs'>,
   { admission, clock, log }: { readonly admission: Admission; readonly clock: Clock; readonly log: Log },
-): Door {
+) {
   const isProxy = createAddressList(settings.proxyProtocol);
   const waiting = new Set<Socket>();
   let closed = false;
@@ -100,7 +90,11 @@ export function createSmtpDoor(
   }
 
   return frozen({
-    knock(socket, welcome) {
+    /**
+     * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
+     * closed.
+     */
+    knock(socket: Socket, welcome: Welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
       if (address === undefined) return void socket.destroy(); // already disconnected
       const proxy = isProxy(address);
@@ -110,6 +104,7 @@ export function createSmtpDoor(
         else enter(socket, address, entry.place, welcome);
       });
     },
+    /** Destroys sockets that wait for a PROXY header or were rejected. */
     close() {
       closed = true;
       for (const socket of waiting) socket.destroy();

@@ -34,10 +34,7 @@ interface AuthenticatorSettings {
  * Computes the verdicts of one message. Never rejects because of a message or the DNS. DMARC is checked for the author
  * that `authorOfMessage` finds, which is the one in the payload.
  */
-export interface Authenticator {
-  /** Keeps the DNS questions that are waiting for an answer in `open`. */
-  authenticate(source: RawSource, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
-}
+export type Authenticator = ReturnType<typeof createAuthenticator>;
 
 interface Deps {
   readonly resolver: Resolver;
@@ -64,7 +61,7 @@ const NO_DMARC = { policy: null, aligned: false } as const;
  * Creates a part that checks SPF, DKIM, DMARC and ARC on one DNS budget: half of the queries for SPF, a quarter for
  * keys, the rest for DMARC.
  */
-export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
+export function createAuthenticator({ resolver, settings, clock }: Deps) {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const trusted = new Set(settings.trustedSealers);
   const readSignatures = createSignatureReader(clock);
@@ -74,7 +71,8 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
     // biome-ignore lint/plugin: mailauth's resolver type lacks MX records
     createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
-    async authenticate(source, envelope, open): Promise<Verdicts> {
+    /** Keeps the DNS questions that are waiting for an answer in `open`. */
+    async authenticate(source: RawSource, envelope: Envelope, open?: Set<string>): Promise<Verdicts> {
       const ask = askFor(open);
       const budget = createDnsBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);

@@ -104,12 +104,7 @@ export function createShare(budget: DnsBudget, questions: number, ms: number, cl
 }
 
 /** How long a result that is derived from DNS answers is valid. */
-export interface Life {
-  /** Takes each answer that the result is derived from. */
-  note(answer: DnsAnswer<unknown>): void;
-  /** Milliseconds; 0 if the result must not be cached. */
-  ms(): number;
-}
+export type Life = ReturnType<typeof createLife>;
 
 const LONGEST_MS = 300_000;
 /** The resolver does not report the TTL of negative answers (RFC 2308); a record published now should soon be seen. */
@@ -118,13 +113,15 @@ const ABSENCE_MS = 10_000;
 const MACRO = /%[{_%-]/;
 
 /** The shortest TTL of the answers, at most five minutes; 0 after a failure or if a record contains a macro. */
-function createLife(): Life {
+function createLife() {
   let ms = LONGEST_MS;
   return frozen({
-    note(answer) {
+    /** Takes each answer that the result is derived from. */
+    note(answer: DnsAnswer<unknown>) {
       ms = Math.min(ms, lifeOf(answer));
     },
-    ms: () => ms,
+    /** Milliseconds; 0 if the result must not be cached. */
+    ms: (): number => ms,
   });
 }
 

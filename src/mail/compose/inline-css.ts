@@ -151,15 +151,12 @@ function toTest(selector: readonly Selector[]): ((element: Element) => boolean) 
 }
 
 /** Collects the declarations of one element: the last one of each property wins. */
-interface Cascade {
-  add(block: readonly CssDeclaration[]): void;
-  text(): string;
-}
+type Cascade = ReturnType<typeof createCascade>;
 
-function createCascade(): Cascade {
+function createCascade() {
   const values = new Map<string, readonly string[]>();
   return {
-    add(block) {
+    add(block: readonly CssDeclaration[]) {
       // A property moves behind the earlier ones, because a later `margin` would undo `margin-top`. All values from one
       // block are kept, as fallbacks for programs that do not support the last one.
       for (const [name, same] of Map.groupBy(block, (one) => one.name)) {
@@ -170,7 +167,7 @@ function createCascade(): Cascade {
         );
       }
     },
-    text: () => [...values].flatMap(([name, all]) => all.map((value) => `${name}: ${value};`)).join(' '),
+    text: (): string => [...values].flatMap(([name, all]) => all.map((value) => `${name}: ${value};`)).join(' '),
   };
 }
 

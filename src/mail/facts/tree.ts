@@ -44,18 +44,6 @@ interface TreeCallbacks {
   closed(node: OpenElement): void;
 }
 
-interface Tree {
-  open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
-  close(name: string): void;
-  /** Where a text stands. */
-  place(isBlank: boolean): OpenElement;
-  finish(): void;
-  /** Whether there are too many elements: the rest of the page is not looked at. */
-  isFull(): boolean;
-  /** Whether elements are left out. */
-  isCut(): boolean;
-}
-
 const words = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 const VOID = words(
   'area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr',
@@ -106,7 +94,7 @@ const NEVER_SHOWN = words(
   'noscript template audio video canvas iframe noembed noframes datalist defs desc metadata symbol',
 );
 
-export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks): Tree {
+export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks) {
   const stack: OpenElement[] = [];
   /** Where each name is on the stack. */
   const places = new Map<string, number[]>();
@@ -304,7 +292,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   stack.push(body);
 
   return {
-    open(name, attributes, isClosed) {
+    open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void {
       if (name === 'html' || name === 'body') return restyle(name === 'html' ? 0 : 1, attributes);
       if (name === 'head' || name === 'frameset' || (name === 'form' && lastOf('form') !== -1)) return;
       if (foreign > 0) {
@@ -332,7 +320,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       const node = push(name, attributes);
       if (isClosed && (name === 'svg' || name === 'math') && top() === node) pop();
     },
-    close(name) {
+    close(name: string) {
       if (name === 'br') return this.open('br', NO_ATTRIBUTES, false);
       if (name === 'body' || name === 'html' || name === 'head') return;
       if (name === 'li' && lastOf('li') < Math.max(lastOf('ul'), lastOf('ol'))) return;
@@ -348,15 +336,18 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
         if (isOpen(name)) popTo(lastOf(name));
       } else endOther(name);
     },
-    place(isBlank) {
+    /** Where a text stands. */
+    place(isBlank: boolean): OpenElement {
       if (!isBlank) reopen();
       return hostOf(top());
     },
     finish() {
       while (stack.length > 0) pop();
     },
-    isFull: () => elementsLeft <= 0,
-    isCut: () => againLeft <= 0 || elementsLeft <= 0,
+    /** Whether there are too many elements: the rest of the page is not looked at. */
+    isFull: (): boolean => elementsLeft <= 0,
+    /** Whether elements are left out. */
+    isCut: (): boolean => againLeft <= 0 || elementsLeft <= 0,
   };
 }
 

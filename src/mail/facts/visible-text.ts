@@ -22,18 +22,8 @@ export const PARAGRAPHS = new Set([
   'table',
 ]);
 
-interface VisibleText {
-  text(piece: string, space: Box['space']): void;
-  /** A line ends. */
-  line(): void;
-  /** A block, a row or a cell begins or ends. */
-  open(node: OpenElement): void;
-  close(node: OpenElement): void;
-  finish(): { readonly text: string; readonly isCut: boolean };
-}
-
 /** Collects at most so many characters. */
-export function createVisibleText(most: number): VisibleText {
+export function createVisibleText(most: number) {
   const pieces: string[] = [];
   let left = most;
   let isCut = false;
@@ -76,7 +66,7 @@ export function createVisibleText(most: number): VisibleText {
   };
 
   return {
-    text(piece, space) {
+    text(piece: string, space: Box['space']) {
       if (isCut) return;
       if (space !== 'normal' && /[\r\n]/.test(piece)) {
         for (const [i, line] of piece.split(/\r\n?|\n/).entries()) {
@@ -97,12 +87,14 @@ export function createVisibleText(most: number): VisibleText {
       put(bare);
       isSpaced = words.endsWith(' ');
     },
+    /** A line ends. */
     line() {
       // Of many lines two are kept.
       breaks = Math.min(2, breaks + 1);
       isSpaced = false;
     },
-    open(node) {
+    /** A block, a row or a cell begins or ends. */
+    open(node: OpenElement) {
       const { name, attributes, box } = node;
       if (name === 'ul' || name === 'ol')
         counts.push(name === 'ol' ? Number.parseInt(attributes.get('start') ?? '1', 10) || 1 : undefined);
@@ -114,11 +106,11 @@ export function createVisibleText(most: number): VisibleText {
       if (count !== undefined) counts[counts.length - 1] = count + 1;
       marker = box.hasMarkers ? (count === undefined ? '\u2022 ' : `${count}. `) : '';
     },
-    close(node) {
+    close(node: OpenElement) {
       ofBlock(node);
       if (node.name === 'ul' || node.name === 'ol') counts.pop();
       if (node.box.isItem) marker = '';
     },
-    finish: () => ({ text: pieces.join(''), isCut }),
+    finish: (): { readonly text: string; readonly isCut: boolean } => ({ text: pieces.join(''), isCut }),
   };
 }

@@ -63,15 +63,7 @@ const OUTSIDE = 1;
 const TAKEN = 2;
 
 /** Collects the text and keeps track of which branches are shown. */
-interface Output {
-  text(source: string, start: number, end: number): void;
-  tag(tag: Tag, source: string, start: number, end: number): void;
-  /** Characters so far. */
-  written(): number;
-  finish(): string;
-}
-
-function createOutput(vars: Vars, options: MergeOptions): Output {
+function createOutput(vars: Vars, options: MergeOptions) {
   const { maxLength = MAX_RENDERED } = options;
   const parts: string[] = [];
   const levels: number[] = [];
@@ -112,15 +104,16 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
     }
   };
   return {
-    text(source, start, end) {
+    text(source: string, start: number, end: number) {
       if (shown && end > start) put(source.slice(start, end));
     },
-    tag(tag, source, start, end) {
+    tag(tag: Tag, source: string, start: number, end: number) {
       if (follow(tag) || !shown) return;
       put(replacement(tag, vars, options) ?? source.slice(start, end));
     },
-    written: () => length,
-    finish: () => parts.join(''),
+    /** Characters so far. */
+    written: (): number => length,
+    finish: (): string => parts.join(''),
   };
 }
 

@@ -39,24 +39,21 @@ export function* fillingRegions(
 }
 
 /** Replaces pieces of a text; calls must be in order of position. */
-interface Edits {
-  replace(start: number, end: number, text: string): void;
-  finish(): string;
-}
+type Edits = ReturnType<typeof createEdits>;
 
-function createEdits(code: string, maxLength: number): Edits {
+function createEdits(code: string, maxLength: number) {
   const parts: string[] = [];
   let kept = 0;
   let length = code.length;
   return {
-    replace(start, end, text) {
+    replace(start: number, end: number, text: string) {
       length += text.length - (end - start);
       // Later replacements may remove text, but no more than the rest of the code.
       if (length - (code.length - end) > maxLength) throw new TooLong();
       parts.push(code.slice(kept, start), text);
       kept = end;
     },
-    finish() {
+    finish(): string {
       if (length > maxLength) throw new TooLong();
       return parts.join('') + code.slice(kept);
     },
@@ -164,16 +161,6 @@ function decode(value: string): string {
   );
 }
 
-/** The open elements at one position, as far as they determine where an element ends. */
-interface Elements {
-  /** Closes the elements that this opening tag closes implicitly; returns the remaining depth. */
-  imply(name: string): number;
-  /** Closes elements up to and including the named one; returns the remaining depth, or undefined if none is open. */
-  close(name: string): number | undefined;
-  /** Opens an element; returns its depth, 0 for the outermost. */
-  open(name: string): number;
-}
-
 const VOID = new Set([
   'area',
   'base',
@@ -254,10 +241,12 @@ function isVoid(name: string): boolean {
 }
 
 /**
+ * The open elements at one position, as far as they determine where an element ends.
+ *
  * Only the innermost element is checked for implicit closing, and counts show which names are open: the work is linear
  * for any text.
  */
-function createElements(): Elements {
+function createElements() {
   const names: string[] = [];
   const counts = new Map<string, number>();
   const pop = () => {
@@ -266,17 +255,20 @@ function createElements(): Elements {
     return name;
   };
   return {
-    imply(name) {
+    /** Closes the elements that this opening tag closes implicitly; returns the remaining depth. */
+    imply(name: string): number {
       const ends = ENDS.get(name);
       while (ends?.has(names.at(-1) ?? '')) pop();
       return names.length;
     },
-    close(name) {
+    /** Closes elements up to and including the named one; returns the remaining depth, or undefined if none is open. */
+    close(name: string): number | undefined {
       if (!counts.get(name)) return undefined;
       while (pop() !== name);
       return names.length;
     },
-    open(name) {
+    /** Opens an element; returns its depth, 0 for the outermost. */
+    open(name: string): number {
       counts.set(name, (counts.get(name) ?? 0) + 1);
       return names.push(name) - 1;
     },

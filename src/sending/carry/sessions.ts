@@ -173,16 +173,6 @@ function isStale(handover: Handover): boolean {
     : !handover.given && (handover.code === 421 || handover.code === 503);
 }
 
-/** Idle sessions, each waiting for another message to the same server. */
-interface SessionPool {
-  /** Takes the most recently used session, the least likely to have been closed. */
-  take(way: string): ClientSession | undefined;
-  /** Keeps a session, or ends it if it is used up or enough are kept. */
-  keep(way: string, session: ClientSession): void;
-  /** Ends all sessions, and those handed in later. */
-  stop(): void;
-}
-
 /** In total: each takes a file descriptor here and a slot on somebody else's server. */
 const MOST = 500;
 const IDLE_MS = 10_000;
@@ -194,7 +184,8 @@ interface IdleSession {
   readonly cancel: () => void;
 }
 
-function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock): SessionPool {
+/** Idle sessions, each waiting for another message to the same server. */
+function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock) {
   const ways = new Map<string, IdleSession[]>();
   let count = 0;
   let stopped = false;
@@ -220,7 +211,8 @@ function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, cloc
   }
 
   return frozen({
-    take(way) {
+    /** Takes the most recently used session, the least likely to have been closed. */
+    take(way: string): ClientSession | undefined {
       for (;;) {
         const kept = ways.get(way)?.at(-1);
         if (!kept) return undefined;
@@ -228,11 +220,13 @@ function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, cloc
         if (kept.session.alive()) return kept.session;
       }
     },
-    keep(way, session) {
+    /** Keeps a session, or ends it if it is used up or enough are kept. */
+    keep(way: string, session: ClientSession) {
       const full = count >= MOST || (ways.get(way)?.length ?? 0) >= mostPerWay;
       if (stopped || full || session.sent() >= MOST_MESSAGES || !session.alive()) session.end();
       else add(way, session);
     },
+    /** Ends all sessions, and those handed in later. */
     stop() {
       stopped = true;
       for (const [way, all] of ways) {

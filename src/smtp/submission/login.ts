@@ -164,12 +164,7 @@ type LoginResult =
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
 
 /** Finds the account of an API key. */
-interface Logins {
-  /** Looks up the key, and counts a failure against the address. */
-  logIn(key: string, address: string): Promise<LoginResult>;
-  /** Checks whether the key is still valid. */
-  check(login: Login): Promise<LoginResult>;
-}
+type Logins = ReturnType<typeof createLogins>;
 
 /** Creates the key check; the metrics count logins by result. */
 export function createLogins(
@@ -180,14 +175,15 @@ export function createLogins(
     readonly clock: Clock;
     readonly metrics: Metrics;
   },
-): Logins {
+) {
   const keys = createKeyCheck(settings, deps);
   const count = (result: string) => deps.metrics.counter('postern_smtp_logins_total', { result });
   const wrong = count('wrong');
   const results = { ok: count('ok'), wrong, 'too-many': wrong, away: count('away') };
 
   return frozen({
-    async logIn(key, address) {
+    /** Looks up the key, and counts a failure against the address. */
+    async logIn(key: string, address: string): Promise<LoginResult> {
       const result = await unlessAway(async () => {
         const found = await keys.check(key, address);
         return found.kind === 'good' ? { login: { account: found.account.id, key: found.id } } : { why: found.kind };
@@ -195,7 +191,9 @@ export function createLogins(
       results[result.login ? 'ok' : result.why].add();
       return result;
     },
-    check: (login) => unlessAway(async () => ((await keys.accountOf(login.key)) ? { login } : { why: 'wrong' })),
+    /** Checks whether the key is still valid. */
+    check: (login: Login): Promise<LoginResult> =>
+      unlessAway(async () => ((await keys.accountOf(login.key)) ? { login } : { why: 'wrong' })),
   });
 }
 

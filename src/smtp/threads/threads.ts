@@ -127,22 +127,12 @@ interface SlotParts extends ThreadsDeps {
 }
 
 /** A slot for one thread and its replacements. */
-interface Slot {
-  /** Returns where it listens. */
-  start(): Promise<readonly ListenAddress[]>;
-  stop(graceMs: number): Promise<void>;
-  reload(tls: TlsSettings | undefined): Promise<void>;
-  /** Called once a second: ends a thread that hangs. */
-  look(): void;
-  listening(): boolean;
-}
-
 function createSlot(
   number: number,
   settings: ListenerSettings,
   parts: SlotParts,
   now: () => { readonly listen: readonly ListenEntry[]; readonly tls: TlsSettings | undefined },
-): Slot {
+) {
   const { clock, log, died } = parts;
   let running: Running | undefined;
   let listening = false;
@@ -151,6 +141,7 @@ function createSlot(
   /** Checks since the unanswered ping; 0 if there is none. */
   let silent = 0;
 
+  /** Returns where it listens. */
   async function start(): Promise<readonly ListenAddress[]> {
     const since = clock.monotonic();
     const one = startOne({ settings, number }, parts, ({ reason, error }) => {
@@ -213,7 +204,7 @@ function createSlot(
 
   return frozen({
     start,
-    async stop(graceMs) {
+    async stop(graceMs: number) {
       stopped = true;
       cancelAgain();
       if (!running) return;
@@ -226,9 +217,10 @@ function createSlot(
       if (!ended) await one.thread.terminate();
       letGo(one);
     },
-    async reload(tls) {
+    async reload(tls: TlsSettings | undefined) {
       if (listening) await running?.call('reload', [tls]);
     },
+    /** Called once a second: ends a thread that hangs. */
     look() {
       if (!running || !listening) return;
       if (silent > 0) {
@@ -241,7 +233,7 @@ function createSlot(
       };
       running.call('ping', []).then(heard, heard);
     },
-    listening: () => listening,
+    listening: (): boolean => listening,
   });
 }
 

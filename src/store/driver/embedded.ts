@@ -177,20 +177,7 @@ function readFields(text: string): StoredFields {
 type Rows = readonly (readonly [string, string])[];
 
 /** The main thread's side of the thread that owns the file. */
-interface Link {
-  /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
-  open(): Promise<void>;
-  /** Creates a table, now and whenever the thread is restarted. */
-  plan(plan: TablePlan): Promise<void>;
-  /** Throws `StoreAway` if the thread died or was too slow. */
-  read(statement: Statement): Promise<Rows>;
-  /**
-   * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
-   * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
-   */
-  write(statement: Statement, yields: boolean): Promise<Rows>;
-  close(): Promise<void>;
-}
+type Link = ReturnType<typeof createLink>;
 
 const SCRIPT = new URL('./embedded-thread.ts', import.meta.url);
 /** Rows as text, which leave as soon as they are read. */
@@ -199,7 +186,7 @@ const YOUNG_MB = 12;
 function createLink(
   { clock, log, presence }: { readonly clock: Clock; readonly log: Log; readonly presence: Presence },
   { file, timeoutMs }: Pick<EmbeddedSettings, 'file' | 'timeoutMs'>,
-): Link {
+) {
   const plans: TablePlan[] = [];
   let current: Thread<StoreProtocol> | undefined;
   let closed = false;
@@ -242,18 +229,25 @@ function createLink(
   };
 
   return frozen({
+    /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
     async open() {
       const durability = await running().ready.catch((error: unknown) => {
         throw away(error instanceof Error ? error.message : String(error));
       });
       presence.here({ ...durability });
     },
-    async plan(plan) {
+    /** Creates a table, now and whenever the thread is restarted. */
+    async plan(plan: TablePlan) {
       await ask('plan', plan);
       plans.push(plan);
     },
-    read: (statement) => ask('read', statement),
-    write: (statement, yields) => ask('write', statement, yields),
+    /** Throws `StoreAway` if the thread died or was too slow. */
+    read: (statement: Statement): Promise<Rows> => ask('read', statement),
+    /**
+     * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
+     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
+     */
+    write: (statement: Statement, yields: boolean): Promise<Rows> => ask('write', statement, yields),
     async close() {
       closed = true;
       await current?.end();

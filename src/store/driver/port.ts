@@ -252,12 +252,9 @@ export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () 
 }
 
 /** Tracks whether the database answers, and logs each change once. */
-export interface Presence {
-  here(details?: Fields): void;
-  away(reason: string): void;
-}
+export type Presence = ReturnType<typeof createPresence>;
 
-export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence {
+export function createPresence(log: Log, driver: 'embedded' | 'mongo') {
   let state: 'unknown' | 'here' | 'away' = 'unknown';
   return frozen({
     here(details: Fields = {}) {
@@ -265,7 +262,7 @@ export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence
       log.info(state === 'away' ? 'store.back' : 'store.connected', { driver, ...details });
       state = 'here';
     },
-    away(reason) {
+    away(reason: string) {
       if (state === 'away') return;
       state = 'away';
       log.warn('store.away', { driver, reason });

@@ -184,26 +184,11 @@ interface ClaimSettings {
 }
 
 /** Changes the states of export jobs: each step is one atomic change that only the holder of the claim can make. */
-interface Claims {
-  /**
-   * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
-   */
-  next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
-  /** Renews the claim if that is due. False if it was lost. */
-  renew(job: ExportRow): Promise<boolean>;
-  /** Undefined if the claim was lost; then nothing was changed. The same holds for the others. */
-  complete(job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>): Promise<ExportRow | undefined>;
-  fail(job: ExportRow, error: string): Promise<ExportRow | undefined>;
-  /** Returns it to waiting, as if it had not been started. */
-  giveBack(job: ExportRow): Promise<ExportRow | undefined>;
-}
+type Claims = ReturnType<typeof createClaims>;
 
 const UNCLAIMED = { holder: null, until: null };
 
-function createClaims(
-  settings: ClaimSettings,
-  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
-): Claims {
+function createClaims(settings: ClaimSettings, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids }) {
   const { holder, hostname } = settings;
   const {
     store: { exportJobs },
@@ -275,15 +260,24 @@ function createClaims(
   }
 
   return frozen({
-    next: async (served) => (await orphan()) ?? (await waiting(served)),
-    async renew(job) {
+    /**
+     * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
+     */
+    next: async (served: ReadonlyMap<string, number>): Promise<ExportRow | undefined> =>
+      (await orphan()) ?? (await waiting(served)),
+    /** Renews the claim if that is due. False if it was lost. */
+    async renew(job: ExportRow): Promise<boolean> {
       if (clock.monotonic() - (renewedAt.get(job.id) ?? 0) < RENEW_MS) return true;
       renewedAt.set(job.id, clock.monotonic());
       return (await exportJobs.change({ id: job.id, state: 'working', holder }, { until: term() })) !== undefined;
     },
-    complete: (job, result) => settle(job, { state: 'complete', ...end(null, job), ...result }),
-    fail: (job, error) => settle(job, { state: 'error', ...end(error, job) }),
-    giveBack: (job) =>
+    /** Undefined if the claim was lost; then nothing was changed. The same holds for the others. */
+    complete: (job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>): Promise<ExportRow | undefined> =>
+      settle(job, { state: 'complete', ...end(null, job), ...result }),
+    fail: (job: ExportRow, error: string): Promise<ExportRow | undefined> =>
+      settle(job, { state: 'error', ...end(error, job) }),
+    /** Returns it to waiting, as if it had not been started. */
+    giveBack: (job: ExportRow): Promise<ExportRow | undefined> =>
       settle(job, { state: 'waiting', ...UNCLAIMED, host: null, file: null, attempts: job.attempts - 1 }),
   });
 }

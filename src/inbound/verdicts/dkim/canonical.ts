@@ -3,13 +3,6 @@ import { frozen } from '../../../base/frozen.ts';
 import type { FieldRange, HeaderSection } from '../../../mail/header-section.ts';
 import type { Canonicalization, Signature } from './verify.ts';
 
-/** Hashes a body that arrives in pieces. */
-interface BodyHash {
-  update(piece: Uint8Array): void;
-  /** Ends the computation. */
-  digest(): HashedBody;
-}
-
 /** A canonicalized body. */
 export interface HashedBody {
   /** SHA-256 of the requested number of octets. */
@@ -58,7 +51,7 @@ function lengthAsItIs(form: Canonicalization, body: Uint8Array): number | undefi
 }
 
 /** Creates a single-pass hash for bodies of any size. A bare LF ends a line; a bare CR is ordinary text. */
-export function createBodyHash(form: Canonicalization, most = Infinity): BodyHash {
+export function createBodyHash(form: Canonicalization, most = Infinity) {
   const relaxed = form === 'relaxed';
   const { put, putAll, digest } = createWriter(most);
   // Line ends and white space are held back until the next character is known.
@@ -91,7 +84,7 @@ export function createBodyHash(form: Canonicalization, most = Infinity): BodyHas
     }
   }
   return frozen({
-    update(piece): void {
+    update(piece: Uint8Array): void {
       for (let at = 0; at < piece.length; ) {
         const end = cr ? at : endOfText(relaxed, piece, at);
         if (end === at) {
@@ -103,6 +96,7 @@ export function createBodyHash(form: Canonicalization, most = Infinity): BodyHas
         at = end;
       }
     },
+    /** Ends the computation. */
     digest(): HashedBody {
       if (cr) release();
       // Empty lines at the end are ignored. A body ends with CRLF, and so does an empty one in the simple form (RFC
@@ -166,16 +160,11 @@ function createWriter(most: number) {
   };
 }
 
-/** The header octets that signatures cover, for one message. */
-interface SignedHeader {
-  /** The header octets covered by the signature in `field` (RFC 6376 section 3.7). */
-  octets(field: FieldRange, signature: Pick<Signature, 'headerForm' | 'names'>): Buffer;
-}
-
 const UNEVEN = /\t| {2}/;
 const BARE_LINE_FEED = /(?<!\r)\n/g;
 
-export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): SignedHeader {
+/** The header octets that signatures cover, for one message. */
+export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>) {
   const byName = new Map<string, FieldRange[]>();
   for (const field of fields) {
     const before = byName.get(field.name);
@@ -183,7 +172,8 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
     else byName.set(field.name, [field]);
   }
   return frozen({
-    octets(field, { headerForm, names }): Buffer {
+    /** The header octets covered by the signature in `field` (RFC 6376 section 3.7). */
+    octets(field: FieldRange, { headerForm, names }: Pick<Signature, 'headerForm' | 'names'>): Buffer {
       const left = new Map<string, Iterator<FieldRange>>();
       const own = toForm(text, field, headerForm);
       let all = '';

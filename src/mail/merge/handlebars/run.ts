@@ -73,13 +73,7 @@ export function* runningTemplate(body: TemplateBody, options: RunOptions): Slice
   return output.finish();
 }
 
-interface Output {
-  /** Outputs a node, or returns the body to run for it. */
-  take(node: TemplateNode, frame: Frame): Cursor | undefined;
-  finish(): string;
-}
-
-function createOutput(options: RunOptions): Output {
+function createOutput(options: RunOptions) {
   const { maxLength, escapes, budget } = options;
   const evaluate = createEvaluate(options);
   const parts: string[] = [];
@@ -91,7 +85,8 @@ function createOutput(options: RunOptions): Output {
     return undefined;
   };
   return {
-    take(node, frame) {
+    /** Outputs a node, or returns the body to run for it. */
+    take(node: TemplateNode, frame: Frame): Cursor | undefined {
       switch (node.kind) {
         case 'text':
           return put(node.text);
@@ -107,7 +102,7 @@ function createOutput(options: RunOptions): Output {
           return loop(node, evaluate(node.of, frame), frame, budget);
       }
     },
-    finish: () => parts.join(''),
+    finish: (): string => parts.join(''),
   };
 }
 
@@ -284,20 +279,17 @@ const MOST_STEPS = 1_000_000;
  * The remaining work. All texts of a message share one budget, so that many small ones cannot cost more than one large
  * one.
  */
-export interface StepBudget {
-  /** Throws `FaultyTemplate` if less is left. */
-  spend(steps: number): void;
-  /** Steps spent so far. */
-  spent(): number;
-}
+export type StepBudget = ReturnType<typeof createStepBudget>;
 
-export function createStepBudget(steps = MOST_STEPS): StepBudget {
+export function createStepBudget(steps = MOST_STEPS) {
   let spent = 0;
   return frozen({
-    spend(asked) {
+    /** Throws `FaultyTemplate` if less is left. */
+    spend(asked: number) {
       spent += asked;
       if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
     },
-    spent: () => spent,
+    /** Steps spent so far. */
+    spent: (): number => spent,
   });
 }
