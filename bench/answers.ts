@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../src/base/clock.ts';
 import { parseHeaders } from '../src/mail/headers.ts';
-import { summaryFields, summaryOf } from '../src/mail/summary.ts';
+import { mailSummaryOf, summaryFields } from '../src/mail/summary.ts';
 import { threadIdOf } from '../src/mail/thread.ts';
 import { openEmbedded } from '../src/store/driver/embedded.ts';
 import { openStore } from '../src/store/store.ts';
@@ -63,7 +63,7 @@ const CASES: Readonly<Record<string, (n: number) => unknown>> = {
   'the thread, for the payload': () => threadIdOf(parseHeaders(foreign)),
   'the same, without the thread': () => parseHeaders(foreign),
   'finding the fields, at acceptance': () => summaryFields(foreign),
-  'decoding them, on the thread of the journal': () => summaryOf(summaryFields(foreign)),
+  'decoding them, on the thread of the journal': () => mailSummaryOf(summaryFields(foreign)),
 };
 
 const times = new Map(Object.keys(CASES).map((name) => [name, [] as number[]]));

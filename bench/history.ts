@@ -5,7 +5,7 @@ import { systemClock } from '../src/base/clock.ts';
 import { createIds, deliveryId } from '../src/base/ids.ts';
 import { NO_METRICS } from '../src/base/metrics.ts';
 import { createJournal } from '../src/journal/journal.ts';
-import type { MailFilter, Page } from '../src/journal/types.ts';
+import type { HistoryPage, MailFilter } from '../src/journal/types.ts';
 import { threadOfRoot } from '../src/mail/thread.ts';
 import type { DeliveryState } from '../src/queue/states.ts';
 import { createTestLog } from '../test/support/log.ts';
@@ -68,7 +68,7 @@ await journal.flush();
 console.log(`The file has ${Math.round(statSync(file).size / MAILS)} bytes a mail.\n`);
 
 const DAY_MS = 86_400_000;
-const LISTS: readonly (readonly [string, (i: number) => Promise<Page<unknown>>])[] = [
+const LISTS: readonly (readonly [string, (i: number) => Promise<HistoryPage<unknown>>])[] = [
   ['the newest', () => mail({})],
   ['further back', (i) => journal.history.mail({}, PAGE, Math.floor((MAILS * (i + 1)) / (Number(values.calls) + 1)))],
   ['of an account with much', () => mail({ account: 'account-1' })],
@@ -95,7 +95,7 @@ let slow = false;
 console.log('| Mail | Rows | Complete | Median ms | Most ms | |\n|---|---|---|---|---|---|');
 for (const [what, ask] of LISTS) {
   const times: number[] = [];
-  let page: Page<unknown> | undefined;
+  let page: HistoryPage<unknown> | undefined;
   for (let i = 0; i < Number(values.calls); i++) {
     const began = performance.now();
     page = await ask(i);
@@ -115,7 +115,7 @@ await journal.stop();
 rmSync(dir, { recursive: true });
 process.exit(slow || log.of('journal.fault').length > 0 ? 1 : 0);
 
-function mail(filter: MailFilter): Promise<Page<unknown>> {
+function mail(filter: MailFilter): Promise<HistoryPage<unknown>> {
   return journal.history.mail(filter, PAGE);
 }
 

@@ -1,4 +1,5 @@
-import { type CounterSubject, counterId, NO_COUNTS, SPANS_OF, startOf } from '../src/store/rows/counters.ts';
+import { NO_COUNTS } from '../src/mail/stats.ts';
+import { type CounterSubject, counterId, SPANS_OF, startOf } from '../src/store/rows/counters.ts';
 import { rejectId } from '../src/store/rows/lists.ts';
 import { templateLabelId } from '../src/store/rows/templates.ts';
 import type { Store } from '../src/store/store.ts';

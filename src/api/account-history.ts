@@ -1,6 +1,14 @@
 import type { Clock } from '../base/clock.ts';
 import { createShares, type Shares } from '../base/shares.ts';
-import type { Action, History, MailFilter, MailStory, Notes, Page, RefusalFilter } from '../journal/types.ts';
+import type {
+  ActionRecord,
+  History,
+  HistoryPage,
+  MailFilter,
+  MailStory,
+  Notes,
+  RefusalFilter,
+} from '../journal/types.ts';
 import { kindsOf } from '../queue/delivery.ts';
 import type { AccountStore } from '../store/store.ts';
 import { tooMany } from './errors.ts';
@@ -60,7 +68,7 @@ export function bindHistory({ history, questions, clock }: HistoryDeps, account:
         ...(await history.refusals({ ...filter, account }, limit, cursor)),
         byReason: await history.refusalsByReason({ ...filter, account }),
       })),
-    actions: (limit: number, cursor?: number): Promise<Page<Action>> =>
+    actions: (limit: number, cursor?: number): Promise<HistoryPage<ActionRecord>> =>
       ask(() => history.actions(account, limit, cursor)),
     /** One question of the caller's making, such as one that reads `ids`. */
     ask,

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { createTurns } from '../base/turns.ts';
+import { createKeyedMutex } from '../base/turns.ts';
 import type { NameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Lists } from '../events/lists.ts';
@@ -116,7 +116,7 @@ export type PartsOf = ReturnType<typeof createAccountParts>;
 /** Binds the parts to an account, each when an operation reads it. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps) {
   const { store, limits, clock, ids } = deps;
-  const turns = createTurns('run');
+  const turns = createKeyedMutex('run');
   const waits = createWaits();
   const historyDeps = { history: deps.history, questions: createQuestions(), clock };
   const never = new AbortController().signal;

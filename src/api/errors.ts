@@ -301,9 +301,8 @@ export class Refusal extends Error {
 
 /** Creates a refusal from its name and the arguments of its message. */
 export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refusal {
-  // TypeScript cannot relate the arguments to one member of a union of functions; `About<N>` is exactly theirs.
-  const message = ERRORS[name].message as (...about: About<N>) => string;
-  return new Refusal(name, message(...about));
+  const errors: { readonly [E in ErrorName]: { message(...about: About<E>): string } } = ERRORS;
+  return new Refusal(name, errors[name].message(...about));
 }
 
 /** A ValidationError for invalid parameters: code -2. */

@@ -1,4 +1,4 @@
-import { inSlices, type Steps } from '../base/turns.ts';
+import { inSlices, type SlicedWork } from '../base/turns.ts';
 import { parseAddressList } from '../mail/address-list.ts';
 
 // Raw messages from callers, headers included. The header block and each address list are read once, so the time is
@@ -49,7 +49,7 @@ const SLICE = 262_144;
 /** The bytes of a document with all line ends as CRLF, as on the wire. In slices: it may be large. */
 export const toWireBytes = (document: string): Promise<Buffer> => inSlices(wireBytes(document));
 
-function* wireBytes(document: string): Steps<Buffer> {
+function* wireBytes(document: string): SlicedWork<Buffer> {
   const parts: Buffer[] = [];
   for (let at = 0; at < document.length; ) {
     const end = endOfSlice(document, at + SLICE);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { words } from '../base/schema.ts';
-import type { Steps } from '../base/turns.ts';
+import type { SlicedWork } from '../base/turns.ts';
 import { boundsOf } from './bounds.ts';
 import { longLists } from './long-lists.ts';
 
@@ -30,7 +30,7 @@ type Holder = Record<PropertyKey, unknown>;
  */
 export function createReading<S extends z.ZodObject>(
   schema: S,
-): (values: Holder, fromForm: boolean) => Steps<Read<z.output<S>>> {
+): (values: Holder, fromForm: boolean) => SlicedWork<Read<z.output<S>>> {
   const bounds = boundsOf(schema);
   const readWhole = readingOf(schema);
   const lists = longLists(schema).map(({ element, ...list }) => ({

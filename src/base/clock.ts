@@ -29,18 +29,12 @@ export function toTimestamp(date: Date): string {
 /** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
 export const AGREE_MS = 60_000;
 
-/** Waits that can all be ended early. */
-export interface Pauses {
-  wait(ms: number): Promise<void>;
-  end(): void;
-}
-
-/** Creates pauses; after `end`, every wait resolves immediately. */
-export function createPauses(clock: Clock): Pauses {
+/** Creates pauses: waits that can all be ended early. After `end`, every wait resolves immediately. */
+export function createPauses(clock: Clock) {
   const waiting = new Set<() => void>();
   let ended = false;
   return frozen({
-    wait: (ms) =>
+    wait: (ms: number): Promise<void> =>
       new Promise<void>((resolve) => {
         if (ended) return resolve();
         const wake = () => {

@@ -1,10 +1,10 @@
-import type { Steps } from './turns.ts';
+import type { SlicedWork } from './turns.ts';
 
 /** Characters between two steps: about a millisecond of work. */
 const SLICE = 65_536;
 
 /** `Buffer.from(JSON.stringify(value))` in steps, for values with texts of megabytes. Takes JSON values alone. */
-export function* jsonBytes(value: object): Steps<Buffer> {
+export function* jsonBytes(value: object): SlicedWork<Buffer> {
   const parts: Buffer[] = [];
   let pending = '';
   for (const piece of piecesOf(value)) {

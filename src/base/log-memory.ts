@@ -5,7 +5,7 @@ import { type EventName, type Fields, shownFields } from './log.ts';
 type AlarmLevel = 'warn' | 'error';
 
 /** A line of the log, as it is shown to people. */
-export interface KeptLine {
+interface KeptLine {
   /** Grows with each line; a cursor. */
   readonly n: number;
   /** Milliseconds since 1970. */
@@ -16,7 +16,7 @@ export interface KeptLine {
 }
 
 /** How often something was logged. */
-export interface EventCount {
+interface EventCount {
   readonly event: EventName;
   readonly level: AlarmLevel;
   readonly count: number;
@@ -24,13 +24,7 @@ export interface EventCount {
 }
 
 /** The last warnings and errors of the log. */
-export interface LogMemory {
-  keep(level: AlarmLevel, event: EventName, fields: Fields | undefined): void;
-  /** Newest first. */
-  lines(): readonly KeptLine[];
-  /** Since the start, the latest first. */
-  counts(): readonly EventCount[];
-}
+export type LogMemory = ReturnType<typeof createLogMemory>;
 
 const MOST_LINES = 500;
 /** Of one event, so that an endpoint that is down does not push out all others. */
@@ -38,7 +32,7 @@ const MOST_OF_EVENT = 100;
 /** Characters of one field. */
 const LONGEST_FIELD = 2000;
 
-export function createLogMemory(clock: Pick<Clock, 'now'>): LogMemory {
+export function createLogMemory(clock: Pick<Clock, 'now'>) {
   const lines: KeptLine[] = [];
   const kept = new Map<EventName, number>();
   const counts = new Map<string, EventCount>();
@@ -49,7 +43,7 @@ export function createLogMemory(clock: Pick<Clock, 'now'>): LogMemory {
   }
 
   return frozen({
-    keep(level, event, fields = {}) {
+    keep(level: AlarmLevel, event: EventName, fields = {}) {
       const at = clock.now();
       const key = `${level} ${event}`;
       counts.set(key, { event, level, count: (counts.get(key)?.count ?? 0) + 1, lastAt: at });
@@ -59,8 +53,10 @@ export function createLogMemory(clock: Pick<Clock, 'now'>): LogMemory {
       if ((kept.get(event) ?? 0) > MOST_OF_EVENT) drop(lines.findIndex((line) => line.event === event));
       else if (lines.length > MOST_LINES) drop(0);
     },
-    lines: () => lines.toReversed().map((line) => ({ ...line, fields: toShown(line.fields) })),
-    counts: () => [...counts.values()].sort((a, b) => b.lastAt - a.lastAt),
+    /** Newest first. */
+    lines: (): readonly KeptLine[] => lines.toReversed().map((line) => ({ ...line, fields: toShown(line.fields) })),
+    /** Since the start, the latest first. */
+    counts: (): readonly EventCount[] => [...counts.values()].sort((a, b) => b.lastAt - a.lastAt),
   });
 }
 

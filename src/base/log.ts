@@ -138,7 +138,7 @@ type WriteLine = (line: string) => void;
  * Levels below `level` are discarded; `silent` writes nothing at all. Lines are buffered for some milliseconds;
  * warnings, errors and `daemon.*` events are written immediately.
  */
-export function createLog(level: string, write: WriteLine = createOutput()): Log {
+export function createLog(level: string, write: WriteLine = createLogOutput()): Log {
   const timeOf = createStamp();
   return createLevels(level, (name, event, fields) => {
     let line = `{"event":"${event}","level":"${name}","time":"${timeOf()}"`;
@@ -236,7 +236,7 @@ const UNQUOTED = /^[^\s"=]+$/;
 export function createTerminalLog(
   level: string,
   colour: boolean,
-  write: WriteLine = createOutput(undefined, () => true),
+  write: WriteLine = createLogOutput(undefined, () => true),
 ): Log {
   const paint = (style: keyof typeof COLOURS, text: string) =>
     colour ? `\x1b[${COLOURS[style]}m${text}\x1b[0m` : text;
@@ -288,7 +288,7 @@ type Write = (bytes: Uint8Array) => number;
  * turn of the event loop about 3%. Mail takes precedence over its log: lines that cannot be written (closed pipe, full
  * disk) are discarded, and later ones are tried again.
  */
-export function createOutput(
+export function createLogOutput(
   write: Write = (bytes) => writeSync(1, bytes),
   isUrgent: (line: string) => boolean = (line) => URGENT.test(line),
 ): WriteLine {

@@ -15,15 +15,10 @@ type LabelArguments<N extends Names> = (typeof METRICS)[N] extends { readonly la
   : [];
 
 /** A number that only grows. */
-export interface Counter {
-  /** Adds `amount`, by default 1. */
-  add(amount?: number): void;
-}
+export type Counter = ReturnType<typeof counterIn>;
 
 /** Numbers sorted into buckets. */
-export interface Histogram {
-  observe(value: number): void;
-}
+export type Histogram = ReturnType<typeof histogramIn>;
 
 /** The value of a gauge: one number, or one for each label set; undefined if unknown. */
 export type Reading<N extends Names> = number | undefined | readonly (readonly [labels: Labels<N>, value: number])[];
@@ -59,8 +54,9 @@ export function widthOf({ buckets }: MetricDeclaration): number {
 }
 
 /** A counter stored in the cell `at`. */
-export function counterIn(cells: Float64Array, at: number): Counter {
+export function counterIn(cells: Float64Array, at: number) {
   return {
+    /** Adds `amount`, by default 1. */
     add(amount = 1) {
       cells[at] = (cells[at] ?? 0) + amount;
     },
@@ -68,10 +64,10 @@ export function counterIn(cells: Float64Array, at: number): Counter {
 }
 
 /** A histogram stored in the cells from `at` on. */
-export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]): Histogram {
+export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]) {
   const { length } = buckets;
   return {
-    observe(value) {
+    observe(value: number) {
       let i = 0;
       while (i < length && value > (buckets[i] ?? 0)) i++;
       cells[at + i] = (cells[at + i] ?? 0) + 1;
@@ -111,7 +107,7 @@ function combinations(
 }
 
 /** A key for a label set that does not depend on the order of the labels. */
-export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
+export function labelsKey(labels: Readonly<Record<string, string>> = {}): string {
   return Object.keys(labels)
     .sort()
     .map((name) => `${name}\0${labels[name]}`)
@@ -124,15 +120,15 @@ export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
  */
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);
-  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${keyOf(labels)}`, at]));
+  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${labelsKey(labels)}`, at]));
   return frozen({
     ...NO_METRICS,
     counter(name: string, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${keyOf(labels)}`);
+      const at = places.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : counterIn(cells, at);
     },
     histogram(name: MetricName<'histogram'>, labels?: Readonly<Record<string, string>>) {
-      const at = places.get(`${name} ${keyOf(labels)}`);
+      const at = places.get(`${name} ${labelsKey(labels)}`);
       return at === undefined ? NOTHING : histogramIn(cells, at, METRICS[name].buckets);
     },
   });

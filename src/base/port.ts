@@ -1,33 +1,29 @@
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { frozen } from './frozen.ts';
-import { type Call, callByName, createCalls, type Reply } from './worker.ts';
+import { callByName, createThreadCalls, type ThreadCall, type ThreadReply } from './worker.ts';
 
 // Calls functions of another thread by name, over a port. worker.ts does this for threads that it started; this module
 // is for the other direction. Calls and replies are batched, because each message wakes a thread.
 
 /** The calling end. */
-export interface Asker {
-  /** Calls a function; rejects with the text of the error it throws. */
-  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
-  ask(name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any>;
-  /** A call without a reply. It waits some milliseconds to share a batch with others. */
-  tell(name: string, args: readonly unknown[]): void;
-  close(): void;
-}
+export type Asker = ReturnType<typeof askOver>;
 
 type Kind = 'done' | 'failed';
 
-export function askOver(port: MessagePort): Asker {
-  const calls = createCalls<Kind>('turn', (batch, transfer) => port.postMessage(batch, transfer));
-  port.on('message', (replies: readonly Reply<Kind>[]) => calls.settle(replies));
+export function askOver(port: MessagePort) {
+  const calls = createThreadCalls<Kind>('turn', (batch, transfer) => port.postMessage(batch, transfer));
+  port.on('message', (replies: readonly ThreadReply<Kind>[]) => calls.settle(replies));
   return frozen({
-    ask: (name, args, transfer) =>
+    /** Calls a function; rejects with the text of the error it throws. */
+    // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
+    ask: (name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any> =>
       new Promise((resolve, reject) => {
         const settle = ({ kind, value }: { readonly kind: Kind | 'died'; readonly value: unknown }) =>
           kind === 'done' ? resolve(value) : reject(new Error(`${name}: ${value}`));
         calls.call(name, args, settle, transfer);
       }),
-    tell: (name, args) => calls.tell(name, args, true),
+    /** A call without a reply. It waits some milliseconds to share a batch with others. */
+    tell: (name: string, args: readonly unknown[]): void => calls.tell(name, args, true),
     close() {
       port.close();
       calls.giveUp('the port is closed');
@@ -37,9 +33,9 @@ export function askOver(port: MessagePort): Asker {
 
 /** The answering end, with the functions of `table`. Errors of calls without a reply go to `fault`. */
 export function answerOver(port: MessagePort, table: object, fault: (error: unknown) => void): { close(): void } {
-  let replies: Reply<Kind>[] = [];
+  let replies: ThreadReply<Kind>[] = [];
 
-  function reply(one: Reply<Kind>): void {
+  function reply(one: ThreadReply<Kind>): void {
     replies.push(one);
     if (replies.length > 1) return;
     // Replies of one turn of the event loop share a message.
@@ -50,7 +46,7 @@ export function answerOver(port: MessagePort, table: object, fault: (error: unkn
     });
   }
 
-  function answer(call: Call): void {
+  function answer(call: ThreadCall): void {
     const [n] = call;
     const failed = (error: unknown) => {
       if (n === 0) fault(error);
@@ -65,7 +61,7 @@ export function answerOver(port: MessagePort, table: object, fault: (error: unkn
     }
   }
 
-  port.on('message', (calls: readonly Call[]) => {
+  port.on('message', (calls: readonly ThreadCall[]) => {
     for (const call of calls) answer(call);
   });
   return { close: () => port.close() };

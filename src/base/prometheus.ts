@@ -6,7 +6,7 @@ import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 import {
   counterIn,
   histogramIn,
-  keyOf,
+  labelsKey,
   type MetricName,
   type Metrics,
   placesInThreads,
@@ -101,7 +101,7 @@ export function createPrometheus(
     const family = families.get(name);
     if (!family) throw new Error(`no such metric: ${name}`);
     const { sets, declared } = family;
-    const key = keyOf(labels);
+    const key = labelsKey(labels);
     const known = sets.get(key);
     if (known) return { cells: known[1], declared };
     const cells = new Float64Array(widthOf(declared));
@@ -168,7 +168,8 @@ export function createPrometheus(
 /** Creates the state of a metric. A counter without labels exists from the start, as 0. */
 function createFamily(name: string, declared: MetricDeclaration): Family {
   const sets = new Map<string, Value>();
-  if (declared.kind === 'counter' && !declared.labels) sets.set(keyOf(), [{}, new Float64Array(widthOf(declared)), 0]);
+  if (declared.kind === 'counter' && !declared.labels)
+    sets.set(labelsKey(), [{}, new Float64Array(widthOf(declared)), 0]);
   return { name, declared, sets, readers: [], readings: [] };
 }
 

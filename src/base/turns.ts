@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { frozen } from './frozen.ts';
 
 /** Runs work with the same name sequentially, in the order of the calls. */
-export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
+export type KeyedMutex = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
 /**
  * Serializes concurrent updates of a row within this process, which would otherwise conflict in the store and take n²
@@ -11,7 +11,7 @@ export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
  * After a failure, the work behind it runs anyway (`run`) or fails with it (`fail`). `fail` is for callers that would
  * each wait for the same timeout in turn while the store is unavailable.
  */
-export function createTurns(behindFailure: 'run' | 'fail'): Turns {
+export function createKeyedMutex(behindFailure: 'run' | 'fail'): KeyedMutex {
   const last = new Map<string, Promise<unknown>>();
   return (name, run) => {
     const mine = (last.get(name) ?? Promise.resolve()).then(run, behindFailure === 'run' ? run : undefined);
@@ -38,14 +38,14 @@ export function createTurn(): Turn {
 }
 
 /** Limits how much work runs concurrently; the rest waits in the order of the calls. */
-export interface Places {
+export interface Semaphore {
   run<T>(work: () => Promise<T>): Promise<T>;
   /** The number of calls that wait. */
   waiting(): number;
 }
 
 /** Creates `most` places; work that fails gives up its place like any other. */
-export function createPlaces(most: number): Places {
+export function createSemaphore(most: number): Semaphore {
   const waiting: (() => void)[] = [];
   let taken = 0;
   return frozen({
@@ -66,15 +66,15 @@ export function createPlaces(most: number): Places {
 }
 
 /** Work in steps of about a millisecond, and its result. */
-export type Steps<T> = Generator<void, T>;
+export type SlicedWork<T> = Generator<void, T>;
 
 /** Runs all steps without a break, for threads that nothing else waits for. */
-export function toEnd<T>(steps: Steps<T>): T {
+export function toEnd<T>(steps: SlicedWork<T>): T {
   for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
 }
 
 /** Runs the steps one by one and yields to the event loop in between. */
-export async function inSlices<T>(steps: Steps<T>): Promise<T> {
+export async function inSlices<T>(steps: SlicedWork<T>): Promise<T> {
   for (let step = steps.next(); ; step = steps.next()) {
     if (step.done) return step.value;
     await setImmediate();

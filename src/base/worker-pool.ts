@@ -340,14 +340,10 @@ function beatMs(timeoutMs: number): number {
   return Math.max(1, timeoutMs / LOOKS / 2);
 }
 
-interface Watch {
-  /** Checks periodically until `stop`. Used only while the thread has work, because it takes a timer. */
-  start(): void;
-  stop(): void;
-}
+type Watch = ReturnType<typeof createWatch>;
 
 /** Calls `onBreach` (with the call number) if one guarded call takes too long, or no beat arrives for that long. */
-function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (at: number) => void): Watch {
+function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (at: number) => void) {
   let cancel: (() => void) | undefined;
   let at = { value: 0, looks: 0 };
   let beat = { value: 0, looks: 0 };
@@ -359,6 +355,7 @@ function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreac
     cancel = clock.after(timeoutMs / LOOKS, look);
   };
   return {
+    /** Checks periodically until `stop`. Used only while the thread has work, because it takes a timer. */
     start() {
       if (cancel !== undefined) return;
       at = beat = { value: -1, looks: 0 };

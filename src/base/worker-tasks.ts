@@ -1,7 +1,7 @@
 import type { Log } from './log.ts';
 import { createThreadMetrics, type Metrics } from './metrics.ts';
 import { createTurn } from './turns.ts';
-import { type Line, type Protocol, type Reply, serveThread } from './worker.ts';
+import { type Line, type Protocol, serveThread, type ThreadReply } from './worker.ts';
 
 // The thread's end of a pool (worker-pool.ts): its tasks, and the pulse that shows the pool that it is not stuck.
 
@@ -18,14 +18,14 @@ export interface Packed<T> {
 export type Guarded = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** A named task of a thread. A rejection fails the task; an error thrown outside of it ends the thread. */
-export type Task<In, Out> = (input: In, guarded: Guarded) => Promise<Packed<Out>>;
+export type ThreadTask<In, Out> = (input: In, guarded: Guarded) => Promise<Packed<Out>>;
 
 /** Runs the thread of a pool. */
 export function serveTasks<Data>(
   open: (
     data: Data,
     deps: { readonly log: Log; readonly metrics: Metrics },
-  ) => Readonly<Record<string, Task<never, unknown>>>,
+  ) => Readonly<Record<string, ThreadTask<never, unknown>>>,
 ): void {
   serveThread<TaskProtocol<Data>>(({ own, pulse, numbers, beatMs: every }, line) => {
     const cells = new Int32Array(pulse);
@@ -85,7 +85,7 @@ export const CELL = Object.freeze({ at: 0, beat: 1 });
 const REPLIES_AT_ONCE = 8;
 
 function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
-  let replies: Reply<'done' | 'failed'>[] = [];
+  let replies: ThreadReply<'done' | 'failed'>[] = [];
   let transfers: ArrayBuffer[] = [];
   let used: ArrayBuffer[] = [];
   let waiting = false;
@@ -100,7 +100,7 @@ function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
     for (const memory of input) if (!memory.detached) memory.transfer(0);
   };
   return (
-    reply: Reply<'done' | 'failed'>,
+    reply: ThreadReply<'done' | 'failed'>,
     transfer: readonly ArrayBuffer[],
     handedOver: readonly ArrayBuffer[],
   ): void => {

@@ -14,10 +14,10 @@ import type { EventName, Fields, Log } from './log.ts';
 // message wakes both threads. Both ends are here: `startThread` for the caller, `serveThread` for the thread.
 
 /** A call to a thread. Number 0 gets no reply. */
-export type Call = readonly [n: number, name: string, args: readonly unknown[]];
+export type ThreadCall = readonly [n: number, name: string, args: readonly unknown[]];
 
 /** The reply to call `n`. `Kind`: the possible outcomes of a call, as named by that thread. */
-export type Reply<Kind extends string> = readonly [n: number, kind: Kind, value: unknown];
+export type ThreadReply<Kind extends string> = readonly [n: number, kind: Kind, value: unknown];
 
 /** The outcome of a call; `died` if the thread ended before it replied. */
 export interface Outcome<Kind extends string> {
@@ -32,7 +32,7 @@ export interface Protocol {
   /** The start data of the thread. */
   readonly data: unknown;
   /** The calls it takes, and their outcomes. */
-  readonly call: Call;
+  readonly call: ThreadCall;
   readonly kind: string;
   /** The value it sends when started, and the news it sends with replies. */
   readonly ready: unknown;
@@ -115,7 +115,7 @@ export function startThread<P extends Protocol>(
     workerData: data,
     resourceLimits: { ...limits, maxYoungGenerationSizeMb: youngMb },
   });
-  const calls = createCalls<P['kind']>(gather, (batch, transfer) => worker.postMessage(batch, transfer));
+  const calls = createThreadCalls<P['kind']>(gather, (batch, transfer) => worker.postMessage(batch, transfer));
   const ready = Promise.withResolvers<P['ready']>();
   ready.promise.catch(() => undefined); // not every caller awaits it
   const gone = Promise.withResolvers<void>();
@@ -165,12 +165,12 @@ export function startThread<P extends Protocol>(
 }
 
 /** The calls of one end: those without a reply so far, and the batch not yet sent. */
-export function createCalls<Kind extends string>(
+export function createThreadCalls<Kind extends string>(
   gather: ThreadOptions<unknown>['gather'],
-  post: (batch: readonly Call[], transfer: readonly Transferable[]) => void,
+  post: (batch: readonly ThreadCall[], transfer: readonly Transferable[]) => void,
 ) {
   const waiting = new Map<number, (outcome: Outcome<Kind>) => void>();
-  let batch: Call[] = [];
+  let batch: ThreadCall[] = [];
   let transfers: Transferable[] = [];
   let leaving: 'no' | 'patiently' | 'now' = 'no';
   let last = 0;
@@ -184,7 +184,7 @@ export function createCalls<Kind extends string>(
     if (transfer.length > 0) transfers = [];
     post(calls, transfer);
   };
-  const add = (call: Call, patient: boolean) => {
+  const add = (call: ThreadCall, patient: boolean) => {
     batch.push(call);
     if (leaving === 'now' || (patient && leaving === 'patiently')) return;
     leaving = patient ? 'patiently' : 'now';
@@ -225,7 +225,7 @@ export function createCalls<Kind extends string>(
     tell(name: string, args: readonly unknown[], patient = false) {
       if (ended === undefined) add([0, name, args], patient);
     },
-    settle(replies: readonly Reply<Kind>[]) {
+    settle(replies: readonly ThreadReply<Kind>[]) {
       for (const [n, kind, value] of replies) {
         waiting.get(n)?.({ kind, value });
         waiting.delete(n);
@@ -248,7 +248,11 @@ export function createCalls<Kind extends string>(
 /** The messages of a thread: `ready` once, then replies with or without news, and log lines. */
 type Message<P extends Protocol> =
   | { readonly kind: 'ready'; readonly value: P['ready'] }
-  | { readonly kind: 'replies'; readonly replies: readonly Reply<P['kind']>[]; readonly news: P['news'] | undefined }
+  | {
+      readonly kind: 'replies';
+      readonly replies: readonly ThreadReply<P['kind']>[];
+      readonly news: P['news'] | undefined;
+    }
   | {
       readonly kind: 'log';
       readonly level: 'info' | 'warn' | 'error' | 'debug';
@@ -263,7 +267,7 @@ const END = 'end';
 export interface Line<P extends Protocol> {
   /** The starting thread writes the lines. */
   readonly log: Log;
-  reply(replies: readonly Reply<P['kind']>[], news?: P['news'], transfer?: readonly Transferable[]): void;
+  reply(replies: readonly ThreadReply<P['kind']>[], news?: P['news'], transfer?: readonly Transferable[]): void;
   /** Returns calls that arrived while others were being processed. */
   arrived(): readonly P['call'][];
 }
@@ -315,7 +319,7 @@ export function serveThread<P extends Protocol>(open: (data: P['data'], line: Li
  * Calls a function of a table by name. Arguments lose their types between threads: the compiler checked them at the
  * caller, against the type of the table.
  */
-export function callByName(table: object, [, name, args]: Call): unknown {
+export function callByName(table: object, [, name, args]: ThreadCall): unknown {
   const found: unknown = Reflect.get(table, name);
   if (typeof found !== 'function') throw new TypeError(`there is no ${name} on this thread`);
   return Reflect.apply(found, table, args);

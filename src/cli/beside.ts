@@ -1,7 +1,7 @@
 import { systemClock } from '../base/clock.ts';
 import { journalSettings, scannerSettings } from '../composition/slices.ts';
 import { sentId } from '../mail/return-address.ts';
-import { type MailSummary, summaryOf, summaryOfOutgoing } from '../mail/summary.ts';
+import { type MailSummary, mailSummaryOf, summaryOfOutgoing } from '../mail/summary.ts';
 import type { QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { endpointOf, type WaitReason, waitReason } from '../queue/wait-reason.ts';
 import type { Settings } from '../settings.ts';
@@ -35,7 +35,7 @@ export async function lookBeside(
     const own = fields.get(messageId);
     const outgoing = envelopes.get(messageId)?.envelope.outgoing;
     if (outgoing) return summaryOfOutgoing(outgoing, sentId(id));
-    return own === undefined ? NO_SUMMARY : summaryOf(own);
+    return own === undefined ? NO_SUMMARY : mailSummaryOf(own);
   }
 
   return (delivery) => ({

@@ -6,7 +6,7 @@ import { configCheck, configShow } from './config.ts';
 import {
   consoleEnd,
   consoleLink,
-  consoleSessions,
+  consoleSessionList,
   personAdd,
   personInvite,
   personList,
@@ -48,7 +48,7 @@ const all: readonly Command[] = [
   keyList,
   keyRevoke,
   consoleLink,
-  consoleSessions,
+  consoleSessionList,
   consoleEnd,
   personAdd,
   personInvite,

@@ -7,7 +7,7 @@ import type { Settings } from '../settings.ts';
 // Whether a link to the console will open it: asked of the daemon as it runs, and of the proxy in front of it.
 
 /** How a link reaches the console. */
-export type Reach =
+type Reach =
   /** No link would open it; `text` says which setting is missing. */
   | { readonly kind: 'off'; readonly text: string }
   /** `notes` say what else somebody who opens the link has to know. */

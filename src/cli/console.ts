@@ -210,7 +210,7 @@ async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promis
 /** Characters of a session's id that are shown, and that name it. */
 const SHOWN_ID = 12;
 
-export const consoleSessions: Command = {
+export const consoleSessionList: Command = {
   name: 'console sessions',
   summary: 'Lists the sessions of the console.',
   async run(call) {

@@ -6,7 +6,7 @@ import { createLog, printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings } from '../composition/slices.ts';
 import { createResolver } from '../dns/resolver.ts';
-import { type Finding, placesOf, type Verdict, type World } from '../examination/finding.ts';
+import { type CheckVerdict, type Finding, placesOf, type World } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
 import { withSpool, withStore } from './open.ts';
@@ -121,7 +121,7 @@ function hasStore({ store, data_dir: dir }: Settings): boolean {
   return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
 }
 
-const MARKS: Readonly<Record<Verdict, string>> = {
+const MARKS: Readonly<Record<CheckVerdict, string>> = {
   ok: 'ok     ',
   warning: 'WARNING',
   fault: 'FAULT  ',

@@ -6,7 +6,7 @@ import { printable } from '../base/log.ts';
 import { PULL_URL } from '../inbound/pulled.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { CallRefused, Unreachable } from './import/client.ts';
-import { callOnce, type Forwarded, forward, subjectOf } from './listen/forward.ts';
+import { callOnce, type Forwarded, forward, subjectOfPost } from './listen/forward.ts';
 
 /** Messages in one answer, and the seconds of their lease: longer than all of them take, one after the other. */
 const AT_ONCE = 5;
@@ -135,7 +135,7 @@ function printer(call: Invocation): Session['print'] {
       time: toTimestamp(new Date(systemClock.now())),
       id: one.id,
       email: one.email,
-      subject: await subjectOf(one.content_type, one.body),
+      subject: await subjectOfPost(one.content_type, one.body),
       status,
       error,
       ms,

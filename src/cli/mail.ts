@@ -10,7 +10,7 @@ import {
   REFUSAL_FIELDS,
 } from '../journal/query-language.ts';
 import { hostOf, toTimeline } from '../journal/timeline.ts';
-import type { History, Mail, MailStory, Page, Refusal } from '../journal/types.ts';
+import type { History, HistoryPage, MailRecord, MailStory, RefusalRecord } from '../journal/types.ts';
 import { HOLDING_STATES } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
 import { adviceOf } from '../smtp/advice.ts';
@@ -114,7 +114,7 @@ function limitOf(call: Invocation): number {
 
 /** Asks for pages until there are enough rows; `more`: whether there may be more. */
 async function collect<T>(
-  page: (left: number, cursor: number | undefined) => Promise<Page<T>>,
+  page: (left: number, cursor: number | undefined) => Promise<HistoryPage<T>>,
   most: number,
 ): Promise<{ readonly rows: readonly T[]; readonly more: boolean }> {
   const all: T[] = [];
@@ -134,13 +134,13 @@ async function countRefused(history: History, query: string): Promise<number> {
   return (await history.refusalsByReason(parsed.filter)).reduce((sum, { count }) => sum + count, 0);
 }
 
-function toShown(mail: Mail) {
+function toShown(mail: MailRecord) {
   // Whether the message is kept is in the queue: see `postern queue show`.
   const { kept: _, ...record } = toMailRecord(mail, false);
   return { ...record, kind: mail.kind, account: mail.account };
 }
 
-function mailTable(rows: readonly Mail[]): string {
+function mailTable(rows: readonly MailRecord[]): string {
   const now = systemClock.now();
   return toTable(
     ['id', 'state', 'age', 'from', 'to', 'subject', 'tries', 'kind', 'endpoint', 'last answer'],
@@ -159,7 +159,7 @@ function mailTable(rows: readonly Mail[]): string {
   );
 }
 
-function refusalTable(rows: readonly Refusal[]): string {
+function refusalTable(rows: readonly RefusalRecord[]): string {
   const now = systemClock.now();
   return toTable(
     ['age', 'stage', 'from', 'to', 'client', 'times', 'reply'],
@@ -176,7 +176,7 @@ function refusalTable(rows: readonly Refusal[]): string {
 }
 
 /** Why it is not delivered yet, as the queue knows it; null if it has ended, or the queue cannot be asked. */
-async function waitsFor({ id, state }: Mail, settings: Settings): Promise<string | null> {
+async function waitsFor({ id, state }: MailRecord, settings: Settings): Promise<string | null> {
   if (![...HOLDING_STATES, 'waiting'].includes(state)) return null;
   try {
     return await withSpool(settings, async (spool) => {

@@ -4,20 +4,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 
 /** Reports our state to the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
-export interface Notifier {
-  /** Asks the manager to wait this many more seconds for `ready`. */
-  starting(seconds: number): Promise<void>;
-  /** The listeners are open. */
-  ready(status: string): Promise<void>;
-  /** Settings are being reloaded; `ready` must follow. */
-  reloading(): Promise<void>;
-  /** The daemon is draining. */
-  stopping(status: string): Promise<void>;
-  /** One line for `systemctl status`. */
-  status(text: string): Promise<void>;
-  /** Resets the watchdog. */
-  alive(): Promise<void>;
-}
+export type Notifier = ReturnType<typeof createNotifier>;
 
 /** Sends assignments such as `READY=1`. Resolves when the manager has read them, rejects if it cannot be reached. */
 export type Tell = (assignments: readonly string[]) => Promise<void>;
@@ -47,7 +34,7 @@ interface NotifierDeps {
 }
 
 /** The notifier of this process. A failure is logged once, until a message gets through again. */
-export function createNotifier({ tell, log }: NotifierDeps): Notifier {
+export function createNotifier({ tell, log }: NotifierDeps) {
   let failing = false;
   let last: Promise<void> = Promise.resolve();
 
@@ -70,12 +57,18 @@ export function createNotifier({ tell, log }: NotifierDeps): Notifier {
   }
 
   return frozen({
-    starting: (seconds) => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
-    ready: (status) => send('READY=1', `STATUS=${oneLine(status)}`),
-    reloading: () => send('RELOADING=1', 'STATUS=Reloading settings'),
-    stopping: (status) => send('STOPPING=1', `STATUS=${oneLine(status)}`),
-    status: (text) => send(`STATUS=${oneLine(text)}`),
-    alive: () => send('WATCHDOG=1'),
+    /** Asks the manager to wait this many more seconds for `ready`. */
+    starting: (seconds: number): Promise<void> => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
+    /** The listeners are open. */
+    ready: (status: string): Promise<void> => send('READY=1', `STATUS=${oneLine(status)}`),
+    /** Settings are being reloaded; `ready` must follow. */
+    reloading: (): Promise<void> => send('RELOADING=1', 'STATUS=Reloading settings'),
+    /** The daemon is draining. */
+    stopping: (status: string): Promise<void> => send('STOPPING=1', `STATUS=${oneLine(status)}`),
+    /** One line for `systemctl status`. */
+    status: (text: string): Promise<void> => send(`STATUS=${oneLine(text)}`),
+    /** Resets the watchdog. */
+    alive: (): Promise<void> => send('WATCHDOG=1'),
   });
 }
 

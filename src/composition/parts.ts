@@ -38,7 +38,7 @@ import { createSenderDomains } from '../sending/domains/sender-domains.ts';
 import { createTrackingDomains } from '../sending/domains/tracking-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
 import { createOwnSignature, type SignOwn } from '../sending/own-signature.ts';
-import { createOutboundRoad, type MailParts } from '../sending/road.ts';
+import { createOutboundRoad, type OutboundParts } from '../sending/road.ts';
 import { createSigning } from '../sending/signing.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
@@ -243,7 +243,7 @@ interface DeliveryParts {
   readonly scanning: Scanning | undefined;
   readonly returns: Returns;
   readonly recorder: Recorder;
-  readonly mail: MailParts;
+  readonly mail: OutboundParts;
   /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
   readonly signOwn: SignOwn;

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createShares } from '../base/shares.ts';
 import type { Feed, FeedEvent } from '../journal/feed.ts';
-import type { Mail, Refusal } from '../journal/types.ts';
+import type { MailRecord, RefusalRecord } from '../journal/types.ts';
 import { kindsOf } from '../queue/delivery.ts';
 import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
@@ -23,8 +23,8 @@ interface LiveDeps {
 }
 
 export interface LiveRecords {
-  mail(row: Mail): unknown;
-  refusal(row: Refusal): unknown;
+  mail(row: MailRecord): unknown;
+  refusal(row: RefusalRecord): unknown;
 }
 
 interface Live {

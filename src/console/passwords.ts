@@ -1,6 +1,6 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { frozen } from '../base/frozen.ts';
-import { createPlaces } from '../base/turns.ts';
+import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
 /** Passwords of people, as scrypt hashes (RFC 7914). */
@@ -20,7 +20,7 @@ const MAX_WAITING = 16;
 
 export function createPasswords(): Passwords {
   const nobody = encode(COST, randomBytes(16), randomBytes(LENGTH));
-  const places = createPlaces(AT_ONCE);
+  const places = createSemaphore(AT_ONCE);
 
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
     if (places.waiting() >= MAX_WAITING) throw busy();

@@ -1,15 +1,8 @@
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import {
-  type ConsoleSessionRow,
-  openConsoleSession,
-  type PersonRow,
-  type Role,
-  TOKEN,
-  tokenHash,
-} from '../store/rows/people.ts';
+import { type Ids, tokenHash } from '../base/ids.ts';
+import { type ConsoleSessionRow, openConsoleSession, type PersonRow, type Role, TOKEN } from '../store/rows/people.ts';
 import type { Store } from '../store/store.ts';
 import type { Origin } from './guard.ts';
 

@@ -4,10 +4,10 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
-import { createPlaces } from '../base/turns.ts';
-import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, readText } from './packets.ts';
-import { createAsking } from './query.ts';
-import { type Answer, type Budget, type MxRecord, type Resolver, toQuestionName } from './types.ts';
+import { createSemaphore } from '../base/turns.ts';
+import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
+import { createDnsClient } from './query.ts';
+import { type DnsAnswer, type DnsBudget, type MxRecord, type Resolver, toQuestionName } from './types.ts';
 
 /** What one name server of a zone says. */
 export interface ServerAnswer<T> {
@@ -15,7 +15,7 @@ export interface ServerAnswer<T> {
   readonly server: string;
   /** The address that was asked; null: none. */
   readonly address: string | null;
-  readonly answer: Answer<T> | { readonly kind: 'failure'; readonly reason: DirectReason };
+  readonly answer: DnsAnswer<T> | { readonly kind: 'failure'; readonly reason: DirectReason };
 }
 
 /**
@@ -37,7 +37,7 @@ export interface NameServers {
   ask(name: string, type: 'TXT'): Promise<Survey<string>>;
 }
 
-export interface NameServerSettings extends OpenNetworks {
+interface NameServerSettings extends OpenNetworks {
   /** 53, except in tests. */
   readonly port: number;
 }
@@ -68,7 +68,7 @@ const SERVER_MS = 2000;
 export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
   const { resolver, clock } = deps;
   const allowed = allowedNetworks(settings);
-  const places = createPlaces(MOST_AT_ONCE);
+  const places = createSemaphore(MOST_AT_ONCE);
 
   function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
   function ask(name: string, type: 'TXT'): Promise<Survey<string>>;
@@ -82,14 +82,14 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
             follow: (target) => resolver.resolve(target, type, budget),
           })
         : survey(name, budget, {
-            read: readText,
+            read: toTextRecord,
             type,
             follow: (target) => resolver.resolve(target, type, budget),
           });
     });
   }
 
-  async function survey<T>(text: string, budget: Budget, question: Question<T>): Promise<Survey<T>> {
+  async function survey<T>(text: string, budget: DnsBudget, question: Question<T>): Promise<Survey<T>> {
     const name = toQuestionName(text);
     if (name === undefined) return 'none';
     const found = await findZone(name, budget, resolver);
@@ -107,7 +107,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
   async function askServer<T>(
     server: string,
     name: string,
-    budget: Budget,
+    budget: DnsBudget,
     question: Question<T>,
   ): Promise<ServerAnswer<T>> {
     // Not `addresses`: the hosts file and localhost are about this machine, not about a name in somebody's zone.
@@ -132,9 +132,9 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     return last;
   }
 
-  async function askAddress(address: string, name: string, type: 'MX' | 'TXT', budget: Budget) {
+  async function askAddress(address: string, name: string, type: 'MX' | 'TXT', budget: DnsBudget) {
     const timeoutMs = Math.min(SERVER_MS, budget.left());
-    const asking = createAsking(
+    const asking = createDnsClient(
       {
         ...deps,
         codec: DIRECT_CODEC,
@@ -155,7 +155,7 @@ interface Question<T> {
   readonly type: 'MX' | 'TXT';
   readonly read: (value: string | MxRecord) => T | undefined;
   /** Looks up what an alias leads to, which another server may hold. */
-  readonly follow: (target: string) => Promise<Answer<T>>;
+  readonly follow: (target: string) => Promise<DnsAnswer<T>>;
 }
 
 async function toAnswer<T>(
@@ -175,7 +175,7 @@ const isSilent = (outcome: QuestionOutcome) =>
 /** Finds the zone that a name is in, and the names of its servers: those of the nearest name above it that has some. */
 async function findZone(
   name: string,
-  budget: Budget,
+  budget: DnsBudget,
   resolver: Resolver,
 ): Promise<{ readonly zone: string; readonly servers: readonly string[] } | 'none' | 'unknown'> {
   const labels = name.split('.');
@@ -190,7 +190,7 @@ async function findZone(
   return 'none';
 }
 
-function createBudget(clock: Clock): Budget {
+function createBudget(clock: Clock): DnsBudget {
   const end = clock.monotonic() + SURVEY_MS;
   let lookups = MOST_LOOKUPS;
   return { take: () => lookups-- > 0, left: () => end - clock.monotonic() };

@@ -1,6 +1,6 @@
 import { Packet, type Resource } from 'dns2';
 import { frozen } from '../base/frozen.ts';
-import type { Answer, MxRecord, RecordType } from './types.ts';
+import type { DnsAnswer, MxRecord, RecordType } from './types.ts';
 
 /** One record of a reply, with the fields that are used here. */
 interface ReplyRecord {
@@ -102,19 +102,19 @@ function toValue(record: Resource, type: string): string | MxRecord | undefined 
   }
 }
 
-export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
+export type DnsFailure = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
 export type QuestionOutcome =
   | { readonly kind: 'reply'; readonly reply: Reply }
-  | { readonly kind: 'failure'; readonly reason: Reason };
+  | { readonly kind: 'failure'; readonly reason: DnsFailure };
 
-const RCODE_REASONS = new Map<number, Reason>([
+const RCODE_REASONS = new Map<number, DnsFailure>([
   [1, 'malformed'],
   [2, 'servfail'],
   [5, 'refused'],
 ]);
 
 /** Decides what a reply means: one to read, or a failure for which to ask another server. */
-export function judge(reply: Reply | undefined): QuestionOutcome {
+export function judgeReply(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
     return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
@@ -144,7 +144,7 @@ function questionLength(query: Buffer): number {
 }
 
 /** Reads the records that are texts. */
-export function readText(value: string | MxRecord): string | undefined {
+export function toTextRecord(value: string | MxRecord): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
@@ -154,7 +154,7 @@ export function readMx(value: string | MxRecord): MxRecord | undefined {
 
 /** The result of reading a reply: an answer, or the target of an alias that must be looked up next. */
 type Reading<T> =
-  | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
+  | { readonly kind: 'answer'; readonly answer: DnsAnswer<T>; readonly ttl: number }
   | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
 
 const LONGEST_CHAIN = 16;

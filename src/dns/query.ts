@@ -4,16 +4,13 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { createPlaces } from '../base/turns.ts';
-import { type Codec, isReplyTo, judge, type QuestionOutcome, type Reason } from './packets.ts';
+import { createSemaphore } from '../base/turns.ts';
+import { type Codec, type DnsFailure, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
 /** Sends questions to the name servers, each with a deadline. */
-export interface Asking {
-  ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome>;
-  stop(): void;
-}
+export type Asking = ReturnType<typeof createDnsClient>;
 
 interface Deps {
   readonly clock: Clock;
@@ -32,13 +29,13 @@ const SILENCES = 10;
 const NOTE_EVERY_MS = 60_000;
 
 /** Creates the client for the name servers. It prefers the server that answered last. */
-export function createAsking(deps: Deps, settings: { readonly timeoutMs: number }): Asking {
+export function createDnsClient(deps: Deps, settings: { readonly timeoutMs: number }) {
   const { clock } = deps;
   const outage = createOutage(clock, deps.log);
   const count = createCount(deps.metrics);
   let preferred = '';
   let stopped = false;
-  const places = createPlaces(MOST_AT_ONCE);
+  const places = createSemaphore(MOST_AT_ONCE);
   const ends = new Set<() => void>();
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
@@ -65,7 +62,8 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   }
 
   return frozen({
-    ask: (name, type, deadline) => places.run(() => ask(name, type, deadline)),
+    ask: (name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> =>
+      places.run(() => ask(name, type, deadline)),
     stop() {
       stopped = true;
       for (const end of [...ends]) end();
@@ -143,7 +141,7 @@ function startRound(
   const open = new Set<() => void>();
   const failedServers = new Set<string>();
   const unreachable = new Set<string>();
-  let reason: Reason = 'timeout';
+  let reason: DnsFailure = 'timeout';
   let turn = 0;
   let over = false;
   let cancelTurn = () => {};
@@ -158,7 +156,7 @@ function startRound(
     done(outcome, server);
   }
 
-  function failed(server: Server, why: Reason): void {
+  function failed(server: Server, why: DnsFailure): void {
     reason = why;
     if (why === 'unreachable') unreachable.add(keyOf(server));
     else failedServers.add(keyOf(server));
@@ -213,7 +211,7 @@ function startTurn(
         finish(() => {
           if (reply?.truncated && over === 'udp') send('tcp', opt);
           else if (reply?.rcode === 1 && opt) send('udp', false);
-          else done(judge(reply));
+          else done(judgeReply(reply));
         });
         return true;
       },

@@ -5,12 +5,12 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createMemory, createShared } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { CODEC, readMx, readReply, readText } from './packets.ts';
-import { type Asking, createAsking } from './query.ts';
-import { createHosts, createServers, systemServers } from './system.ts';
+import { CODEC, readMx, readReply, toTextRecord } from './packets.ts';
+import { type Asking, createDnsClient } from './query.ts';
+import { createHosts, createSystemServers, systemServers } from './system.ts';
 import {
-  type Answer,
-  type Budget,
+  type DnsAnswer,
+  type DnsBudget,
   type DnsSettings,
   isLocalhost,
   type MxRecord,
@@ -41,11 +41,14 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
   const { clock } = deps;
   const hosts = createHosts(deps.hostsFile ?? '/etc/hosts', clock);
   const newId = () => Math.floor(deps.ids.jitter() * 0x10000);
-  const servers = createServers(settings.servers, deps.systemServers ?? systemServers, clock);
-  const asking = createAsking({ clock, log: deps.log, metrics: deps.metrics, codec: CODEC, servers, newId }, settings);
+  const servers = createSystemServers(settings.servers, deps.systemServers ?? systemServers, clock);
+  const asking = createDnsClient(
+    { clock, log: deps.log, metrics: deps.metrics, codec: CODEC, servers, newId },
+    settings,
+  );
   const entries = deps.cacheEntries ?? 10_000;
   const texts = createLookup(
-    { asking, cache: createCache<string>(entries, clock), read: readText, clock },
+    { asking, cache: createCache<string>(entries, clock), read: toTextRecord, clock },
     settings.timeoutMs,
   );
   const exchanges = createLookup(
@@ -53,13 +56,17 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
     settings.timeoutMs,
   );
 
-  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+  function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
+  function resolve(
+    name: string,
+    type: RecordType,
+    budget?: DnsBudget,
+  ): Promise<DnsAnswer<MxRecord> | DnsAnswer<string>> {
     return type === 'MX' ? exchanges(name, type, budget) : texts(name, type, budget);
   }
 
-  async function addresses(host: string, budget?: Budget): Promise<Answer<string>> {
+  async function addresses(host: string, budget?: DnsBudget): Promise<DnsAnswer<string>> {
     if (isIP(host)) return { kind: 'records', records: [host], ttl: OWN_TTL_S };
     const name = toQuestionName(host);
     if (name === undefined) return { kind: 'nxdomain' };
@@ -73,7 +80,7 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
 }
 
 /** Merges the answers for both families. Records of one are enough; without any, a failure outweighs an absence. */
-function mergeFamilies(four: Answer<string>, six: Answer<string>): Answer<string> {
+function mergeFamilies(four: DnsAnswer<string>, six: DnsAnswer<string>): DnsAnswer<string> {
   if (four.kind === 'records' && six.kind === 'records') {
     return { kind: 'records', records: [...four.records, ...six.records], ttl: Math.min(four.ttl, six.ttl) };
   }
@@ -87,7 +94,7 @@ function mergeFamilies(four: Answer<string>, six: Answer<string>): Answer<string
 }
 
 /** One lookup: checks the name, charges the budget, consults the cache and follows aliases. */
-type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
+type Lookup<T> = (name: string, type: RecordType, budget?: DnsBudget) => Promise<DnsAnswer<T>>;
 
 interface LookupDeps<T> {
   readonly asking: Asking;
@@ -131,7 +138,7 @@ function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutM
   };
 }
 
-function keepMs(answer: Answer<unknown>, ttl: number): number {
+function keepMs(answer: DnsAnswer<unknown>, ttl: number): number {
   return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
 }
 
@@ -139,7 +146,7 @@ function keepMs(answer: Answer<unknown>, ttl: number): number {
  * The answer, or the failure `budget` if the caller's time runs out first. The lookup continues for other callers and
  * for the cache.
  */
-function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Promise<Answer<T>> {
+function within<T>(answer: Promise<DnsAnswer<T>>, budget: DnsBudget, clock: Clock): Promise<DnsAnswer<T>> {
   return new Promise((resolve, reject) => {
     const cancel = clock.after(budget.left(), () => resolve({ kind: 'failure', reason: 'budget' }));
     answer.then(resolve, reject).finally(cancel);
@@ -148,20 +155,20 @@ function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Pr
 
 /** An answer from a server, and how long to cache it. */
 interface Fresh<T> {
-  readonly answer: Answer<T>;
+  readonly answer: DnsAnswer<T>;
   readonly keepMs: number;
 }
 
 /** A cache of answers by question; concurrent lookups of the same question are shared. */
 interface Cache<T> {
   /** The cached answer, with the remaining TTL. */
-  find(key: string): Answer<T> | undefined;
+  find(key: string): DnsAnswer<T> | undefined;
   /** Runs the lookup, or waits for one that is already running. */
-  ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>>;
+  ask(key: string, look: () => Promise<Fresh<T>>): Promise<DnsAnswer<T>>;
 }
 
 interface Entry<T> {
-  readonly answer: Answer<T>;
+  readonly answer: DnsAnswer<T>;
   readonly until: number;
 }
 
@@ -170,7 +177,7 @@ const AVERAGE_WEIGHT = 400;
 
 /** Creates a cache of at most `entries` answers; the least recently used is evicted first. */
 function createCache<T>(entries: number, clock: Clock): Cache<T> {
-  const shared = createShared<Answer<T>>();
+  const shared = createShared<DnsAnswer<T>>();
   const kept = createMemory<Entry<T>>({
     most: entries,
     keepUsed: true,
@@ -198,7 +205,7 @@ function createCache<T>(entries: number, clock: Clock): Cache<T> {
   });
 }
 
-function weigh(key: string, answer: Answer<unknown>): number {
+function weigh(key: string, answer: DnsAnswer<unknown>): number {
   const texts = answer.kind === 'records' ? answer.records : [];
   return texts.reduce<number>((sum, text) => sum + (typeof text === 'string' ? text.length : 50), key.length + 50);
 }

@@ -47,7 +47,7 @@ export function systemServers(): string[] {
 /**
  * The servers of the settings; if there are none, those of the system, re-read after a minute because networks change.
  */
-export function createServers(
+export function createSystemServers(
   configured: readonly string[],
   system: () => readonly string[],
   clock: Clock,
@@ -64,12 +64,6 @@ export function createServers(
     }
     return known;
   };
-}
-
-/** The names in the hosts file. */
-interface Hosts {
-  /** The addresses of a name in question form; undefined if the file does not list it. */
-  find(name: string): Promise<readonly string[] | undefined>;
 }
 
 const HOSTS_KEPT_MS = 10_000;
@@ -91,11 +85,12 @@ function parseHosts(text: string): Map<string, string[]> {
 }
 
 /** The hosts file at `path`, re-read after ten seconds. A missing file counts as empty. */
-export function createHosts(path: string, clock: Clock): Hosts {
+export function createHosts(path: string, clock: Clock) {
   let table: Promise<Map<string, string[]>> | undefined;
   let readAt = 0;
   return frozen({
-    async find(name) {
+    /** The addresses of a name in question form; undefined if the file does not list it. */
+    async find(name: string): Promise<readonly string[] | undefined> {
       if (!table || clock.monotonic() - readAt > HOSTS_KEPT_MS) {
         readAt = clock.monotonic();
         table = readFile(path, 'utf8').then(parseHosts, () => new Map<string, string[]>());

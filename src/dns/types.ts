@@ -8,7 +8,7 @@ export interface MxRecord {
 }
 
 /** The answer to one question: records with the smallest TTL (seconds) among them, or why there are none. */
-export type Answer<T> =
+export type DnsAnswer<T> =
   | { readonly kind: 'records'; readonly records: readonly T[]; readonly ttl: number }
   /** nxdomain: the name does not exist; none: the name exists but has no records of this type. */
   | { readonly kind: 'nxdomain' | 'none' }
@@ -19,7 +19,7 @@ export type Answer<T> =
     };
 
 /** The DNS budget of one message: a number of questions, and a time for all of them. */
-export interface Budget {
+export interface DnsBudget {
   /** Uses one question; false if none is left. */
   take(): boolean;
   /** Milliseconds left for all questions. */
@@ -31,10 +31,10 @@ export interface Budget {
  * accepted in any case, with or without a final dot.
  */
 export interface Resolver {
-  resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
+  resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
   /** The IPv4 and IPv6 addresses of a host; the hosts file comes first (RFC 6761: localhost is always loopback). */
-  addresses(host: string, budget?: Budget): Promise<Answer<string>>;
+  addresses(host: string, budget?: DnsBudget): Promise<DnsAnswer<string>>;
   stop(): Promise<void>;
 }
 

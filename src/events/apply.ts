@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { RejectReason } from '../mail/suppression.ts';
 import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
-import type { Reason } from '../store/rows/lists.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
@@ -138,7 +138,7 @@ const ORDER: readonly SentState[] = [
 ];
 
 /** The reason for which an event puts the recipient on the rejection list. */
-const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
+const REASON_OF: Readonly<Partial<Record<MessageEventKind, RejectReason>>> = {
   hard_bounce: 'hard-bounce',
   soft_bounce: 'soft-bounce',
   spam: 'spam',

@@ -1,15 +1,13 @@
 import { frozen } from '../base/frozen.ts';
-import type { Collection, Filter, Patch, Row } from '../store/driver/port.ts';
+import { COUNTS, type Counts, NO_COUNTS } from '../mail/stats.ts';
+import { type Collection, filterOf, type Patch, type Row } from '../store/driver/port.ts';
 import {
-  COUNTS,
   type CounterRow,
+  type CounterSpan,
   type CounterSubject,
-  type Counts,
   counterId,
   LONGEST_COUNTED_URL,
-  NO_COUNTS,
   SPANS_OF,
-  type Span,
   startOf,
   URL_COUNTS,
   type UrlCounts,
@@ -22,12 +20,6 @@ import {
 import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { textOf } from './apply.ts';
-
-/** Counts events. */
-interface Counting {
-  /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
-  count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
-}
 
 const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   send: 'sent',
@@ -81,7 +73,7 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
   if (Object.keys(amounts).length === 0) return [];
   const { account, at } = event;
   const toPatch = adding(amounts, at);
-  const isWanted = (span: Span) => span !== 'minute' || amounts.sent !== undefined;
+  const isWanted = (span: CounterSpan) => span !== 'minute' || amounts.sent !== undefined;
   return countedOf(message).flatMap(([kind, key]) =>
     SPANS_OF[kind].filter(isWanted).map((span) => {
       const start = startOf(span, at);
@@ -101,19 +93,14 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
  * between two of them leaves no trace: each row records the event, and the next try continues with the others. Until
  * then a total may be ahead of an hour.
  */
-export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }): Counting {
+export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
   return frozen({
-    async count(event, message) {
+    /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
+    async count(event: MessageEventRow, message: SentMessageRow) {
       await Promise.all(changesOf(event, message).map((change) => once.apply(change)));
     },
   });
-}
-
-/** Counts events per link. */
-interface UrlCounting {
-  /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
-  count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
 interface UrlCountingDeps {
@@ -126,7 +113,7 @@ const NONE: UrlCounts = { sent: 0, clicks: 0, uniqueClicks: 0 };
  * A sent message counts for each tracked link in it, a click for the link that was followed; the first click of a link
  * in a message is unique. A crash in between leaves no trace here either (`createOnce`).
  */
-export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
+export function createUrlCounting({ store }: UrlCountingDeps) {
   const totals = createOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
   const hours = createOnce<UrlHourRow>({ rows: store.urlHours, events: store.messageEvents });
 
@@ -152,7 +139,8 @@ export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
   }
 
   return frozen({
-    async count(event, message) {
+    /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
+    async count(event: MessageEventRow, message: SentMessageRow) {
       await Promise.all(urlAmountsOf(event, message).map(({ url, amounts }) => add(event, url, urlKey(url), amounts)));
     },
   });
@@ -241,7 +229,7 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
     let rest = [...Map.groupBy(turn, ({ change }) => change.row)];
     for (let round = 0; rest.length > 0; round++) {
       if (round === MOST_ROUNDS) throw new Error('a row could not be updated because of concurrent changes');
-      const known = await rows.many(idIn<R>(rest.map(([id]) => id)));
+      const known = await rows.many(filterOf<Row, R>({ id: { in: rest.map(([id]) => id) } }));
       const applied = await appliedOf(
         rest.flatMap(([, all]) => all.map(({ change }) => change.event)),
         known,
@@ -269,7 +257,10 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
       const made = { ...base, ...patch };
       return (await rows.insert(made)) === 'inserted' && end(all, made);
     }
-    const written = await rows.change(sameVersion(row), patch);
+    const written = await rows.change(
+      filterOf<Row & EventMarks, R>({ id: row.id, version: row.version ?? null }),
+      patch,
+    );
     return written !== undefined && end(all, written);
   }
 
@@ -306,16 +297,4 @@ function toPatch<R extends Row & EventMarks>(
   const patch = due.reduce<Patch<R>>((sum, change) => ({ ...sum, ...change.toPatch({ ...base, ...sum }) }), {});
   const marks = [...(base.marks ?? []).filter((event) => !applied.has(event)), ...due.map(({ event }) => event)];
   return { ...patch, version: (base.version ?? 0) + 1, marks };
-}
-
-// TypeScript cannot see that these keys belong to a generic row, hence the casts in these two functions.
-
-function idIn<R extends Row>(ids: readonly string[]): Filter<R> {
-  const filter: Filter<Row> = { id: { in: ids } };
-  return filter as Filter<R>;
-}
-
-function sameVersion<R extends Row & EventMarks>(row: R): Filter<R> {
-  const filter: Filter<Row & EventMarks> = { id: row.id, version: row.version ?? null };
-  return filter as Filter<R>;
 }

@@ -4,12 +4,12 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
-import { createTurns, type Turns } from '../base/turns.ts';
+import { createKeyedMutex, type KeyedMutex } from '../base/turns.ts';
 import { listedAddress } from '../mail/address.ts';
-import { isExpired, isOfEvents, newListing, renewed, suppressing } from '../mail/suppression.ts';
+import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppressing } from '../mail/suppression.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { Row } from '../store/driver/port.ts';
-import { type Reason, type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
+import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
 import type { Carrier } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { Outbox } from './apply.ts';
@@ -40,7 +40,7 @@ export interface NewReject {
   readonly email: string;
   /** '' for the whole account. */
   readonly subaccount: string;
-  readonly reason: Reason;
+  readonly reason: RejectReason;
   readonly detail: string | null;
   readonly sender: string | null;
   readonly at: Date;
@@ -75,7 +75,7 @@ export function createLists(deps: ListsDeps): Lists {
   const rejects = rejectRows(store.rejects);
   const whitelists = whitelistRows(store.whitelists);
   // Serializes changes of the same row; if the store is unavailable, all waiting callers fail together.
-  const inTurn = createTurns('fail');
+  const inTurn = createKeyedMutex('fail');
   const announce = createAnnouncer(deps, inTurn);
   const change: typeof changeEntry = (rows, id, decide) => inTurn(id, () => changeEntry(rows, id, decide));
   const isWhitelisted = async (account: string, email: string) =>
@@ -200,7 +200,7 @@ function takenOffWhitelist(live: WhitelistRow, deps: SyncDeps): Step<WhitelistRo
   return { row: { ...live, ...kept(deps), removed: true }, event: whitelistEvent('remove', live, deps) };
 }
 
-function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: Turns) {
+function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: KeyedMutex) {
   return async <R extends ListRow>(rows: ListRows<R>, { after, event }: EntryChange<R>): Promise<void> => {
     if (!after || !event) return;
     try {

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { type CounterSubject, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
+import { NO_COUNTS } from '../mail/stats.ts';
+import { type CounterSubject, counterId, SPANS_OF, startOf } from '../store/rows/counters.ts';
 import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Lists } from './lists.ts';

@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import { createSteadiness } from '../queue/purge.ts';
-import { type Collection, type Filter, type Row, StoreAway } from '../store/driver/port.ts';
-import type { Span } from '../store/rows/counters.ts';
+import { type Collection, type Filter, filterOf, type Row, StoreAway } from '../store/driver/port.ts';
+import type { CounterSpan } from '../store/rows/counters.ts';
 import { noteSenderDomain } from '../store/rows/domains.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
@@ -299,7 +299,7 @@ export interface PurgeRowsSettings {
 
 const DAY_MS = 86_400_000;
 /** Retention in days. The longest window is 90 days and begins on the hour. Totals are kept forever. */
-const KEEP_SPANS: readonly (readonly [Span, number])[] = [
+const KEEP_SPANS: readonly (readonly [CounterSpan, number])[] = [
   ['minute', 1],
   ['hour', 91],
   ['week', 91],
@@ -350,14 +350,8 @@ async function removeAll<R extends Row>(
 ): Promise<number> {
   for (let done = 0; ; ) {
     const found = ending?.aborted ? [] : await rows.many(filter, { limit: ROWS_A_STEP });
-    await Promise.all(found.map(({ id }) => rows.remove(byId<R>(id))));
+    await Promise.all(found.map(({ id }) => rows.remove(filterOf<Row, R>({ id }))));
     done += found.length;
     if (found.length < ROWS_A_STEP) return done;
   }
-}
-
-/** TypeScript cannot see that this key belongs to a generic row. */
-function byId<R extends Row>(id: string): Filter<R> {
-  const filter: Filter<Row> = { id };
-  return filter as Filter<R>;
 }

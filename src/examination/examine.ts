@@ -2,8 +2,16 @@ import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
-import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './machine.ts';
-import { hostName, hostsFile, inboundDomains, postmaster, reservedDomains, senderDomains, sending } from './names.ts';
+import { clockCheck, disk, fileModes, nameServers, readiness, storeCheck } from './machine.ts';
+import {
+  hostName,
+  hostsFile,
+  inboundDomainsCheck,
+  postmaster,
+  reservedDomains,
+  senderDomainsCheck,
+  sending,
+} from './names.ts';
 import { ownMail } from './own-mail.ts';
 import { scanners } from './scanners.ts';
 import { waiting } from './waiting.ts';
@@ -13,7 +21,7 @@ import { mailOrigin, publicUrl } from './web.ts';
 export const CHECKS: readonly Check[] = [
   clockCheck,
   disk,
-  secrets,
+  fileModes,
   nameServers,
   storeCheck,
   readiness,
@@ -27,9 +35,9 @@ export const CHECKS: readonly Check[] = [
   postmaster,
   sending,
   ownMail,
-  inboundDomains,
+  inboundDomainsCheck,
   reservedDomains,
-  senderDomains,
+  senderDomainsCheck,
   outgoing,
   scanners,
   waiting,

@@ -6,13 +6,13 @@ import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 
 /** fault: mail is lost, refused or distrusted · warning: works, but should be fixed · skipped: could not be checked. */
-export type Verdict = 'ok' | 'warning' | 'fault' | 'skipped';
+export type CheckVerdict = 'ok' | 'warning' | 'fault' | 'skipped';
 
 /** The result of one check. */
 export interface Finding {
   /** What was checked: `reverse DNS 192.0.2.1`. */
   readonly check: string;
-  readonly verdict: Verdict;
+  readonly verdict: CheckVerdict;
   /** What was found. */
   readonly seen: string;
   /** How to fix it. */
@@ -30,7 +30,7 @@ export interface World {
   readonly queue: Pick<Spool, 'endpoints' | 'ages' | 'count'> | undefined;
   /** Why there is no queue. */
   readonly noQueue: string;
-  readonly places: Places;
+  readonly places: DaemonAddresses;
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
@@ -41,20 +41,20 @@ export interface World {
 }
 
 /** An address and port on which the daemon listens. */
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
 
 /** Where the daemon listens: where it does in fact, if it is the daemon that asks, else where its settings say. */
-export interface Places {
-  readonly smtp: readonly Place[];
-  readonly submission: readonly Place[];
-  readonly http: Place;
+interface DaemonAddresses {
+  readonly smtp: readonly HostPort[];
+  readonly submission: readonly HostPort[];
+  readonly http: HostPort;
 }
 
 /** Where the daemon listens by its settings. */
-export function placesOf({ smtp, submission, http }: Settings): Places {
+export function placesOf({ smtp, submission, http }: Settings): DaemonAddresses {
   return { smtp: smtp.listen, submission: [...submission.listen, ...submission.tls_listen], http: http.listen };
 }
 

@@ -6,7 +6,7 @@ import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
 import { parseRelay, type Relay } from '../sending/carry/hops.ts';
 import type { Settings } from '../settings.ts';
-import { isFor, namesOf } from '../smtp/certificate.ts';
+import { certificateNames, isCertificateFor } from '../smtp/certificate.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 import { isOwnAddress, publishedAddresses } from './published.ts';
 import { greet } from './smtp-talk.ts';
@@ -282,10 +282,10 @@ function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: det
 }
 
 function named(cert: X509Certificate, hostname: string): Finding {
-  if (isFor(cert, hostname)) return ok('certificate name', hostname);
+  if (isCertificateFor(cert, hostname)) return ok('certificate name', hostname);
   return warning(
     'certificate name',
-    `covers ${namesOf(cert)}, not ${hostname}`,
+    `covers ${certificateNames(cert)}, not ${hostname}`,
     `Senders that verify it (MTA-STS, DANE) will not deliver: get a certificate for ${hostname}.`,
   );
 }

@@ -107,7 +107,7 @@ function kindOfDisk(type: number, dir: string): readonly Finding[] {
 }
 
 /** No other user can read keys or mail. */
-export const secrets: Check = {
+export const fileModes: Check = {
   name: 'file modes',
   async *run({ settings, settingsFile }) {
     const { smtp, store, bootstrap, mail, outbound } = settings;

@@ -113,7 +113,7 @@ const MOST = 500;
 const AT_ONCE = 20;
 
 /** The MX records of inbound domains point to this host. */
-export const inboundDomains: Check = {
+export const inboundDomainsCheck: Check = {
   name: 'inbound domains',
   async *run({ settings, resolver, store, noStore }) {
     if (!store) return yield skipped('inbound domains', noStore);
@@ -163,7 +163,7 @@ export const reservedDomains: Check = {
 };
 
 /** SPF and DKIM records of sender domains are valid. */
-export const senderDomains: Check = {
+export const senderDomainsCheck: Check = {
   name: 'sender domains',
   async *run(world) {
     const { store, noStore } = world;

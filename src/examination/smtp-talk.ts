@@ -9,7 +9,7 @@ const MOST_CHARACTERS = 4000;
 /** As a proxy checks the health of a server: for no client. */
 const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
 
-export interface Greeted {
+interface Greeted {
   /** The first line of the server. */
   readonly greeting: string;
   /** Whether EHLO was answered with STARTTLS; false if EHLO was not sent. */
@@ -18,7 +18,7 @@ export interface Greeted {
   readonly certificate?: X509Certificate | undefined;
 }
 
-export interface Call {
+interface GreetOptions {
   readonly host: string;
   readonly port: number;
   /** The server expects a PROXY header from us. */
@@ -28,7 +28,7 @@ export interface Call {
 }
 
 /** Reads the greeting of a mail server, and what it shows after STARTTLS; sends no mail. An error is why there is none. */
-export async function greet({ host, port, asProxy = false, as }: Call): Promise<Greeted | Error> {
+export async function greet({ host, port, asProxy = false, as }: GreetOptions): Promise<Greeted | Error> {
   const socket = connect({ host, port });
   socket.on('error', () => {}); // also one that comes when nobody waits for a reply any more
   const late = AbortSignal.timeout(WAIT_MS);

@@ -5,7 +5,17 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { isLoopback } from '../base/networks.ts';
 import { sameName } from '../dns/types.ts';
-import { type Check, type Finding, fault, isLocal, ok, type Place, skipped, type World, warning } from './finding.ts';
+import {
+  type Check,
+  type Finding,
+  fault,
+  type HostPort,
+  isLocal,
+  ok,
+  skipped,
+  type World,
+  warning,
+} from './finding.ts';
 import { isOwnAddress, publishedAddresses } from './published.ts';
 
 /** How long a web server may take to answer. */
@@ -63,8 +73,8 @@ export const publicUrl: Check = {
   },
 };
 
-const urlHost = ({ host }: Place) => (host.includes(':') ? `[${host}]` : host);
-const reachableHost = ({ host }: Place) => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+const urlHost = ({ host }: HostPort) => (host.includes(':') ? `[${host}]` : host);
+const reachableHost = ({ host }: HostPort) => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
 
 /** What a web server answered to GET /healthz. */
 interface Answer {

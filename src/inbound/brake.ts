@@ -10,7 +10,7 @@ import { createFieldSearch, parseFound, START_BYTES } from '../mail/field-search
 import { firstValue, type HeaderField } from '../mail/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
-export interface BrakeSettings {
+interface BrakeSettings {
   /** More answers than this from one address to another within `windowMs` are a loop; 0: none is. */
   readonly messages: number;
   readonly windowMs: number;
@@ -22,13 +22,7 @@ export interface BrakeSettings {
  * pair is marked until half as many come. The counts are in memory, so another host has others; the mark is kept with
  * the message.
  */
-export interface Brake {
-  /** The recipients for whom the message is one of a loop. To be asked once for each message. */
-  loopsOf(
-    message: Pick<ScannedMessage, 'envelope' | 'body'>,
-    routed: readonly RoutedRecipient[],
-  ): Promise<readonly string[]>;
-}
+export type Brake = ReturnType<typeof createBrake>;
 
 /** What came from an author to a recipient: since `from`, and in the window before that. */
 interface Pair {
@@ -50,7 +44,7 @@ const NONE: readonly string[] = [];
 export function createBrake(
   { messages, windowMs }: BrakeSettings,
   { clock, log, metrics }: { readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
-): Brake {
+) {
   const accounts = createMemory<ReturnType<typeof createPairs>>({ most: MOST_ACCOUNTS, keepUsed: true });
   const loops = metrics.counter('postern_loops_total');
 
@@ -89,7 +83,11 @@ export function createBrake(
   }
 
   return frozen({
-    async loopsOf({ envelope, body }, routed) {
+    /** The recipients for whom the message is one of a loop. To be asked once for each message. */
+    async loopsOf(
+      { envelope, body }: Pick<ScannedMessage, 'envelope' | 'body'>,
+      routed: readonly RoutedRecipient[],
+    ): Promise<readonly string[]> {
       const inbound = messages === 0 ? [] : routed.filter(({ match }) => match.kind === 'inbound');
       if (inbound.length === 0) return NONE;
       const start = await readStart(body, START_BYTES);

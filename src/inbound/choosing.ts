@@ -2,12 +2,12 @@ import { frozen } from '../base/frozen.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Fact, MailFacts } from './conditions.ts';
-import { type Decision, decide } from './decision.ts';
+import { decide, type RouteDecision } from './decision.ts';
 import type { Judging } from './judging.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
 /** The recipients of a message whose routes are decided, and what was found out for that. */
-export interface Chosen {
+interface Chosen {
   /** Those that get it; none: the message is refused. */
   readonly routed: readonly RoutedRecipient[];
   readonly verdicts: Verdicts | undefined;
@@ -23,9 +23,7 @@ interface Known {
 }
 
 /** Decides between routes with conditions, before a message is accepted. */
-export interface Choosing {
-  choose(message: ScannedMessage, routed: readonly RoutedRecipient[], known: Known): Promise<Chosen>;
-}
+export type Choosing = ReturnType<typeof createChoosing>;
 
 interface ChoosingDeps {
   readonly judging: Judging;
@@ -33,9 +31,13 @@ interface ChoosingDeps {
   readonly scanNow: (message: ScannedMessage) => Promise<Scan | undefined>;
 }
 
-export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
+export function createChoosing({ judging, scanNow }: ChoosingDeps) {
   return frozen({
-    async choose(message, routed, { scan: given, loops }) {
+    async choose(
+      message: ScannedMessage,
+      routed: readonly RoutedRecipient[],
+      { scan: given, loops }: Known,
+    ): Promise<Chosen> {
       let facts: MailFacts = { sender: message.envelope.mailFrom, ...(given && { scan: given }) };
       let verdicts: Verdicts | undefined;
       let scan = given;
@@ -57,7 +59,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps): Choosing {
       };
 
       /** Looks only for what decides: most messages need no DNS and no scanner. */
-      async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<Decision> {
+      async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<RouteDecision> {
         const own = loops.includes(recipient) ? { loop: true as const } : {};
         for (;;) {
           const decision = decide(choices, { ...facts, ...own });

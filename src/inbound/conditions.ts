@@ -6,7 +6,7 @@ import type { When } from '../store/rows/domains.ts';
 import { matchesAny } from './patterns.ts';
 
 export const DMARC_RESULTS = ['pass', 'fail', 'none', 'unknown'] as const;
-export type DmarcResult = (typeof DMARC_RESULTS)[number];
+type DmarcResult = (typeof DMARC_RESULTS)[number];
 
 /** What is known of a message so far; undefined: nobody has looked. */
 export interface MailFacts {

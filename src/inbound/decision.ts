@@ -64,19 +64,20 @@ export const ACTIONS = {
   },
 } as const satisfies Readonly<Record<string, ActionFacts>>;
 
-export type Action = keyof typeof ACTIONS;
+export type RouteAction = keyof typeof ACTIONS;
 
 export const ACTION_NAMES = namesOf(ACTIONS);
 
 /** The action of this name; a route without one, or with one of a later version, posts. */
-export const toAction = (name: string | undefined): Action => ACTION_NAMES.find((action) => action === name) ?? 'post';
+export const toAction = (name: string | undefined): RouteAction =>
+  ACTION_NAMES.find((action) => action === name) ?? 'post';
 
 /** A route that matches a mailbox. */
-export interface Choice {
+export interface RouteChoice {
   readonly match: Match;
   /** Null: it takes every message. */
   readonly when: When | null;
-  readonly action: Action;
+  readonly action: RouteAction;
   readonly tags: readonly string[];
 }
 
@@ -84,7 +85,7 @@ export interface Choice {
  * What becomes of a message for one recipient. matched: the route that takes it · rejected: by a route · none: no route
  * takes it · open: somebody has to look for this fact first.
  */
-export type Decision =
+export type RouteDecision =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'rejected'; readonly match: Match }
   | { readonly kind: 'none' }
@@ -95,7 +96,7 @@ export type Decision =
  * hold, so no verdict that is unknown rejects or discards. But who makes a header too large to read does not get past a
  * route that would stop the message: it is rejected, or held instead of discarded (decision 0050).
  */
-export function decide(choices: readonly Choice[], facts: MailFacts): Decision {
+export function decide(choices: readonly RouteChoice[], facts: MailFacts): RouteDecision {
   const tags: string[] = [];
   for (const choice of choices) {
     const truth = holds(choice.when, facts);
@@ -114,15 +115,15 @@ export function decide(choices: readonly Choice[], facts: MailFacts): Decision {
   return { kind: 'none' };
 }
 
-function taken({ match, action }: Choice, tags: readonly string[]): Match {
+function taken({ match, action }: RouteChoice, tags: readonly string[]): Match {
   const tagged = tags.length > 0 ? { ...match, tags: [...new Set(tags)] } : match;
   const { fate } = ACTIONS[action];
   return fate === null ? tagged : { ...tagged, fate };
 }
 
 /** The routes that may still take a message from this sender; those after one that takes everything are left out. */
-export function openChoices(choices: readonly Choice[], facts: MailFacts): readonly Choice[] {
-  const open: Choice[] = [];
+export function openChoices(choices: readonly RouteChoice[], facts: MailFacts): readonly RouteChoice[] {
+  const open: RouteChoice[] = [];
   for (const choice of choices) {
     const truth = holds(choice.when, facts);
     if (truth === false) continue;
@@ -133,7 +134,7 @@ export function openChoices(choices: readonly Choice[], facts: MailFacts): reado
 }
 
 /** Whether a message may be refused once its content is known: then it must not have other recipients. */
-export function mayRefuse(choices: readonly Choice[]): boolean {
+export function mayRefuse(choices: readonly RouteChoice[]): boolean {
   const last = choices.at(-1);
   const isCovered = last !== undefined && last.when === null && ACTIONS[last.action].takes;
   return !isCovered || choices.some(({ action }) => action === 'reject');

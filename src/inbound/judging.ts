@@ -2,7 +2,7 @@ import { type Bytes, sizeOf, toTransfer } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { PooledTask } from '../base/worker-pool.ts';
-import type { Task } from '../base/worker-tasks.ts';
+import type { ThreadTask } from '../base/worker-tasks.ts';
 import { authorOf } from '../mail/author.ts';
 import { automatedOf, knownSender } from '../mail/automated.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
@@ -34,22 +34,17 @@ export interface Judged {
 }
 
 /** Looks into messages. */
-export interface Judging {
-  /** Throws only if the daemon stops. */
-  judge(message: Pick<ScannedMessage, 'id' | 'envelope' | 'body'>, wantsVerdicts: boolean): Promise<Judged>;
-}
+export type Judging = ReturnType<typeof createJudging>;
 
 const NOTHING: Judged = { content: null, verdicts: null, auth: null };
 
-export function createJudging({
-  run,
-  log,
-}: {
-  readonly run: PooledTask<JudgeInput, Judged>;
-  readonly log: Log;
-}): Judging {
+export function createJudging({ run, log }: { readonly run: PooledTask<JudgeInput, Judged>; readonly log: Log }) {
   return frozen({
-    async judge({ id, envelope, body }, wantsVerdicts) {
+    /** Throws only if the daemon stops. */
+    async judge(
+      { id, envelope, body }: Pick<ScannedMessage, 'id' | 'envelope' | 'body'>,
+      wantsVerdicts: boolean,
+    ): Promise<Judged> {
       try {
         // At the front: a client waits for it.
         return await run(() => {
@@ -70,7 +65,7 @@ export function createJudgeTask({
   authenticator,
 }: {
   readonly authenticator: Authenticator;
-}): Task<JudgeInput, Judged> {
+}): ThreadTask<JudgeInput, Judged> {
   return async ({ envelope, body, wantsVerdicts }, guarded) => {
     const start = await readHeaderStart(body);
     const { mailFrom } = envelope;

@@ -39,20 +39,7 @@ interface Proof {
 type Adding = { readonly row: InboundDomainRow; readonly isNew: boolean } | { readonly refused: Reserved | 'taken' };
 
 /** Which account an inbound domain belongs to. Names are lower-case A-labels. */
-export interface Ownership {
-  /**
-   * Adds a domain to an account, or a claim to it if a proof is required. `domain` is the name as the user wrote it.
-   */
-  add(account: string, name: string, domain: string): Promise<Adding>;
-  /** The account's row of a domain, whether it is a claim or not. */
-  find(account: string, name: string): Promise<InboundDomainRow | undefined>;
-  /** Looks up the proof of a row, applies the result and returns the new row; undefined if it was deleted meanwhile. */
-  settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined>;
-  /** Removes the account's row and claim of a domain, and returns what was removed. */
-  remove(account: string, name: string): Promise<InboundDomainRow | undefined>;
-  /** Logs domains that were added before their names were reserved. They stay, because mail to them may be wanted. */
-  warn(): Promise<void>;
-}
+export type Ownership = ReturnType<typeof createOwnership>;
 
 /**
  * The TXT record that proves a domain. Its name is below the domain, so that it does not collide with other records and
@@ -71,7 +58,7 @@ export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'
  * domain that is sold goes to its new owner. The account that loses it keeps a claim with its routes, which take effect
  * again once its record is back.
  */
-export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps): Ownership {
+export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps) {
   const { store, routing, resolver, names, clock, log } = deps;
   const { inboundDomains } = store;
   const now = () => new Date(clock.now());
@@ -88,12 +75,16 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     return (await store.accounts.many({}, { limit: 2 })).length > 1;
   }
 
+  /** The account's row of a domain, whether it is a claim or not. */
   async function find(account: string, name: string): Promise<InboundDomainRow | undefined> {
     return (
       (await inboundDomains.one({ id: name, account })) ?? inboundDomains.one({ id: claimId(name, account), account })
     );
   }
 
+  /**
+   * Adds a domain to an account, or a claim to it if a proof is required. `domain` is the name as the user wrote it.
+   */
   async function add(account: string, name: string, domain: string): Promise<Adding> {
     const mine = await find(account, name);
     if (mine) return { row: mine, isNew: false };
@@ -109,6 +100,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     return present ? { row: present, isNew: false } : { refused: 'taken' };
   }
 
+  /** Looks up the proof of a row, applies the result and returns the new row; undefined if it was deleted meanwhile. */
   async function settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined> {
     const name = nameOf(row);
     const answer = await resolver.resolve(proofOf(row).name, 'TXT');
@@ -154,11 +146,13 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     return find(account, name);
   }
 
+  /** Removes the account's row and claim of a domain, and returns what was removed. */
   async function remove(account: string, name: string): Promise<InboundDomainRow | undefined> {
     const claim = await inboundDomains.remove({ id: claimId(name, account), account });
     return (await inboundDomains.remove({ id: name, account })) ?? claim;
   }
 
+  /** Logs domains that were added before their names were reserved. They stay, because mail to them may be wanted. */
   async function warn(): Promise<void> {
     try {
       for (const row of await inboundDomains.many({})) {

@@ -5,7 +5,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Backlog } from '../queue/schedule/backlog.ts';
 
-export interface PacingSettings {
+interface PacingSettings {
   /** Replies are delayed while more deliveries than this are waiting for us; 0 disables delays. */
   readonly above: number;
   /** The longest delay, in milliseconds. */
@@ -20,12 +20,7 @@ interface PacingDeps {
 }
 
 /** Slows down senders while more mail arrives than this host can deliver. */
-export interface Pacing {
-  /** Resolves when the reply to an accepted message may be sent; undefined: immediately. */
-  turn(deliveries: readonly Pick<Delivery, 'account' | 'url'>[]): Promise<void> | undefined;
-  /** Ends all delays. */
-  stop(): void;
-}
+export type Pacing = ReturnType<typeof createPacing>;
 
 /** The delay reaches its maximum at this many times `above`. */
 const FULL = 21;
@@ -37,7 +32,7 @@ const SAY_EVERY = 60_000;
  * senders have a limited number of connections, and each waits for its reply, so mail comes in as fast as it goes out.
  * The delay is short enough for any client (RFC 5321 section 4.5.3.2.6: ten minutes).
  */
-export function createPacing({ above, longestMs }: PacingSettings, deps: PacingDeps): Pacing {
+export function createPacing({ above, longestMs }: PacingSettings, deps: PacingDeps) {
   const { backlog, clock, log, metrics } = deps;
   const pauses = createPauses(clock);
   const delays = metrics.histogram('postern_accept_delay_seconds');
@@ -71,7 +66,8 @@ export function createPacing({ above, longestMs }: PacingSettings, deps: PacingD
   }
 
   return frozen({
-    turn(deliveries) {
+    /** Resolves when the reply to an accepted message may be sent; undefined: immediately. */
+    turn(deliveries: readonly Pick<Delivery, 'account' | 'url'>[]): Promise<void> | undefined {
       const behind = backlog.before(deliveries);
       const ms = Math.round(delayFor(behind));
       if (ms === 0) return undefined;
@@ -79,6 +75,7 @@ export function createPacing({ above, longestMs }: PacingSettings, deps: PacingD
       delays.observe(ms / 1000);
       return pauses.wait(ms);
     },
-    stop: () => pauses.end(),
+    /** Ends all delays. */
+    stop: (): void => pauses.end(),
   });
 }

@@ -11,10 +11,7 @@ interface PostmasterSettings {
 }
 
 /** Decides who receives mail to postmaster. */
-export interface Postmaster {
-  /** `found` is the lookup result without postmaster handling. */
-  lookup(mailbox: string, domain: string, found: Lookup): Lookup;
-}
+export type Postmaster = ReturnType<typeof createPostmaster>;
 
 /** The account of deliveries to the postmaster. No account has this id. */
 export const POSTMASTER = 'postmaster';
@@ -29,10 +26,11 @@ const TO_OPERATOR: Lookup = {
  * it goes to the operator. For the domain of an account it follows the account's routes, or goes to the operator if
  * none matches. A route for one of our own names, which older versions allowed, is used until `smtp.postmaster` is set.
  */
-export function createPostmaster({ names, address }: PostmasterSettings): Postmaster {
+export function createPostmaster({ names, address }: PostmasterSettings) {
   const ours = new Set<string | undefined>(names);
   return frozen({
-    lookup(mailbox, domain, found): Lookup {
+    /** `found` is the lookup result without postmaster handling. */
+    lookup(mailbox: string, domain: string, found: Lookup): Lookup {
       if (mailbox.toLowerCase() !== 'postmaster') return found;
       if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TO_OPERATOR : found;
       return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TO_OPERATOR;

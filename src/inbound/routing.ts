@@ -9,7 +9,7 @@ import { routeOfTarget } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { ACTIONS, type Choice, decide, mayRefuse, openChoices, toAction } from './decision.ts';
+import { ACTIONS, decide, mayRefuse, openChoices, type RouteChoice, toAction } from './decision.ts';
 import { toStyle } from './formats.ts';
 import { toOrder } from './order.ts';
 import { capture, createGlobs, type Globs, hasNames, isExact, toGlob } from './patterns.ts';
@@ -30,7 +30,7 @@ interface Domain {
   readonly targets: ReadonlyMap<string, RouteTarget>;
 }
 
-interface Route extends Choice {
+interface Route extends RouteChoice {
   readonly priority: number;
 }
 

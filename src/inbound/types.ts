@@ -2,7 +2,7 @@ import type { Envelope } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 import type { RouteState } from '../queue/states.ts';
-import type { Choice } from './decision.ts';
+import type { RouteChoice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
 import type { Order } from './order.ts';
 
@@ -21,7 +21,7 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
   /** Set if the route does not post its mail. */
   readonly fate?: RouteState | undefined;
   /** Set if the content of the message decides which route takes it; the match itself is that of the first one. */
-  readonly choices?: readonly Choice[] | undefined;
+  readonly choices?: readonly RouteChoice[] | undefined;
   /** Whether the content may make us refuse the message, which must have no other recipient then. */
   readonly refusable?: boolean | undefined;
 }
@@ -51,7 +51,7 @@ export interface Routing {
    */
   lookup(mailbox: string, domain: string, sender?: string): Lookup;
   /** Every route that matches the mailbox, in the order in which they are tried. */
-  choices(mailbox: string, domain: string): readonly Choice[];
+  choices(mailbox: string, domain: string): readonly RouteChoice[];
   /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
   routeOf(routeId: string, domain: string): RouteTarget | undefined;
   /** Ids of routes of the account that have this URL, as their own or among their further ones; at most `limit`. */
@@ -98,13 +98,13 @@ export type AcceptResult =
       /** The recipients that get it, if the content decided. */
       readonly routed?: readonly RoutedRecipient[] | undefined;
     }
-  | { readonly outcome: 'full' | 'fault' | Refused };
+  | { readonly outcome: 'full' | 'fault' | RefusalReason };
 
 /**
  * unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message · unrouted: a
  * route refused it, or none takes it.
  */
-export type Refused = 'unscanned' | 'unwanted' | 'unrouted';
+type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted';
 
 /** A message that is not accepted yet, for those who look into it. */
 export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
@@ -118,7 +118,7 @@ export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
 export type DoorScan = (
   message: ScannedMessage,
 ) => Promise<
-  { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: Refused }
+  { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: RefusalReason }
 >;
 
 /** Writes inbound messages to the spool, for SMTP and for send-raw. */

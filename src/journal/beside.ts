@@ -6,8 +6,8 @@ import type { Log } from '../base/log.ts';
 import { callByName, type Outcome } from '../base/worker.ts';
 import { openForReading } from './file.ts';
 import { createHistory } from './history.ts';
-import { createQueries } from './queries.ts';
-import type { Action, History, Notes } from './types.ts';
+import { createJournalQueries } from './queries.ts';
+import type { ActionRecord, History, Notes } from './types.ts';
 
 // The journal as commands use it, beside the daemon that writes it.
 
@@ -20,7 +20,7 @@ interface Reading {
 /** Opens the journal for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
 export function openReading(file: string, clock: Clock): Reading {
   const db = openForReading(file);
-  const queries = createQueries(db);
+  const queries = createJournalQueries(db);
   return frozen({
     history: createHistory(async (name, ...args) => {
       const answer: Outcome<'done'> = { kind: 'done', value: callByName(queries, [0, name, args]) };
@@ -34,7 +34,7 @@ export function openReading(file: string, clock: Clock): Reading {
 const BUSY_MS = 5000;
 
 /** Notes what a command did. Without a journal there is nothing to note it in. Throws if it cannot be written. */
-export function noteBeside(file: string, actions: readonly Omit<Action, 'n'>[]): void {
+export function noteBeside(file: string, actions: readonly Omit<ActionRecord, 'n'>[]): void {
   if (actions.length === 0 || !existsSync(file)) return;
   openForReading(file).close(); // throws if it is that of another version
   const db = new DatabaseSync(file, { timeout: BUSY_MS });

@@ -1,8 +1,8 @@
-import type { Cause } from './types.ts';
+import type { FailureCause } from './types.ts';
 
 /** Adds up causes of the same endpoint and last answer, the most frequent first. */
-export function mergeCauses(causes: Iterable<Cause>): readonly Cause[] {
-  const found = new Map<string, Cause>();
+export function mergeCauses(causes: Iterable<FailureCause>): readonly FailureCause[] {
+  const found = new Map<string, FailureCause>();
   for (const one of causes) {
     const key = JSON.stringify([one.url, one.lastStatus, one.lastError]);
     const known = found.get(key);
@@ -11,7 +11,7 @@ export function mergeCauses(causes: Iterable<Cause>): readonly Cause[] {
   return [...found.values()].sort((a, b) => b.count - a.count);
 }
 
-function sum(a: Cause, b: Cause): Cause {
+function sum(a: FailureCause, b: FailureCause): FailureCause {
   return {
     ...a,
     count: a.count + b.count,

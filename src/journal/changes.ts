@@ -1,6 +1,6 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
-import { summaryOf } from '../mail/summary.ts';
+import { mailSummaryOf } from '../mail/summary.ts';
 import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
 import { MAX_STORY } from './gathering.ts';
 
@@ -110,7 +110,7 @@ export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): strin
 }
 
 /** Up to when rows are deleted, and above how many bytes the oldest ones. */
-export interface Limits {
+interface Limits {
   readonly mailBefore: number;
   readonly refusalsBefore: number;
   readonly actionsBefore: number;
@@ -124,7 +124,7 @@ const PURGE_STEP = 2000;
 const MAX_REFUSALS = 1_000_000;
 
 /** The changes that the journal file takes, each a transaction of its own. */
-export function createChanges(db: DatabaseSync) {
+export function createJournalChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
     const columns = COLUMNS[table];
     // A delivery that is noted as new twice was filled in from the queue meanwhile: the later one knows its state.
@@ -164,8 +164,6 @@ export function createChanges(db: DatabaseSync) {
     purge: createPurge(db, indexing),
   };
 }
-
-export type Changes = ReturnType<typeof createChanges>;
 
 function each<T>(values: readonly T[], width: number, use: (row: readonly T[]) => void): void {
   for (let at = 0; at < values.length; at += width) use(values.slice(at, at + width));
@@ -212,7 +210,7 @@ function named(values: readonly SQLInputValue[], summaries: Map<SQLInputValue, s
   const fields = summaries.get(id);
   if (fields === undefined) return values;
   summaries.delete(id);
-  const { from, subject, messageId, thread } = summaryOf(fields);
+  const { from, subject, messageId, thread } = mailSummaryOf(fields);
   return values.toSpliced(FROM, 4, from, subject, messageId, thread);
 }
 
@@ -224,7 +222,7 @@ function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fi
     const row = find.get(id);
     if (!row) return;
     const n = Number(row['n']);
-    const { from, subject, messageId, thread } = summaryOf(fields);
+    const { from, subject, messageId, thread } = mailSummaryOf(fields);
     const wasIn = indexing.takeOut(n);
     update.run(from, subject, messageId, thread, n);
     if (wasIn) indexing.putIn(n);

@@ -1,5 +1,5 @@
 import { networkOf } from '../base/networks.ts';
-import type { Refusal } from './types.ts';
+import type { RefusalRecord } from './types.ts';
 
 // Refusals that wait to be written, of which a flood becomes a count.
 
@@ -36,8 +36,8 @@ export function createMinute() {
 /** Refusals that wait. What one network gets too many of within a minute is counted, and written when it is over. */
 export function createRefusals() {
   const minute = createMinute();
-  let rows: Omit<Refusal, 'n'>[] = [];
-  const counted = new Map<string, Omit<Refusal, 'n'>>();
+  let rows: Omit<RefusalRecord, 'n'>[] = [];
+  const counted = new Map<string, Omit<RefusalRecord, 'n'>>();
 
   function turn(at: number): void {
     if (!minute.turn(at)) return;
@@ -46,7 +46,7 @@ export function createRefusals() {
   }
 
   return {
-    add(refusal: Omit<Refusal, 'n' | 'times'>): void {
+    add(refusal: Omit<RefusalRecord, 'n' | 'times'>): void {
       turn(refusal.at);
       if (minute.hasRow(refusal.client)) {
         rows.push({ ...refusal, times: 1 });
@@ -62,7 +62,7 @@ export function createRefusals() {
     drop(): void {
       if (!rows.shift()) dropFirst(counted);
     },
-    take(now: number): readonly Omit<Refusal, 'n'>[] {
+    take(now: number): readonly Omit<RefusalRecord, 'n'>[] {
       turn(now);
       const taken = rows;
       rows = [];

@@ -1,31 +1,20 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { type Batch, idsOf } from './changes.ts';
-import type { Ask } from './history.ts';
-import type { Mail, Refusal } from './types.ts';
+import type { AskJournal } from './history.ts';
+import type { MailRecord, RefusalRecord } from './types.ts';
 
 // What was written lately, for those who watch. Rows are read back only while somebody does.
 
 /** A row that was written or has changed. `id` says where one was, to go on from there. */
 export type FeedEvent = { readonly id: string } & (
-  | { readonly topic: 'mail'; readonly row: Mail }
-  | { readonly topic: 'refused'; readonly row: Refusal }
+  | { readonly topic: 'mail'; readonly row: MailRecord }
+  | { readonly topic: 'refused'; readonly row: RefusalRecord }
   /** More happened at once than is shown. */
   | { readonly topic: 'missed' }
 );
 
-export interface Feed {
-  /**
-   * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
-   * since then is in `missed`, or undefined if that is not known.
-   */
-  watch(
-    listener: (events: readonly FeedEvent[]) => void,
-    from?: string,
-  ): { readonly missed: readonly FeedEvent[] | undefined; end(): void };
-  /** After each write of the journal. */
-  wrote(batch: Batch): void;
-}
+export type Feed = ReturnType<typeof createFeed>;
 
 /** Events that are kept for those who come back. */
 const MAX_KEPT = 500;
@@ -35,7 +24,7 @@ const EVERY_MS = 250;
 /** After the last one left, the feed goes on for those who come back. */
 const LINGER_MS = 60_000;
 
-export function createFeed(ask: Ask, clock: Clock): Feed {
+export function createFeed(ask: AskJournal, clock: Clock) {
   const listeners = new Set<(events: readonly FeedEvent[]) => void>();
   let kept: FeedEvent[] = [];
   /** Which run of the feed this is, and how many events it had. */
@@ -99,7 +88,7 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
   }
 
   /** Refusals since the last time, oldest first; the first time only notes where they end. */
-  async function newRefusals(): Promise<readonly Refusal[]> {
+  async function newRefusals(): Promise<readonly RefusalRecord[]> {
     const from = lastRefusal;
     if (from === undefined) {
       [, lastRefusal] = await ask('refusalBounds');
@@ -126,7 +115,14 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
   }
 
   return frozen({
-    watch(listener, from) {
+    /**
+     * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
+     * since then is in `missed`, or undefined if that is not known.
+     */
+    watch(
+      listener: (events: readonly FeedEvent[]) => void,
+      from?: string,
+    ): { readonly missed: readonly FeedEvent[] | undefined; end(): void } {
       begin();
       listeners.add(listener);
       return {
@@ -139,7 +135,8 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
         },
       };
     },
-    wrote(batch) {
+    /** After each write of the journal. */
+    wrote(batch: Batch) {
       if (!running) return;
       for (const id of idsOf(batch)) {
         changed.delete(id);
@@ -157,6 +154,6 @@ export function createFeed(ask: Ask, clock: Clock): Feed {
 }
 
 type Found =
-  | { readonly topic: 'mail'; readonly row: Mail }
-  | { readonly topic: 'refused'; readonly row: Refusal }
+  | { readonly topic: 'mail'; readonly row: MailRecord }
+  | { readonly topic: 'refused'; readonly row: RefusalRecord }
   | { readonly topic: 'missed' };

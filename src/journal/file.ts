@@ -79,13 +79,13 @@ const CACHE_KB = 4096;
 const BUSY_MS = 2000;
 
 /** An open journal, and why what stood in its place was put aside, if so. */
-export interface OpenFile {
+interface OpenJournal {
   readonly db: DatabaseSync;
   readonly replaced: string | undefined;
 }
 
 /** Opens the journal for writing, making it if needed. What cannot be used is kept once, as `journal.db.damaged`. */
-export function openFile(path: string): OpenFile {
+export function openJournalFile(path: string): OpenJournal {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
     if (!isFolder) return { db: open(path), replaced: undefined };

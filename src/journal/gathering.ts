@@ -8,10 +8,10 @@ import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.
 import { type DeliveryState, STATES } from '../queue/states.ts';
 import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
-import type { Action, Arrival, MailState, Note, Refusal, Session } from './types.ts';
+import type { ActionRecord, MailState, Note, RefusalRecord, SessionRecord, SessionTransaction } from './types.ts';
 
 /** Where changes of deliveries are noted. */
-export interface DeliveryNotes {
+interface DeliveryNotes {
   /** Whether From, Subject and Message-ID are kept. */
   readonly keepsSummaries: boolean;
   accepted(mail: NewMail): void;
@@ -89,11 +89,11 @@ const LEAVES = 3;
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
   /** Where each message arrived. */
-  const arrivals = new Map<string, Arrival>();
+  const arrivals = new Map<string, SessionTransaction>();
   const refusals = createRefusals();
   const idle = createMinute();
-  let sessions: Session[] = [];
-  let actions: Omit<Action, 'n'>[] = [];
+  let sessions: SessionRecord[] = [];
+  let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
   /** An arrival belongs to a delivery that waits here too, if it came in time. */
   const size = () =>
@@ -305,7 +305,7 @@ const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): 
 function toRow(
   { delivery, receivedAt, size, envelope }: NewMail,
   draft: Draft,
-  arrival: Arrival | undefined,
+  arrival: SessionTransaction | undefined,
 ): SQLInputValue[] {
   return [
     delivery.id,
@@ -364,7 +364,7 @@ function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Te
 }
 
 /** In the order of `COLUMNS.refusals`. */
-const toRefusalRow = (one: Omit<Refusal, 'n'>): SQLInputValue[] => [
+const toRefusalRow = (one: Omit<RefusalRecord, 'n'>): SQLInputValue[] => [
   one.at,
   one.session,
   one.transaction,
@@ -382,7 +382,7 @@ const toRefusalRow = (one: Omit<Refusal, 'n'>): SQLInputValue[] => [
 ];
 
 /** In the order of `COLUMNS.sessions`. */
-const toSessionRow = (one: Session): SQLInputValue[] => [
+const toSessionRow = (one: SessionRecord): SQLInputValue[] => [
   one.id,
   one.at,
   one.listener,
@@ -397,7 +397,7 @@ const toSessionRow = (one: Session): SQLInputValue[] => [
 ];
 
 /** In the order of `COLUMNS.actions`. */
-const toActionRow = ({ at, by, account, what, count, detail }: Omit<Action, 'n'>): SQLInputValue[] => [
+const toActionRow = ({ at, by, account, what, count, detail }: Omit<ActionRecord, 'n'>): SQLInputValue[] => [
   at,
   by,
   account,

@@ -1,14 +1,14 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { mergeCauses } from './causes.ts';
-import { isLookedUp, type Queries, type Window } from './queries.ts';
-import type { AccountFigures, Cause, History, MailFilter, Page } from './types.ts';
+import { isLookedUp, type JournalQueries, type Window } from './queries.ts';
+import type { AccountFigures, FailureCause, History, HistoryPage, MailFilter } from './types.ts';
 
 /** Asks the file of the journal; rejects when it cannot answer. */
-export type Ask = <K extends string>(
+export type AskJournal = <K extends string>(
   name: K,
   ...args: readonly unknown[]
-) => Promise<K extends keyof Queries ? ReturnType<Queries[K]> : unknown>;
+) => Promise<K extends keyof JournalQueries ? ReturnType<JournalQueries[K]> : unknown>;
 
 /** Rows looked at in one step, and those of which the index says which to look at. */
 const STEP = 20_000;
@@ -17,7 +17,7 @@ const LOOKED_UP_STEP = 200_000;
 const LONGEST_MS = 60;
 
 /** The history behind `ask`, which is asked in steps, so that no search keeps others waiting. */
-export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): History {
+export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>): History {
   /** Goes back in steps, until there are enough rows or it has taken long enough. */
   async function back<T extends { readonly n: number; readonly at: number }>(
     bounds: Promise<Window>,
@@ -25,7 +25,7 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
     find: (window: Window, limit: number) => Promise<readonly T[]>,
     limit: number,
     cursor = Number.POSITIVE_INFINITY,
-  ): Promise<Page<T>> {
+  ): Promise<HistoryPage<T>> {
     const until = clock.monotonic() + LONGEST_MS;
     const [first, last] = await bounds;
     const rows: T[] = [];
@@ -55,7 +55,7 @@ export function createHistory(ask: Ask, clock: Pick<Clock, 'monotonic'>): Histor
       }
     },
     async causes(filter) {
-      let causes: readonly Cause[] = [];
+      let causes: readonly FailureCause[] = [];
       for (const window of windows(await ask('mailBounds', timesOf(filter)), stepOf(filter)))
         causes = mergeCauses([...causes, ...(await ask('causes', filter, window))]);
       return causes;

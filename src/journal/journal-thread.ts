@@ -2,10 +2,10 @@ import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { floorOf, type RoomSettings } from '../base/room.ts';
-import { type Call, callByName, type Protocol, type Reply, serveThread } from '../base/worker.ts';
-import { type Batch, createChanges } from './changes.ts';
-import { begin, forgetAside, isUnusable, openFile } from './file.ts';
-import { createQueries } from './queries.ts';
+import { callByName, type Protocol, serveThread, type ThreadCall, type ThreadReply } from '../base/worker.ts';
+import { type Batch, createJournalChanges } from './changes.ts';
+import { begin, forgetAside, isUnusable, openJournalFile } from './file.ts';
+import { createJournalQueries } from './queries.ts';
 
 // The thread that owns the file of the journal. Writes and questions take turns; nobody waits for a write.
 
@@ -15,7 +15,7 @@ type AnswerKind = 'done' | 'failed' | 'replaced';
 /** What the journal's thread goes by. */
 export interface JournalProtocol extends Protocol {
   readonly data: { readonly file: string; readonly room: RoomSettings };
-  readonly call: Call;
+  readonly call: ThreadCall;
   readonly kind: AnswerKind;
   /** Why a file that stood there was replaced; null if it was not. */
   readonly ready: string | null;
@@ -30,9 +30,9 @@ serveThread<JournalProtocol>(({ file, room }, line) => {
   function use(opened: DatabaseSync): void {
     db = opened;
     inode = inodeOf(file);
-    const changes = createChanges(db);
+    const changes = createJournalChanges(db);
     table = {
-      ...createQueries(db),
+      ...createJournalQueries(db),
       ...changes,
       write(batch: Batch) {
         if (!hasRoom(file, room)) throw new Error('the disk is nearly full');
@@ -42,7 +42,7 @@ serveThread<JournalProtocol>(({ file, room }, line) => {
     };
   }
 
-  function answer(call: Call): Reply<AnswerKind> {
+  function answer(call: ThreadCall): ThreadReply<AnswerKind> {
     const [n] = call;
     try {
       if (inodeOf(file) !== inode) return [n, 'replaced', replace('it was deleted')];
@@ -60,7 +60,7 @@ serveThread<JournalProtocol>(({ file, room }, line) => {
     return reason;
   }
 
-  const { db: opened, replaced = null } = openFile(file);
+  const { db: opened, replaced = null } = openJournalFile(file);
   use(opened);
   return {
     ready: replaced,

@@ -7,7 +7,7 @@ import type { Service } from '../base/service.ts';
 import { startThread, type Thread } from '../base/worker.ts';
 import { createFeed, type Feed } from './feed.ts';
 import { createGathering, type Gathering } from './gathering.ts';
-import { type Ask, createHistory } from './history.ts';
+import { type AskJournal, createHistory } from './history.ts';
 import type { JournalProtocol } from './journal-thread.ts';
 import type { History, Notes } from './types.ts';
 
@@ -23,7 +23,7 @@ export interface JournalSettings {
   readonly room: RoomSettings;
 }
 
-export interface JournalDeps {
+interface JournalDeps {
   readonly clock: Clock;
   /** The clock by which the thread must answer, even if the rest uses another one. */
   readonly deadlines: Clock;
@@ -41,7 +41,7 @@ export interface Journal extends Notes, Service {
   /** Everything that was noted before is written, or lost and counted, or waits for a thread to come back. */
   flush(): Promise<void>;
   /** Asks the file itself. Rejects with `JournalAway`. */
-  readonly ask: Ask;
+  readonly ask: AskJournal;
   /** The listener is called when the journal writes again after it lost something. */
   onGap(listener: () => void): void;
 }
@@ -190,7 +190,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     return () => cancel();
   }
 
-  const ask: Ask = async (name, ...args) => {
+  const ask: AskJournal = async (name, ...args) => {
     let reply = await answerOf(name, args);
     if (reply.kind === 'replaced') {
       replaced(String(reply.value));

@@ -4,13 +4,13 @@
 export type Merge = 'sum' | 'most' | 'least';
 
 /** A series that is asked for. */
-export interface Wanted {
+export interface WantedSeries {
   readonly name: string;
   readonly merge: Merge;
 }
 
 /** The steps of a plot: the first, the end of the last, and their length. */
-export interface Span {
+export interface PlotSpan {
   readonly from: number;
   readonly to: number;
   readonly step: number;
@@ -24,7 +24,7 @@ export function merged(how: Merge, known: number | null, figure: number | null):
 }
 
 /** An empty row of figures for each series. */
-export function emptySteps(wanted: readonly Wanted[], { from, to, step }: Span): (number | null)[][] {
+export function emptySteps(wanted: readonly WantedSeries[], { from, to, step }: PlotSpan): (number | null)[][] {
   const steps = Math.max(0, Math.ceil((to - from) / step));
   return wanted.map(() => Array.from({ length: steps }, () => null));
 }
@@ -32,8 +32,8 @@ export function emptySteps(wanted: readonly Wanted[], { from, to, step }: Span):
 /** Merges the rows of the journal into steps. A row that cannot be read is as if it were not there. */
 export function mergeMinutes(
   rows: readonly { readonly at: number; readonly figures: string }[],
-  wanted: readonly Wanted[],
-  span: Span,
+  wanted: readonly WantedSeries[],
+  span: PlotSpan,
 ): (number | null)[][] {
   const steps = emptySteps(wanted, span);
   for (const { at, figures } of rows) {

@@ -1,10 +1,20 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import type { DeliveryKind } from '../queue/delivery.ts';
+import type { SqlRow } from '../queue/disk/schema.ts';
 import type { OPEN_STATES } from '../queue/states.ts';
 import { mergeCauses } from './causes.ts';
-import { mergeMinutes, type Wanted } from './minutes.ts';
-import { type SqlRow, toAction, toCause, toKind, toMail, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
-import type { Action, Cause, Mail, MailFilter, MailState, MailStory, Refusal, RefusalFilter } from './types.ts';
+import { mergeMinutes, type WantedSeries } from './minutes.ts';
+import { actionOfRow, mailOfRow, toCause, toKind, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
+import type {
+  ActionRecord,
+  FailureCause,
+  MailFilter,
+  MailRecord,
+  MailState,
+  MailStory,
+  RefusalFilter,
+  RefusalRecord,
+} from './types.ts';
 
 // What the journal is asked. Long scans come in windows of row numbers, so that none takes long and writes get their
 // turn.
@@ -20,7 +30,7 @@ const MAX_REFUSALS = 1000;
 const MAX_REFUSALS_SHOWN = 100;
 
 /** The questions that a journal file answers, over one connection. */
-export function createQueries(db: DatabaseSync) {
+export function createJournalQueries(db: DatabaseSync) {
   const indexed = db.prepare(`SELECT value FROM meta WHERE name = 'indexed'`);
   const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
   const one = db.prepare('SELECT * FROM mail WHERE id = ?');
@@ -74,19 +84,19 @@ export function createQueries(db: DatabaseSync) {
     refusalBounds: (times?: Times) => bounds('refusals', times),
     actionBounds: () => bounds('actions'),
     /** Matching mail in a window, newest first. */
-    mail: (filter: MailFilter, window: Window, limit: number): Mail[] =>
-      findMail('mail.*', filter, window, limit).map(toMail),
+    mail: (filter: MailFilter, window: Window, limit: number): MailRecord[] =>
+      findMail('mail.*', filter, window, limit).map(mailOfRow),
     /** The ids of matching mail in a window, newest first. */
     ids: (filter: MailFilter, window: Window): string[] =>
       findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
     /** Matching mail in a window, counted by endpoint and last answer. */
-    causes: (filter: MailFilter, window: Window): readonly Cause[] =>
+    causes: (filter: MailFilter, window: Window): readonly FailureCause[] =>
       mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
     /** `account`: without what was refused for others. */
     one(id: string, account?: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
-      const mail = toMail(row);
+      const mail = mailOfRow(row);
       const found = mail.session === null ? undefined : session.get(mail.session);
       const all = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
       const theirs = all.filter((one) => account === undefined || one.account === null || one.account === account);
@@ -100,12 +110,12 @@ export function createQueries(db: DatabaseSync) {
       };
     },
     /** Those of these deliveries that are known, without their stories. */
-    each: (ids: readonly string[]): Mail[] =>
+    each: (ids: readonly string[]): MailRecord[] =>
       ids.flatMap((id) => {
         const row = one.get(id);
-        return row ? [{ ...toMail(row), story: [] }] : [];
+        return row ? [{ ...mailOfRow(row), story: [] }] : [];
       }),
-    refusals: (filter: RefusalFilter, window: Window, limit: number): Refusal[] =>
+    refusals: (filter: RefusalFilter, window: Window, limit: number): RefusalRecord[] =>
       rowsOf('refusals', toRefusalCondition(filter), window, limit).map(toRefusal),
     reasons(filter: RefusalFilter, [from, to]: Window): [reason: string, count: number][] {
       const { sql, values } = toRefusalCondition(filter);
@@ -136,7 +146,7 @@ export function createQueries(db: DatabaseSync) {
         .all(from, to, since)
         .map((row) => [String(row['account']), Number(row['n'])]),
     /** The figures of each step between these times, which are multiples of `step`. */
-    minutes: (wanted: readonly Wanted[], from: number, to: number, step: number): (number | null)[][] =>
+    minutes: (wanted: readonly WantedSeries[], from: number, to: number, step: number): (number | null)[][] =>
       mergeMinutes(
         minutes()
           .all(from, to)
@@ -144,8 +154,8 @@ export function createQueries(db: DatabaseSync) {
         wanted,
         { from, to, step },
       ),
-    actions: (account: string | undefined, window: Window, limit: number): Action[] =>
-      rowsOf('actions', all(equal('account', account)), window, limit).map(toAction),
+    actions: (account: string | undefined, window: Window, limit: number): ActionRecord[] =>
+      rowsOf('actions', all(equal('account', account)), window, limit).map(actionOfRow),
     /** Rows of mail in a state, after row `n`. */
     inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
@@ -162,7 +172,7 @@ export function createQueries(db: DatabaseSync) {
 }
 
 /** Whether something was refused in the transaction of a mail. Of older rows the transaction is not known. */
-function isOf({ transaction, at, sender }: Mail, refusal: Refusal): boolean {
+function isOf({ transaction, at, sender }: MailRecord, refusal: RefusalRecord): boolean {
   if (transaction !== null) return refusal.transaction === transaction;
   return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
 }
@@ -188,7 +198,7 @@ const BOTH_ENDS = (table: string) => `(SELECT min(n) FROM ${table}) AS first, (S
 /** Accepted at or after, before. */
 type Times = Pick<MailFilter, 'since' | 'before'>;
 
-export type Queries = ReturnType<typeof createQueries>;
+export type JournalQueries = ReturnType<typeof createJournalQueries>;
 
 /** The first and last row number of a scan. */
 export type Window = readonly [from: number, to: number];

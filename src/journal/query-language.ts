@@ -10,7 +10,7 @@ import { MAIL_STATES, type MailFilter, type RefusalFilter } from './types.ts';
 /** A filter, or what is wrong with the query and in which word. */
 export type Parsed<F> = { readonly filter: F } | { readonly fault: QueryFault };
 
-export interface QueryFault {
+interface QueryFault {
   /** The number of the word, from 1. */
   readonly word: number;
   readonly text: string;

@@ -1,22 +1,20 @@
-import type { SQLOutputValue } from 'node:sqlite';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
+import type { SqlRow } from '../queue/disk/schema.ts';
 import { END_NAMES } from '../queue/states.ts';
 import {
-  type Action,
-  type Cause,
+  type ActionRecord,
+  type FailureCause,
   MAIL_STATES,
-  type Mail,
+  type MailRecord,
   type MailState,
-  type Refusal,
-  type Session,
+  type RefusalRecord,
+  type SessionRecord,
   type StoryEntry,
 } from './types.ts';
 
 // Rows of the journal's file, as what they stand for.
 
-export type SqlRow = Record<string, SQLOutputValue>;
-
-export function toMail(row: SqlRow): Mail {
+export function mailOfRow(row: SqlRow): MailRecord {
   return {
     n: Number(row['n']),
     id: String(row['id']),
@@ -50,7 +48,7 @@ export function toMail(row: SqlRow): Mail {
   };
 }
 
-export function toCause(row: SqlRow): Cause {
+export function toCause(row: SqlRow): FailureCause {
   return {
     url: String(row['url']),
     lastStatus: number(row, 'last_status'),
@@ -61,7 +59,7 @@ export function toCause(row: SqlRow): Cause {
   };
 }
 
-export function toRefusal(row: SqlRow): Refusal {
+export function toRefusal(row: SqlRow): RefusalRecord {
   return {
     n: Number(row['n']),
     at: Number(row['at']),
@@ -81,7 +79,7 @@ export function toRefusal(row: SqlRow): Refusal {
   };
 }
 
-export function toSession(row: SqlRow): Session {
+export function toSession(row: SqlRow): SessionRecord {
   return {
     id: String(row['id']),
     at: Number(row['at']),
@@ -97,7 +95,7 @@ export function toSession(row: SqlRow): Session {
   };
 }
 
-export function toAction(row: SqlRow): Action {
+export function actionOfRow(row: SqlRow): ActionRecord {
   return {
     n: Number(row['n']),
     at: Number(row['at']),

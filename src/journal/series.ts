@@ -5,8 +5,8 @@ import { METRICS } from '../base/metric-list.ts';
 import type { Figures } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import { namesOf } from '../base/tables.ts';
-import type { Ask } from './history.ts';
-import { emptySteps, type Merge, merged, type Span } from './minutes.ts';
+import type { AskJournal } from './history.ts';
+import { emptySteps, type Merge, merged, type PlotSpan } from './minutes.ts';
 import type { Notes } from './types.ts';
 
 // The figures of this host over time: every ten seconds in memory for an hour, every minute in the journal for a month.
@@ -135,7 +135,7 @@ const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one question: a few milliseconds. */
 const MOST_MINUTES = 3000;
 
-export interface Plot {
+interface SeriesPlot {
   /** When each step begins, milliseconds since 1970. */
   readonly times: readonly number[];
   readonly series: readonly {
@@ -152,7 +152,7 @@ export interface Series extends Service {
    * The steps that begin between these times. Steps shorter than a minute are known for an hour, others are multiples
    * of a minute. Rejects with `JournalAway`.
    */
-  read(names: readonly SeriesName[], span: Span): Promise<Plot>;
+  read(names: readonly SeriesName[], span: PlotSpan): Promise<SeriesPlot>;
 }
 
 type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
@@ -160,10 +160,10 @@ type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 /** What was counted and measured up to a moment. */
 type Totals = ReadonlyMap<SeriesName, number | readonly number[]>;
 
-export interface SeriesDeps {
+interface SeriesDeps {
   readonly figures: Figures;
   readonly notes: Notes;
-  readonly ask: Ask;
+  readonly ask: AskJournal;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -217,7 +217,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): S
     });
   }
 
-  async function fromJournal(names: readonly SeriesName[], { from, to, step }: Span): Promise<(number | null)[][]> {
+  async function fromJournal(names: readonly SeriesName[], { from, to, step }: PlotSpan): Promise<(number | null)[][]> {
     const wanted = names.map((name) => ({ name, merge: mergeOf(name) }));
     const window = Math.max(step, Math.floor((MOST_MINUTES * MINUTE_MS) / step) * step);
     const parts: (number | null)[][][] = [];
@@ -265,7 +265,7 @@ function mergeOf(name: SeriesName | undefined): Merge {
 function mergeAll(
   samples: readonly { readonly at: number; readonly values: Values }[],
   names: readonly SeriesName[],
-  span: Span,
+  span: PlotSpan,
 ): (number | null)[][] {
   const steps = emptySteps(
     names.map((name) => ({ name, merge: mergeOf(name) })),

@@ -2,7 +2,7 @@ import { type AttemptRecord, nextAttemptAt, type QueuedDelivery } from '../queue
 import type { Making } from '../queue/insight.ts';
 import { END_NAMES, END_TEXTS } from '../queue/states.ts';
 import { PREPARATIONS } from '../queue/wait-reason.ts';
-import type { Mail, MailStory, Refusal, Session, StoryEntry } from './types.ts';
+import type { MailRecord, MailStory, RefusalRecord, SessionRecord, StoryEntry } from './types.ts';
 
 // All that is known of one delivery, in the order in which it happened, in sentences for people.
 
@@ -60,14 +60,14 @@ export function toTimeline(
 }
 
 /** The queue has more of each answer; the journal remembers attempts that the queue may have deleted. */
-function attemptsOf({ story }: Mail, queued: InQueue | undefined): readonly Attempt[] {
+function attemptsOf({ story }: MailRecord, queued: InQueue | undefined): readonly Attempt[] {
   const kept = new Map<number, Attempt>();
   for (const one of story) if (one.what === 'attempt') kept.set(one.at, { ...one, durationMs: one.ms });
   for (const one of queued?.attempts ?? []) kept.set(one.at, one);
   return [...kept.values()].toSorted((a, b) => a.at - b.at);
 }
 
-function connected({ at, client, helo, tls, messages, recipients, refusals, reason, durationMs }: Session) {
+function connected({ at, client, helo, tls, messages, recipients, refusals, reason, durationMs }: SessionRecord) {
   return {
     at,
     kind: 'session',
@@ -81,7 +81,7 @@ function connected({ at, client, helo, tls, messages, recipients, refusals, reas
   } satisfies TimelineEntry;
 }
 
-function refused({ at, stage, recipient, reply, reason, times }: Refusal, adviceOf: (reason: string) => string) {
+function refused({ at, stage, recipient, reply, reason, times }: RefusalRecord, adviceOf: (reason: string) => string) {
   return {
     at,
     kind: 'refused',
@@ -98,7 +98,7 @@ const refusedOthers = (times: number, at: number): TimelineEntry => ({
   detail: null,
 });
 
-function accepted({ at, sender, recipient, size, kind, route, pattern }: Mail) {
+function accepted({ at, sender, recipient, size, kind, route, pattern }: MailRecord) {
   const from = sender === null ? '' : ` from ${sender === '' ? '<>' : sender}`;
   return {
     at,
@@ -109,12 +109,12 @@ function accepted({ at, sender, recipient, size, kind, route, pattern }: Mail) {
 }
 
 /** The first attempt follows the verdicts directly. */
-function verdicts({ at, spf, dkim, dmarc }: Mail, [first]: readonly Attempt[]): TimelineEntry[] {
+function verdicts({ at, spf, dkim, dmarc }: MailRecord, [first]: readonly Attempt[]): TimelineEntry[] {
   if (spf === null) return [];
   return [{ at: first?.at ?? at, kind: 'verdicts', text: `SPF ${spf}, DKIM ${dkim}, DMARC ${dmarc}`, detail: null }];
 }
 
-function attempt({ kind, url }: Mail, { at, durationMs, status, error, answer }: Attempt): TimelineEntry {
+function attempt({ kind, url }: MailRecord, { at, durationMs, status, error, answer }: Attempt): TimelineEntry {
   const host = hostOf(url);
   // The URL of a route without a host is pulled: its consumer fetched the mail.
   const posted = kind === 'inbound' ? (host === url ? 'Pulled' : `POST to ${host}`) : `Attempt to ${host}`;

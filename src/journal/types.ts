@@ -12,7 +12,7 @@ export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
 export type MailState = (typeof MAIL_STATES)[number];
 
 /** One message for one recipient: a delivery, remembered after the queue has forgotten it. */
-export interface Mail {
+export interface MailRecord {
   /** Grows with each row; a cursor. */
   readonly n: number;
   /** The id of the delivery. */
@@ -71,7 +71,7 @@ export type StoryEntry =
   | { readonly what: EndName | 'discarded' | 'replayed'; readonly at: number };
 
 /** A refused command or session. */
-export interface Refusal {
+export interface RefusalRecord {
   readonly n: number;
   readonly at: number;
   readonly session: string | null;
@@ -95,7 +95,7 @@ export interface Refusal {
 }
 
 /** One SMTP session. */
-export interface Session {
+export interface SessionRecord {
   readonly id: string;
   readonly at: number;
   readonly listener: string;
@@ -110,7 +110,7 @@ export interface Session {
 }
 
 /** Something that a person did. */
-export interface Action {
+export interface ActionRecord {
   readonly n: number;
   readonly at: number;
   /** Who: the start of an API key, a person at the console, or `command line`. */
@@ -124,16 +124,16 @@ export interface Action {
 }
 
 /** Where a message arrived. */
-export interface Arrival {
+export interface SessionTransaction {
   readonly session: string;
   readonly transaction: number;
 }
 
 /** What the parts of the daemon note. */
 export type Note =
-  | ({ readonly what: 'refused' } & Omit<Refusal, 'n' | 'times'>)
-  | ({ readonly what: 'session' } & Session)
-  | ({ readonly what: 'arrived'; readonly messageId: string } & Arrival)
+  | ({ readonly what: 'refused' } & Omit<RefusalRecord, 'n' | 'times'>)
+  | ({ readonly what: 'session' } & SessionRecord)
+  | ({ readonly what: 'arrived'; readonly messageId: string } & SessionTransaction)
   /** A message was parsed for a delivery. */
   | {
       readonly what: 'parsed';
@@ -143,7 +143,7 @@ export type Note =
       /** Null if they were not taken. */
       readonly verdicts: Verdicts | null;
     }
-  | { readonly what: 'action'; readonly action: Omit<Action, 'n'> }
+  | { readonly what: 'action'; readonly action: Omit<ActionRecord, 'n'> }
   /** The figures of a minute (series.ts), as JSON. */
   | { readonly what: 'minute'; readonly at: number; readonly figures: string };
 
@@ -200,7 +200,7 @@ export interface RefusalFilter {
 }
 
 /** Rows, and the cursor for the next ones; null if there are no more. */
-export interface Page<T> {
+export interface HistoryPage<T> {
   readonly rows: readonly T[];
   readonly next: number | null;
 }
@@ -217,7 +217,7 @@ export interface AccountFigures {
 }
 
 /** Deliveries to one endpoint with the same last answer. */
-export interface Cause {
+export interface FailureCause {
   readonly url: string;
   readonly lastStatus: number | null;
   readonly lastError: string | null;
@@ -230,27 +230,27 @@ export interface Cause {
 /** What can be asked of the history. */
 export interface History {
   /** Newest first, those before `cursor`. After a tenth of a second it returns what it has, with a cursor to go on. */
-  mail(filter: MailFilter, limit: number, cursor?: number): Promise<Page<Mail>>;
+  mail(filter: MailFilter, limit: number, cursor?: number): Promise<HistoryPage<MailRecord>>;
   /** The ids of all matching deliveries, newest first, in pages. */
   ids(filter: MailFilter): AsyncIterable<readonly string[]>;
   /** All matching deliveries counted by endpoint and last answer, the most frequent first. */
-  causes(filter: MailFilter): Promise<readonly Cause[]>;
+  causes(filter: MailFilter): Promise<readonly FailureCause[]>;
   /** The story of one delivery; undefined if it is not known, or another account's. */
   one(id: string, account?: string): Promise<MailStory | undefined>;
-  refusals(filter: RefusalFilter, limit: number, cursor?: number): Promise<Page<Refusal>>;
+  refusals(filter: RefusalFilter, limit: number, cursor?: number): Promise<HistoryPage<RefusalRecord>>;
   /** Refusals counted by reason, the most frequent first. */
   refusalsByReason(filter: RefusalFilter): Promise<readonly { readonly reason: string; readonly count: number }[]>;
-  actions(account: string | undefined, limit: number, cursor?: number): Promise<Page<Action>>;
+  actions(account: string | undefined, limit: number, cursor?: number): Promise<HistoryPage<ActionRecord>>;
   /** Mail since that time, by account. */
   byAccount(since: number): Promise<ReadonlyMap<string, AccountFigures>>;
 }
 
 /** One delivery with what surrounded it. */
 export interface MailStory {
-  readonly mail: Mail;
-  readonly session: Session | undefined;
+  readonly mail: MailRecord;
+  readonly session: SessionRecord | undefined;
   /** What was refused in its transaction. */
-  readonly refusals: readonly Refusal[];
+  readonly refusals: readonly RefusalRecord[];
   /** How often something else was refused in its session. */
   readonly otherRefusals: number;
 }

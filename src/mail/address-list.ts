@@ -229,7 +229,7 @@ function toName(words: readonly Token[]): string | null {
 }
 
 /** A piece of an address field, as offsets into it, and its text without quotes and with encoded words decoded. */
-export interface AddressPiece {
+interface AddressPiece {
   /** `phrase`: a display name, or the name of a group. */
   readonly kind: 'phrase' | 'comment' | 'local' | 'domain';
   readonly start: number;

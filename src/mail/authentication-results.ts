@@ -58,7 +58,7 @@ const PASSED = /^\s*dmarc\s*(?:\/\s*\d+\s*)?=\s*pass(?![\w.-])/i;
 const HEADER_FROM = /(?<![\w.-])header\s*\.\s*from\s*=\s*([^\s;]*)/gi;
 
 /** The name of the server that a field claims to come from; '' if there is none. */
-export function serverOf(value: string): string {
+function serverOf(value: string): string {
   const text = withoutComments(value.replace(/[\r\n]+/g, '')).trim();
   const quoted = /^"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
   const name = quoted?.replace(/\\(.)/g, '$1') ?? /^[^\s;]*/.exec(text)?.[0] ?? '';

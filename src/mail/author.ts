@@ -76,7 +76,7 @@ export interface SoleAuthor extends Mailbox {
 }
 
 /** No sole author, and why: the end of a sentence. `missing`: there is no From at all, and one may be added. */
-export interface Unclear {
+interface Unclear {
   readonly unclear: string;
   readonly missing: boolean;
 }

@@ -30,7 +30,7 @@ export const AUTOMATED_KINDS = [
   ['null-sender', 'MAIL FROM or Return-Path is empty'],
 ] as const;
 
-export type AutomatedKind = (typeof AUTOMATED_KINDS)[number][0];
+type AutomatedKind = (typeof AUTOMATED_KINDS)[number][0];
 
 /** Whether a message is automated, and the first reason. */
 export interface Automated {
@@ -39,7 +39,7 @@ export interface Automated {
 }
 
 /** What the evidence is looked for in. */
-export interface Traces {
+interface Traces {
   readonly fields: readonly HeaderField[];
   /** The author. */
   readonly author: Mailbox | undefined;

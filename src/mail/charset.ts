@@ -32,7 +32,7 @@ const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;
 
 /** What tells the charset of a text beside its label. */
-export interface TextHints {
+interface TextHints {
   /** Whether it is HTML, which may name its charset itself. */
   readonly isHtml?: boolean;
 }

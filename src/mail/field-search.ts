@@ -7,7 +7,7 @@ import { CAPS } from './outgoing.ts';
 // decoded later, on another thread.
 
 /** A field to find: its name in lower case, and how many of them: the first ones, or the last one. */
-export interface Wanted {
+export interface WantedField {
   readonly name: string;
   readonly most: number;
   readonly last?: true;
@@ -32,7 +32,7 @@ type Span = readonly [start: number, end: number];
 
 /** Creates a search, which takes some tenths of a millisecond for the worst that a stranger can write. */
 export function createFieldSearch(
-  wanted: readonly Wanted[],
+  wanted: readonly WantedField[],
   { startBytes = START_BYTES, fieldBytes = FIELD_BYTES } = {},
 ): FieldSearch {
   // By first letter: one comparison rules most fields out.

@@ -3,7 +3,7 @@ import { asciiParameter, type HeaderField, parseHeaders, parseStructured } from 
 import { CAPS } from './outgoing.ts';
 
 /** A header field by its position in the bytes, line end included. */
-export interface Field {
+export interface FieldRange {
   readonly name: string;
   readonly start: number;
   readonly end: number;
@@ -11,7 +11,7 @@ export interface Field {
 
 /** The header section of a message. */
 export interface HeaderSection {
-  readonly fields: readonly Field[];
+  readonly fields: readonly FieldRange[];
   /** The bytes as latin1, so that offsets are the same; reaches at least to the body. */
   readonly text: string;
   /** Start of the body, after the empty line. */

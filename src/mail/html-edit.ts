@@ -14,7 +14,7 @@ export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>)
 }
 
 /** What an HTML text has, in order. Names are in lower case; of two attributes of the same name the first counts. */
-export interface ElementCallbacks {
+interface ElementCallbacks {
   /** `isClosed`: the tag ends with a slash, which means something in svg and math only. */
   open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
   close(name: string): void;
@@ -93,14 +93,10 @@ export function valueStart(html: string, nameEnd: number): number {
 }
 
 /** Replaces pieces of a text; calls must be in order of position. */
-export interface Output {
-  replace(start: number, end: number, text: string): void;
-  /** Returns the result, with `insert` at position `at` of the source, after all replacements before it. */
-  finish(insert: string, at: number): string;
-}
+export type Output = ReturnType<typeof createOutput>;
 
 /** Throws `TooLong` as soon as the result would exceed `maxLength`. */
-export function createOutput(source: string, maxLength: number): Output {
+export function createOutput(source: string, maxLength: number) {
   const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
   let length = source.length;
   const grow = (by: number) => {
@@ -108,11 +104,12 @@ export function createOutput(source: string, maxLength: number): Output {
     if (length > maxLength) throw new TooLong();
   };
   return {
-    replace(start, end, text) {
+    replace(start: number, end: number, text: string) {
       grow(text.length - (end - start));
       pieces.push({ start, end, text });
     },
-    finish(insert, at) {
+    /** Returns the result, with `insert` at position `at` of the source, after all replacements before it. */
+    finish(insert: string, at: number): string {
       grow(insert.length);
       if (pieces.length === 0 && insert === '') return source;
       const parts: string[] = [];

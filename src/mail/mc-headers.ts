@@ -2,7 +2,7 @@ import { frozen } from '../base/frozen.ts';
 import { parseAddress, toAsciiDomain } from './address.ts';
 import { decodeWords, type HeaderField } from './headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
-import { isName, isScalar, type MergeValue, readMergeValue, toText } from './merge/values.ts';
+import { isName, isScalar, type MergeValue, readMergeValue, textOfValue } from './merge/values.ts';
 import { type ClickTracking, type GivenExtras, type MergeVar, type Metadata, readExtras } from './outgoing.ts';
 
 // The X-MC-* fields: options in mail submitted by SMTP. They are for us only and are removed from the message.
@@ -128,7 +128,7 @@ function parseTemplate(text: string): McOptions['template'] | undefined {
 /** Converts a scalar to text; only handlebars supports lists and structs. */
 function readText(value: unknown): string | undefined {
   const read = readMergeValue(value);
-  return isScalar(read) ? toText(read) : undefined;
+  return isScalar(read) ? textOfValue(read) : undefined;
 }
 
 /** Reads a metadata value. */

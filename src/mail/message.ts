@@ -3,13 +3,13 @@ import { decoderOfText } from './charset.ts';
 import { referencesIn, toCidKey, toLocationKey } from './cid.ts';
 import { allValues, decodeWords, type HeaderField, singleLine } from './headers.ts';
 import { type Leaf, readLeaves } from './leaves.ts';
-import { isMultipart, type Part, type Scan, scanStructure } from './structure.ts';
+import { isMultipart, type Part, type StructureScan, scanStructure } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding } from './transfer.ts';
 
-export type { Scan as Scanned } from './structure.ts';
+export type { StructureScan as Scanned } from './structure.ts';
 
 /** Scans the raw bytes of a message: returns its parts, or the cap that it exceeds (then it must not be parsed). */
-export function scanMessage(bytes: Buffer): Scan {
+export function scanMessage(bytes: Buffer): StructureScan {
   return scanStructure(bytes);
 }
 

@@ -2,7 +2,7 @@ import { toAsciiDomain } from './address.ts';
 import type { McReading } from './mc-headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
-import type { Conversation } from './sent-names.ts';
+import type { SentConversation } from './sent-names.ts';
 
 // The options of an outgoing message and the names of its parts. No effects: shared by the queue, the composer and the
 // edges.
@@ -75,7 +75,7 @@ export interface Outgoing {
   /** Rarely used options; absent: none. */
   readonly extras?: Extras;
   /** Set if it has an id of its own, or belongs to a conversation that began before it. */
-  readonly conversation?: Conversation;
+  readonly conversation?: SentConversation;
   /** The form of the body: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
   readonly form: 'mime' | 'draft';
 }

@@ -32,7 +32,7 @@ export interface SealedFor {
 }
 
 /** The data sealed into an address. */
-export interface Sealed {
+interface Sealed {
   readonly data: string;
   /** Milliseconds since 1970, a full minute; null: it does not expire. */
   readonly expiresAt: number | null;
@@ -45,7 +45,7 @@ export function roomFor(mailbox: string, expires: boolean): number {
 }
 
 /** The bytes that data takes in an address. */
-export const sizeOf = (data: string): number => toBytes(data).length;
+export const addressDataSize = (data: string): number => toBytes(data).length;
 
 /** A time as an address can hold it: its minute, or the next. */
 export const toFullMinute = (time: number): number => Math.ceil(time / MINUTE_MS) * MINUTE_MS;

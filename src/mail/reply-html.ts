@@ -1,7 +1,7 @@
 import { readTokens } from './html-edit.ts';
 
 /** A piece of an HTML page. */
-export interface HtmlPiece {
+interface HtmlPiece {
   readonly start: number;
   readonly end: number;
   readonly isQuote: boolean;

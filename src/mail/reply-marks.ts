@@ -7,7 +7,7 @@ const LONGEST_LINE = 500;
 export const MOST_WRAPPED = 4;
 
 /** How sure an attribution is. strong: it is one, whatever follows · weak: only if marked lines follow. */
-export type Strength = 'strong' | 'weak';
+type Strength = 'strong' | 'weak';
 
 /** The word for writing in attributions, by language. */
 const VERBS = [
@@ -57,10 +57,10 @@ const AROUND =
   /^[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}|[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}$/gu;
 
 /** Removes what stands around a line and is not part of it. */
-export const bare = (line: string): string => line.replace(AROUND, '');
+const bare = (line: string): string => line.replace(AROUND, '');
 
 /** An attribution at the end of some lines: how many of them it takes, and how sure it is. */
-export interface Attribution {
+interface Attribution {
   readonly lines: number;
   readonly strength: Strength;
 }

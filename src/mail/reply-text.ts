@@ -13,7 +13,7 @@ import {
 } from './reply-marks.ts';
 
 /** A text in two parts: each of its lines is in exactly one of them. */
-export interface Reply {
+interface ReplySplit {
   /** What the sender wrote, signature included. */
   readonly reply: string;
   /** What the mail program added of the message that is answered; '' if nothing was. */
@@ -21,7 +21,7 @@ export interface Reply {
 }
 
 /** The parts as the payload has them, and whether they are shorter than what they are parts of. */
-export interface ShownReply extends Reply {
+export interface ShownReply extends ReplySplit {
   readonly cut: boolean;
 }
 
@@ -72,12 +72,12 @@ export function wholeCharacters(text: string, most: number): string {
  * answers to it. What is forwarded stays too, and so does everything if the sender wrote nothing himself: what is
  * unclear is reply.
  */
-export function splitReply(text: string, subject = ''): Reply {
+export function splitReply(text: string, subject = ''): ReplySplit {
   return split(text, subject, []);
 }
 
 /** As `splitReply`, for an HTML page: its text, with quotes as its elements show them. */
-export function splitHtmlReply(html: string, subject = ''): Reply {
+export function splitHtmlReply(html: string, subject = ''): ReplySplit {
   let text = '';
   const marked: Span[] = [];
   for (const { start, end, isQuote, isAttribution = false } of quotesOf(html)) {
@@ -137,7 +137,7 @@ interface Found extends OwnSoFar {
 }
 
 /** `marked` are parts that are known to be quotes, in order. */
-function split(text: string, subject: string, marked: readonly Span[]): Reply {
+function split(text: string, subject: string, marked: readonly Span[]): ReplySplit {
   const all = { reply: text, quoted: '' };
   if (isForwardedSubject(subject)) return all;
   const { first, last, ownSince, ownEnd, rest } = find(text, marked);

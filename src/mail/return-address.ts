@@ -54,7 +54,7 @@ const MOST_TOKENS = 20;
  * Finds the message identified by one of our tokens in a text, such as the Return-Path or List-Unsubscribe of one of
  * our messages.
  */
-export function findMessage(
+export function findReturnAddress(
   secret: string,
   text: string,
 ): { readonly account: number; readonly message: string } | undefined {

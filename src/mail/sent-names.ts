@@ -8,7 +8,7 @@ import { idsIn, threadIdOf, threadOfRoot } from './thread.ts';
 // Message-ID that the caller gave it, the one that a relay made of it, and the address for replies.
 
 /** The conversation of a sent message, where it differs from the default. */
-export interface Conversation {
+export interface SentConversation {
   /** Its thread (mail/thread.ts), if that is not the one that its own Message-ID begins. */
   readonly thread?: string;
   /** By what else answers name it. */
@@ -29,7 +29,7 @@ export function givenMessageId(headers: Iterable<readonly [name: string, value: 
 export function toConversation(
   fields: readonly HeaderField[],
   sender: string,
-): { readonly conversation?: Conversation } {
+): { readonly conversation?: SentConversation } {
   const thread = threadIdOf(fields);
   const names = [...idsIn(fields, 'message-id').slice(0, 1).map(nameOfId), ...replyAddressesIn(fields, sender)];
   if (thread === null && names.length === 0) return {};

@@ -1,25 +1,22 @@
-// Sums of counters. Layer rule: this file does not import the store, so the shapes are declared again here.
+// The counters of sent mail, and their sums.
 
-/** The counters of sent mail. */
-export interface Tally {
-  readonly sent: number;
-  readonly hardBounces: number;
-  readonly softBounces: number;
-  readonly rejects: number;
-  readonly complaints: number;
-  readonly unsubs: number;
-  readonly opens: number;
-  readonly uniqueOpens: number;
-  readonly clicks: number;
-  readonly uniqueClicks: number;
-}
+/** Counters of sent mail, in the order in which the API lists them. */
+export const COUNTS = [
+  'sent',
+  'hardBounces',
+  'softBounces',
+  'rejects',
+  'complaints',
+  'unsubs',
+  'opens',
+  'uniqueOpens',
+  'clicks',
+  'uniqueClicks',
+] as const;
 
-/** The counters for the hour that begins at `start`. */
-interface Hour extends Tally {
-  readonly start: Date;
-}
+export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
 
-const ZERO: Tally = {
+export const NO_COUNTS: Counts = {
   sent: 0,
   hardBounces: 0,
   softBounces: 0,
@@ -32,37 +29,30 @@ const ZERO: Tally = {
   uniqueClicks: 0,
 };
 
+/** The counters for the hour that begins at `start`. */
+interface Hour extends Counts {
+  readonly start: Date;
+}
+
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 
 /** The time windows of a stats struct. */
 export interface Windows {
   /** Since 00:00 UTC. */
-  readonly today: Tally;
+  readonly today: Counts;
   /** The last 7 times 24 hours, including the whole hour in which they began; likewise for the others. */
-  readonly last_7_days: Tally;
-  readonly last_30_days: Tally;
-  readonly last_60_days: Tally;
-  readonly last_90_days: Tally;
+  readonly last_7_days: Counts;
+  readonly last_30_days: Counts;
+  readonly last_60_days: Counts;
+  readonly last_90_days: Counts;
 }
 
 /** Adds up counters of any time spans. */
-export function addUp(hours: readonly Tally[]): Tally {
-  return hours.reduce(
-    (sum, hour) => ({
-      sent: sum.sent + hour.sent,
-      hardBounces: sum.hardBounces + hour.hardBounces,
-      softBounces: sum.softBounces + hour.softBounces,
-      rejects: sum.rejects + hour.rejects,
-      complaints: sum.complaints + hour.complaints,
-      unsubs: sum.unsubs + hour.unsubs,
-      opens: sum.opens + hour.opens,
-      uniqueOpens: sum.uniqueOpens + hour.uniqueOpens,
-      clicks: sum.clicks + hour.clicks,
-      uniqueClicks: sum.uniqueClicks + hour.uniqueClicks,
-    }),
-    ZERO,
-  );
+export function addUp(hours: readonly Counts[]): Counts {
+  const sum: Record<keyof Counts, number> = { ...NO_COUNTS };
+  for (const hour of hours) for (const name of COUNTS) sum[name] += hour[name];
+  return sum;
 }
 
 /**
@@ -113,7 +103,7 @@ export const QUOTA_FORMULA = `hourly_quota = round(${BASE_QUOTA} × (reputation 
  * The counters of one month; `resets` are entries of the rejection list that were created by events and removed by the
  * account.
  */
-export interface Month extends Tally {
+export interface Month extends Counts {
   readonly resets?: number;
 }
 
@@ -136,7 +126,7 @@ export function reputationOf(counts: Month): number {
 }
 
 /** The hourly quota for a reputation and the counters that it was computed from. */
-export function hourlyQuota(reputation: number, counts: Pick<Tally, 'sent'>): number {
+export function hourlyQuota(reputation: number, counts: Pick<Counts, 'sent'>): number {
   const earned = BASE_QUOTA * (reputation / PRIOR_REPUTATION) ** 2 * (1 + counts.sent / 1000);
   return Math.min(MOST_QUOTA, Math.max(LEAST_QUOTA, Math.round(earned)));
 }

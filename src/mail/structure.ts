@@ -36,7 +36,7 @@ export function isMultipart({ type }: Part): boolean {
 }
 
 /** The parts of a message, or a description of the cap that it exceeds. */
-export type Scan =
+export type StructureScan =
   | { readonly root: Part; readonly breach?: undefined }
   | { readonly root?: undefined; readonly breach: string };
 
@@ -93,7 +93,7 @@ const ADDRESS_FIELDS =
  * Finds the parts of a message in one linear pass, without decoding, and checks CAPS: no parser gets a message that
  * exceeds one of them.
  */
-export function scanStructure(bytes: Buffer): Scan {
+export function scanStructure(bytes: Buffer): StructureScan {
   const walk: Walk = {
     bytes,
     open: [],

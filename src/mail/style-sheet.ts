@@ -2,7 +2,7 @@ import { parse, type Selector } from 'css-what';
 
 // Style sheets of mail as rules (CSS Syntax, 5.4). Linear.
 
-export interface Declaration {
+export interface CssDeclaration {
   /** In lower case, unless it is a variable. */
   readonly name: string;
   /** Without `!important`. */
@@ -12,7 +12,7 @@ export interface Declaration {
 
 export interface Rule {
   readonly selectors: string;
-  readonly declarations: readonly Declaration[];
+  readonly declarations: readonly CssDeclaration[];
   /** The conditions of the @media blocks that it is in, outermost first. */
   readonly media: readonly string[];
 }
@@ -31,7 +31,7 @@ const DEEPEST = 8;
 interface Block {
   readonly kind: 'rules' | 'declarations' | 'other';
   readonly head: string;
-  readonly declarations: Declaration[];
+  readonly declarations: CssDeclaration[];
 }
 
 /** The rules of a style sheet, except for those in other @ blocks than @media, and those inside other rules. */
@@ -82,7 +82,7 @@ function kindOf(head: string): Block['kind'] {
   return head.startsWith('@') ? 'other' : 'declarations';
 }
 
-function readDeclaration(text: string): readonly Declaration[] {
+function readDeclaration(text: string): readonly CssDeclaration[] {
   const colon = text.indexOf(':');
   const name = text.slice(0, Math.max(0, colon)).trim();
   const written = text.slice(colon + 1).trim();
@@ -92,7 +92,7 @@ function readDeclaration(text: string): readonly Declaration[] {
 }
 
 /** The declarations of a `style` attribute. */
-export function readDeclarations(style: string): readonly Declaration[] {
+export function readDeclarations(style: string): readonly CssDeclaration[] {
   return readRules(`x{${style}}`)[0]?.declarations ?? [];
 }
 

@@ -1,5 +1,5 @@
 import { authorOf } from './author.ts';
-import { createFieldSearch, parseFound, type Wanted } from './field-search.ts';
+import { createFieldSearch, parseFound, type WantedField } from './field-search.ts';
 import { firstValue, type HeaderField } from './headers.ts';
 import { type Mailbox, subjectOf } from './message.ts';
 import type { Outgoing } from './outgoing.ts';
@@ -49,7 +49,7 @@ export function summaryOfOutgoing(outgoing: Outgoing, id: string): MailSummary {
 const short = (text: string | null): string | null => text?.slice(0, MAX_TEXT) ?? null;
 
 /** As everywhere: the first From with an author, the last Subject, the first of the others. */
-const SUMMARY: readonly Wanted[] = [
+const SUMMARY: readonly WantedField[] = [
   { name: 'from', most: 2 },
   { name: 'subject', most: 1, last: true },
   ...ID_FIELDS.map((name) => ({ name, most: 1 })),
@@ -59,7 +59,7 @@ const SUMMARY: readonly Wanted[] = [
 export const summaryFields = createFieldSearch(SUMMARY);
 
 /** The summary from the fields that `summaryFields` found. */
-export function summaryOf(found: string): MailSummary {
+export function mailSummaryOf(found: string): MailSummary {
   const fields = parseFound(found);
   return toSummary({ from: authorOf(fields).mailbox, subject: subjectOf(fields), fields });
 }

@@ -2,7 +2,8 @@
 // here.
 
 /** Why an address is on the list. `custom` entries are made by hand; the others by events of messages. */
-type RejectReason = 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
+export const REJECT_REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
+export type RejectReason = (typeof REJECT_REASONS)[number];
 
 const DAY_MS = 86_400_000;
 const YEAR_MS = 365 * DAY_MS;
@@ -41,7 +42,7 @@ export interface Listing {
 }
 
 /** A reason to list an address. */
-export interface Cause {
+export interface SuppressionCause {
   readonly reason: RejectReason;
   readonly detail: string | null;
   readonly sender: string | null;
@@ -50,7 +51,7 @@ export interface Cause {
 }
 
 /** Creates the entry for an address that was not listed. */
-export function newListing(cause: Cause): Listing {
+export function newListing(cause: SuppressionCause): Listing {
   const termMs = cause.reason === 'custom' ? 0 : FIRST_TERM[cause.reason];
   return {
     reason: cause.reason,
@@ -69,7 +70,7 @@ export function newListing(cause: Cause): Listing {
  * Updates the entry of an address that is or was listed; undefined if it does not change. Events do not replace entries
  * made by hand; entries made by hand replace those of events.
  */
-export function renewed(listing: Listing, cause: Cause): Listing | undefined {
+export function renewed(listing: Listing, cause: SuppressionCause): Listing | undefined {
   if (cause.reason === 'custom') return byHand(listing, cause);
   if (listing.reason === 'custom') return undefined;
   const known = listing.eventIds ?? [];
@@ -94,7 +95,7 @@ export function renewed(listing: Listing, cause: Cause): Listing | undefined {
   };
 }
 
-function byHand(listing: Listing, cause: Cause): Listing | undefined {
+function byHand(listing: Listing, cause: SuppressionCause): Listing | undefined {
   if (listing.reason !== 'custom') return { ...newListing(cause), replacedEvents: true };
   if (cause.detail === null || cause.detail === listing.detail) return undefined;
   return { ...listing, detail: cause.detail, lastEventAt: cause.at };

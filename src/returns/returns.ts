@@ -9,7 +9,7 @@ import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { bounceDetail } from '../mail/bounce.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
-import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
+import { findReturnAddress, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
@@ -31,15 +31,7 @@ interface ReturnsDeps {
 export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
 
 /** Parses returned mail and records what it says. */
-export interface Returns {
-  /** Throws `StoreAway` if the store is unavailable; repeating the call is safe. */
-  handle(
-    delivery: Pick<Delivery, 'id' | 'recipient'>,
-    message: Message,
-    body: Bytes,
-    now: number,
-  ): Promise<ReturnOutcome>;
-}
+export type Returns = ReturnType<typeof createReturns>;
 
 /**
  * A report up to `WHOLE_BYTES` is parsed in full; of a larger one only the beginning, where reports identify
@@ -59,7 +51,7 @@ interface Found {
   readonly row: SentMessageRow;
 }
 
-function createReturns(deps: ReturnsDeps): Returns {
+function createReturns(deps: ReturnsDeps) {
   const { store, recorder, log } = deps;
 
   async function find({ account: number, message }: Named): Promise<Found | undefined> {
@@ -79,7 +71,13 @@ function createReturns(deps: ReturnsDeps): Returns {
   }
 
   return frozen({
-    async handle(delivery, message, body, now): Promise<ReturnOutcome> {
+    /** Throws `StoreAway` if the store is unavailable; repeating the call is safe. */
+    async handle(
+      delivery: Pick<Delivery, 'id' | 'recipient'>,
+      message: Message,
+      body: Bytes,
+      now: number,
+    ): Promise<ReturnOutcome> {
       const secret = await deps.secret();
       const mailbox = readMailbox(secret, delivery.recipient);
       const done = (words: string): ReturnOutcome => {
@@ -92,7 +90,7 @@ function createReturns(deps: ReturnsDeps): Returns {
       const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, { email: known?.row.email ?? null, sender: message.envelope.mailFrom });
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
-      const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
+      const other = named ?? ('original' in said ? findReturnAddress(secret, said.original) : undefined);
       if (!other) return done('nothing: the report refers to no known message');
       const found = known ?? (await find(other));
       if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));

@@ -66,19 +66,9 @@ interface UnsubscribeLinksDeps {
  * Resolves unsubscribe links: `unknown`, not one of ours; `gone`, its message was deleted. Both methods throw
  * `StoreAway`.
  */
-export interface UnsubscribeLinks {
-  look(token: string): Promise<Subscription | 'unknown' | 'gone'>;
-  /** Records the request before returning. */
-  follow(token: string): Promise<Subscription | 'unknown' | 'gone'>;
-}
+export type UnsubscribeLinks = ReturnType<typeof createUnsubscribeLinks>;
 
-export function createUnsubscribeLinks({
-  store,
-  accountOf,
-  secret,
-  unsubscribe,
-  clock,
-}: UnsubscribeLinksDeps): UnsubscribeLinks {
+export function createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }: UnsubscribeLinksDeps) {
   async function find(token: string) {
     const named = readToken(await secret(), 'unsub', token);
     if (!named) return 'unknown';
@@ -87,11 +77,12 @@ export function createUnsubscribeLinks({
     return account === undefined || row === undefined ? 'gone' : { account, row };
   }
   return frozen({
-    async look(token) {
+    async look(token: string): Promise<Subscription | 'unknown' | 'gone'> {
       const found = await find(token);
       return typeof found === 'string' ? found : found.row;
     },
-    async follow(token) {
+    /** Records the request before returning. */
+    async follow(token: string): Promise<Subscription | 'unknown' | 'gone'> {
       const found = await find(token);
       if (typeof found === 'string') return found;
       const { account, row } = found;

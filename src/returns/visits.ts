@@ -8,7 +8,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import { type AccountOf, returnEventId } from './returns.ts';
 
 /** The client that opened or clicked. */
-export interface Visitor {
+export interface TrackedClient {
   readonly address: string;
   /** '' if there was none. */
   readonly userAgent: string;
@@ -22,22 +22,13 @@ interface VisitsDeps {
 }
 
 /** Opens and clicks. They are recorded after the response. */
-export interface Visits {
-  /** Records an open; ignores invalid tokens. Never throws. */
-  opened(token: string, visitor: Visitor): Promise<void>;
-  /**
-   * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be read.
-   */
-  clicked(token: string, url: string, visitor: Visitor): Promise<boolean>;
-  /** Whether we signed this URL, without recording a click (HEAD). */
-  leadsTo(token: string, url: string): Promise<boolean>;
-}
+export type Visits = ReturnType<typeof createVisits>;
 
 const LONGEST_AGENT = 500;
 
 type Named = NonNullable<ReturnType<typeof readToken>>;
 
-export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
+export function createVisits({ queue, secret, clock }: VisitsDeps) {
   const named = async (kind: 'open' | 'click' | 'bare-click', token: string, about?: string) =>
     readToken(await secret(), kind, token, about);
 
@@ -56,7 +47,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   function add(
     kind: 'open' | 'click',
     { account: number, message }: Named,
-    { address, userAgent }: Visitor,
+    { address, userAgent }: TrackedClient,
     url: string | null,
   ): void {
     const at = new Date(clock.now());
@@ -73,16 +64,21 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   }
 
   return frozen({
-    async opened(token, visitor) {
+    /** Records an open; ignores invalid tokens. Never throws. */
+    async opened(token: string, visitor: TrackedClient) {
       const found = await named('open', token).catch(() => undefined);
       if (found) add('open', found, visitor, null);
     },
-    async clicked(token, url, visitor) {
+    /**
+     * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be read.
+     */
+    async clicked(token: string, url: string, visitor: TrackedClient): Promise<boolean> {
       const ours = await link(token, url);
       if (ours) add('click', ours.found, visitor, ours.shown);
       return ours !== undefined;
     },
-    leadsTo: async (token, url) => (await link(token, url)) !== undefined,
+    /** Whether we signed this URL, without recording a click (HEAD). */
+    leadsTo: async (token: string, url: string): Promise<boolean> => (await link(token, url)) !== undefined,
   });
 }
 
@@ -108,13 +104,9 @@ const AGAIN_MS = 5000;
  * Records visits in the background. Visits that do not fit, or still wait at shutdown, are lost; the log has their
  * number.
  */
-export interface VisitQueue {
-  add(visit: Visit): void;
-  /** Records what waits, unless the store is unavailable. */
-  stop(): Promise<void>;
-}
+export type VisitQueue = ReturnType<typeof createVisitQueue>;
 
-export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueueDeps): VisitQueue {
+export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueueDeps) {
   const waiting = new Map<string, Visit>();
   const perMessage = new Map<string, number>();
   let working: Promise<void> | undefined;
@@ -167,7 +159,7 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
   }
 
   return frozen({
-    add(visit) {
+    add(visit: Visit) {
       if (waiting.has(visit.id)) return;
       const ofOne = perMessage.get(visit.message) ?? 0;
       if (stopping || waiting.size >= MOST_WAITING || ofOne >= MOST_OF_ONE) {
@@ -178,6 +170,7 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
       waiting.set(visit.id, visit);
       working ??= work();
     },
+    /** Records what waits, unless the store is unavailable. */
     async stop() {
       stopping = true;
       wake();

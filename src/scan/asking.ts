@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createBreaker } from './breaker.ts';
-import type { Answer } from './result.ts';
-import { type Finding, type Scanner, ScannerFault, type Specimen } from './scanner.ts';
+import type { ScannerAnswer } from './result.ts';
+import { type Scanner, ScannerFault, type ScannerFinding, type Specimen } from './scanner.ts';
 
 interface AskingDeps {
   readonly scanners: readonly Scanner[];
@@ -14,23 +14,12 @@ interface AskingDeps {
 }
 
 /** An answer, and whether the scanner should be asked about this message again. */
-interface Asked extends Answer {
+interface Asked extends ScannerAnswer {
   readonly again: boolean;
 }
 
 /** Asks all scanners about a message, each under its deadline and behind its breaker. */
-interface Asking {
-  /** Milliseconds until every scanner may be asked; 0: now. */
-  delay(): number;
-  /** The names of scanners that do not answer. */
-  away(): readonly string[];
-  /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
-  ask(specimen: Specimen): Promise<readonly Asked[] | undefined>;
-  /** Ends all questions, and closes connections that are kept open. */
-  stop(): Promise<void>;
-}
-
-export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps: AskingDeps): Asking {
+export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps: AskingDeps) {
   const { clock, metrics } = deps;
   const stopping = new AbortController();
   const asked = deps.scanners.map((scanner) => createAskingOne(scanner, timeoutMs, stopping.signal, deps));
@@ -38,15 +27,19 @@ export function createAsking({ timeoutMs }: { readonly timeoutMs: number }, deps
     asked.map(({ scanner: { name: scanner }, breaker }) => [{ scanner }, Number(breaker.isAway())]),
   );
   return frozen({
-    delay() {
+    /** Milliseconds until every scanner may be asked; 0: now. */
+    delay(): number {
       const now = clock.monotonic();
       return Math.max(0, ...asked.map(({ breaker }) => Math.ceil(breaker.nextAsk(now) - now)));
     },
-    away: () => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
-    async ask(specimen) {
+    /** The names of scanners that do not answer. */
+    away: (): readonly string[] => asked.filter(({ breaker }) => breaker.isAway()).map(({ scanner }) => scanner.name),
+    /** Undefined if `stop` was called meanwhile. A scanner that is away is left out. */
+    async ask(specimen: Specimen): Promise<readonly Asked[] | undefined> {
       const answers = await Promise.all(asked.map(({ ask }) => ask(specimen)));
       return stopping.signal.aborted ? undefined : answers;
     },
+    /** Ends all questions, and closes connections that are kept open. */
     async stop() {
       stopping.abort(new ScannerFault('Postern is stopping'));
       await Promise.all(deps.scanners.map((scanner) => scanner.stop()));
@@ -66,7 +59,7 @@ function createAskingOne(
   const count = (result: string) => metrics.counter('postern_scans_total', { scanner: name, result }).add();
 
   /** Runs one scan under the deadline. */
-  async function inTime(specimen: Specimen): Promise<Finding> {
+  async function inTime(specimen: Specimen): Promise<ScannerFinding> {
     const deadline = new AbortController();
     const cancel = clock.after(timeoutMs, () =>
       deadline.abort(new ScannerFault(`it did not answer within ${timeoutMs} ms`)),
@@ -110,7 +103,7 @@ function createAskingOne(
   return { scanner, breaker, ask };
 }
 
-function toAsked(scanner: Scanner, finding: Finding): Asked {
+function toAsked(scanner: Scanner, finding: ScannerFinding): Asked {
   const { skipped, defers, spam, virus } = finding;
   const saysNothing = spam === undefined && virus === undefined;
   if (skipped !== undefined)
@@ -119,7 +112,7 @@ function toAsked(scanner: Scanner, finding: Finding): Asked {
   return { scanner, finding, reason: undefined, again: false };
 }
 
-function resultOf({ skipped, defers, virus, spam }: Finding): string {
+function resultOf({ skipped, defers, virus, spam }: ScannerFinding): string {
   if (skipped !== undefined) return 'skipped';
   if (virus === 'infected') return 'infected';
   return spam ?? virus ?? (defers ? 'deferred' : 'skipped');

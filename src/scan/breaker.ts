@@ -7,7 +7,7 @@ const FIRST_GAP = 1000;
 const LONGEST_GAP = 15_000;
 
 /** A scanner that is away is asked about one message at a time, as a probe. Times are monotonic milliseconds. */
-export interface Breaker {
+interface Breaker {
   isAway(): boolean;
   /** When the scanner may be asked; `now` or earlier: immediately. */
   nextAsk(now: number): number;

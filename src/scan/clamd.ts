@@ -2,10 +2,10 @@ import { frozen } from '../base/frozen.ts';
 import { exchange } from './exchange.ts';
 import {
   bytesOf,
-  type Finding,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
   toVirusName,
 } from './scanner.ts';
@@ -36,7 +36,7 @@ function toLength(length: number): Buffer {
 }
 
 /** `stream: OK`, `stream: NAME FOUND`, or a text that ends in ERROR. */
-function toFinding(answer: string): Finding {
+function toFinding(answer: string): ScannerFinding {
   const line = answer.replace(/[\0\n]+$/, '');
   if (line === 'stream: OK') return { virus: 'clean' };
   const found = /^stream: (.+) FOUND$/.exec(line);

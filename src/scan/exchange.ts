@@ -3,16 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { MOST_ANSWER, type ScannerAddress, ScannerFault } from './scanner.ts';
 
 /** A connection to a scanner. Reading is bounded; the deadline of `withTalk` ends everything. */
-export interface Talk {
-  /** Resolves once there is room for more. */
-  write(bytes: Uint8Array): Promise<void>;
-  /** Returns exactly `length` bytes. */
-  read(length: number): Promise<Buffer>;
-  /** Returns everything until the scanner closes the connection. */
-  readAll(): Promise<Buffer>;
-  /** Whether the scanner has begun to answer, or has closed the connection. */
-  answered(): boolean;
-}
+export type Talk = ReturnType<typeof createTalk>;
 
 /** Opens a connection, and closes it whatever happens. The error is that of the deadline if it has passed. */
 export async function withTalk<T>(
@@ -39,7 +30,7 @@ export async function withTalk<T>(
 
 const toError = (reason: unknown): Error => (reason instanceof Error ? reason : new ScannerFault(String(reason)));
 
-function createTalk(socket: Socket): Talk {
+function createTalk(socket: Socket) {
   let held: Buffer[] = [];
   let length = 0;
   let total = 0;
@@ -81,24 +72,28 @@ function createTalk(socket: Socket): Talk {
   };
 
   return {
-    async write(bytes) {
+    /** Resolves once there is room for more. */
+    async write(bytes: Uint8Array) {
       if (fault) throw fault;
       if (socket.write(bytes)) return;
       while (socket.writableNeedDrain && !isOver()) await next();
       if (fault) throw fault;
     },
-    async read(size) {
+    /** Returns exactly `length` bytes. */
+    async read(size: number): Promise<Buffer> {
       while (length < size && !isOver()) await next();
       if (length >= size) return taken(size);
       throw fault ?? new ScannerFault('it closed the connection in the middle');
     },
-    async readAll() {
+    /** Returns everything until the scanner closes the connection. */
+    async readAll(): Promise<Buffer> {
       while (!isOver()) await next();
       // A scanner that answers early and closes the connection resets it: what it said counts.
       if (fault && (length === 0 || fault instanceof ScannerFault)) throw fault;
       return taken(length);
     },
-    answered: () => length > 0 || isOver(),
+    /** Whether the scanner has begun to answer, or has closed the connection. */
+    answered: (): boolean => length > 0 || isOver(),
   };
 }
 

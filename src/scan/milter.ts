@@ -3,11 +3,11 @@ import { type Talk, withTalk } from './exchange.ts';
 import {
   bytesOf,
   type Concern,
-  type Finding,
   MOST_ANSWER,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
   toHeaderText,
   toVirusName,
@@ -286,7 +286,7 @@ const INFECTED = /\b(?:virus|infected|malware|eicar)/i;
  * filters (X-Spam, X-Spam-Flag, X-Spam-Status) write. The order of its changes depends on what the sender wrote, so the
  * worst of all values counts.
  */
-function toFinding({ verdict, text, quarantined, unread, written }: Word, finds: Concern): Finding {
+function toFinding({ verdict, text, quarantined, unread, written }: Word, finds: Concern): ScannerFinding {
   if (unread) return { skipped: 'it accepted the message without reading it' };
   if (verdict === 'tempfail') return { defers: true };
   const valuesOf = (...names: readonly string[]) =>

@@ -1,12 +1,12 @@
 import type { Clock } from '../base/clock.ts';
-import type { Finding, Scanner, Specimen } from './scanner.ts';
+import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
 
 // Mail that every scanner knows, in two pieces, so that nobody takes this file for such mail.
 const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X'].join('');
 const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$', 'EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('');
 
 /** What a scanner said of the test mail, and how long it took; or why it said nothing. */
-export type Probed =
+type Probed =
   | { readonly scanner: Scanner; readonly found: boolean; readonly ms: number; readonly fault?: undefined }
   | { readonly scanner: Scanner; readonly fault: string };
 
@@ -31,7 +31,7 @@ export async function* probe(
   }
 }
 
-const isFound = ({ spam, virus }: Finding): boolean => spam === 'spam' || virus === 'infected';
+const isFound = ({ spam, virus }: ScannerFinding): boolean => spam === 'spam' || virus === 'infected';
 
 function specimen({ finds }: Scanner, now: number): Specimen {
   const lines = [

@@ -1,10 +1,10 @@
 import type { Scan } from '../mail/scan.ts';
-import type { Concern, Finding, Scanner } from './scanner.ts';
+import type { Concern, Scanner, ScannerFinding } from './scanner.ts';
 
 /** What became of asking one scanner: its finding, or why there is none. */
-export interface Answer {
+export interface ScannerAnswer {
   readonly scanner: Pick<Scanner, 'name' | 'finds'>;
-  readonly finding: Finding | undefined;
+  readonly finding: ScannerFinding | undefined;
   /** For people. Undefined if it looked at the message. */
   readonly reason: string | undefined;
 }
@@ -13,7 +13,7 @@ export interface Answer {
  * Sums up what all scanners said. A finding against the message counts whoever made it. A message is ham or clean only
  * if every scanner that looks for spam or viruses has looked.
  */
-export function toScan(answers: readonly Answer[]): Scan {
+export function combineAnswers(answers: readonly ScannerAnswer[]): Scan {
   const findings = answers.flatMap(({ finding }) => (finding ? [finding] : []));
   const scored = findings.find(({ score }) => score !== undefined);
   const reasons = answers.flatMap(({ reason }) => (reason === undefined ? [] : [reason]));
@@ -36,7 +36,11 @@ export function toScan(answers: readonly Answer[]): Scan {
   };
 }
 
-function allSay(answers: readonly Answer[], concern: Concern, says: (finding: Finding) => boolean): boolean {
+function allSay(
+  answers: readonly ScannerAnswer[],
+  concern: Concern,
+  says: (finding: ScannerFinding) => boolean,
+): boolean {
   const concerned = answers.filter(({ scanner }) => scanner.finds === concern);
   return concerned.length > 0 && concerned.every(({ finding }) => finding !== undefined && says(finding));
 }

@@ -5,10 +5,10 @@ import { sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import {
   bytesOf,
-  type Finding,
   MOST_ANSWER,
   type Scanner,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
   toHeaderText,
   toRules,
@@ -100,7 +100,7 @@ const answerSchema = z.object({
 
 const SPAM = new Set(['reject', 'add header', 'rewrite subject']);
 
-function toFinding(text: string, spamAt: number | null): Finding {
+function toFinding(text: string, spamAt: number | null): ScannerFinding {
   const read = answerSchema.safeParse(parse(text));
   if (!read.success) throw new ScannerFault(`its answer cannot be read: "${text.slice(0, 100)}"`);
   const { action, score, symbols, is_skipped: skipped } = read.data;

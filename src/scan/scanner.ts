@@ -17,7 +17,7 @@ export interface Specimen {
 }
 
 /** What one scanner said. What it did not mention it did not find out. */
-export interface Finding {
+export interface ScannerFinding {
   readonly spam?: 'ham' | 'spam';
   readonly virus?: 'clean' | 'infected';
   /** The name of the virus. */
@@ -38,7 +38,7 @@ export interface Scanner {
   readonly name: string;
   readonly finds: Concern;
   /** Throws ScannerFault, or an error of the system, if it got no usable answer. `signal` ends it at the deadline. */
-  scan(specimen: Specimen, signal: AbortSignal): Promise<Finding>;
+  scan(specimen: Specimen, signal: AbortSignal): Promise<ScannerFinding>;
   /** Closes connections that are kept open. */
   stop(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { createRspamd } from './rspamd.ts';
 import type { Concern, Scanner, ScannerAddress } from './scanner.ts';
 import { createSpamd } from './spamd.ts';
 
-export interface ScannerSettings {
+interface ScannerSettings {
   /** URL; empty: not used. */
   readonly rspamd: string;
   readonly spamd: ScannerAddress | null;

@@ -8,10 +8,10 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import { createAsking } from './asking.ts';
-import { toScan, unscanned } from './result.ts';
+import { combineAnswers, unscanned } from './result.ts';
 import type { Scanner, Specimen } from './scanner.ts';
 
-export interface ScanningSettings {
+interface ScanningSettings {
   /** Milliseconds that one scanner has for one message. */
   readonly timeoutMs: number;
   /** Larger messages are not scanned. */
@@ -33,7 +33,7 @@ interface ScanningDeps {
 }
 
 /** The scan of a message, or when to come back for it (milliseconds since 1970). */
-export type Scanned =
+type ScanOutcome =
   | { readonly scan: Scan; readonly at?: undefined }
   | { readonly scan?: undefined; readonly at: number };
 
@@ -41,31 +41,12 @@ export type Scanned =
  * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner is
  * away · unwanted: a scanner says so.
  */
-export type AtTheDoor =
+type AtTheDoor =
   | { readonly scan: Scan; readonly refused?: undefined }
   | { readonly scan?: undefined; readonly refused: 'unscanned' | 'unwanted' };
 
 /** Has each message scanned once, by all scanners at the same time. */
-export interface Scanning {
-  /**
-   * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
-   * message may be scanned now, or was. Reads no body.
-   */
-  turn(delivery: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined>;
-  /**
-   * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
-   * still read the body afterwards.
-   */
-  of(specimen: Specimen, from: number): Promise<Scanned>;
-  /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
-  waitsFor(messageId: string): string | undefined;
-  /** For a message that is not accepted yet. */
-  atTheDoor(specimen: Specimen): Promise<AtTheDoor>;
-  /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
-  now(specimen: Specimen): Promise<Scan | undefined>;
-  /** Ends all scans and closes connections. */
-  stop(): Promise<void>;
-}
+export type Scanning = ReturnType<typeof createScanning>;
 
 const TOO_LARGE = 'the message is larger than scan.max_bytes';
 const TOO_BUSY = 'the scanners had no time';
@@ -81,11 +62,11 @@ const COUNTED = 10_000;
 const PATIENCE = 50;
 const LONGEST_LOOK = 2000;
 
-export function createScanning(settings: ScanningSettings, deps: ScanningDeps): Scanning {
+export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
   const { spool, time, clock, log } = deps;
   const asking = createAsking(settings, deps);
   const places = createPlaces(settings.concurrency, clock);
-  const inFlight = new Map<string, Promise<Scanned>>();
+  const inFlight = new Map<string, Promise<ScanOutcome>>();
   const failures = createMemory<number>({ most: COUNTED });
 
   const leftOf = (from: number): number => settings.waitMs - time.age(from);
@@ -100,13 +81,13 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
   }
 
   /** Long enough between two tries that a message that breaks a scanner does not keep it away from all others. */
-  function comeBack(id: string, left: number): Scanned {
+  function comeBack(id: string, left: number): ScanOutcome {
     const count = failures.get(id) ?? 0;
     failures.set(id, count + 1);
     return { at: clock.now() + Math.min(FIRST_RETRY * 2 ** count, LONGEST_RETRY, left) };
   }
 
-  async function scan(specimen: Specimen, from: number): Promise<Scanned> {
+  async function scan(specimen: Specimen, from: number): Promise<ScanOutcome> {
     if (sizeOf(specimen.body) > settings.maxBytes) return keep(specimen, unscanned(TOO_LARGE));
     const wait = waitOf(from);
     if (wait > 0) return { at: clock.now() + wait };
@@ -114,17 +95,17 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
     const answers = await places.hold(() => asking.ask(specimen));
     if (!answers) return { at: clock.now() };
     if (answers.some(({ again }) => again) && leftOf(from) > 0) return comeBack(specimen.id, leftOf(from));
-    return keep(specimen, toScan(answers));
+    return keep(specimen, combineAnswers(answers));
   }
 
-  async function keep({ id }: Specimen, scan: Scan): Promise<Scanned> {
+  async function keep({ id }: Specimen, scan: Scan): Promise<ScanOutcome> {
     failures.delete(id);
     if (scan.reason !== null) log.warn('scan.unknown', { message: id, reason: scan.reason });
     return { scan: await spool.keepScan(id, scan) };
   }
 
   /** Begins a scan that goes on when its delivery no longer waits for it. */
-  function begin(specimen: Specimen, from: number): Promise<Scanned> {
+  function begin(specimen: Specimen, from: number): Promise<ScanOutcome> {
     const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
     begun.catch(() => {}); // whoever comes back for it begins another one
     inFlight.set(specimen.id, begun);
@@ -141,14 +122,22 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
   const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
 
   return frozen({
-    async turn({ messageId }, from) {
+    /**
+     * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
+     * message may be scanned now, or was. Reads no body.
+     */
+    async turn({ messageId }: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined> {
       if (inFlight.has(messageId)) return soon();
       const wait = waitOf(from);
       return wait === 0 || (await spool.scanOf(messageId)) ? undefined : clock.now() + wait;
     },
-    async of(specimen, from) {
+    /**
+     * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
+     * still read the body afterwards.
+     */
+    async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
       let cancel = (): void => {};
-      const patience = new Promise<Scanned>((resolve) => {
+      const patience = new Promise<ScanOutcome>((resolve) => {
         cancel = clock.after(PATIENCE, () => resolve({ at: soon() }));
       });
       try {
@@ -157,25 +146,29 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps): 
         cancel();
       }
     },
-    waitsFor(messageId) {
+    /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
+    waitsFor(messageId: string): string | undefined {
       const away = asking.away();
       if (away.length > 0) return `${away.join(' and ')} ${away.length === 1 ? 'does' : 'do'} not answer`;
       if (inFlight.has(messageId)) return 'it is being scanned';
       if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
       return places.full() ? 'all are busy' : undefined;
     },
-    async now(specimen) {
+    /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
+    async now(specimen: Specimen): Promise<Scan | undefined> {
       if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
       const answers = await askNow(specimen);
-      return !answers || answers.some(({ again }) => again) ? undefined : toScan(answers);
+      return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
-    async atTheDoor(specimen) {
+    /** For a message that is not accepted yet. */
+    async atTheDoor(specimen: Specimen): Promise<AtTheDoor> {
       if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
       const answers = await askNow(specimen);
       if (answers?.some(({ finding }) => finding?.rejects)) return { refused: 'unwanted' };
       const later = !answers || answers.some(({ again, finding }) => again || finding?.defers);
-      return later ? { refused: 'unscanned' } : { scan: toScan(answers) };
+      return later ? { refused: 'unscanned' } : { scan: combineAnswers(answers) };
     },
+    /** Ends all scans and closes connections. */
     async stop() {
       await asking.stop();
       await Promise.allSettled(inFlight.values());

@@ -4,10 +4,10 @@ import type { ScanRule } from '../mail/scan.ts';
 import { exchange } from './exchange.ts';
 import {
   bytesOf,
-  type Finding,
   type Scanner,
   type ScannerAddress,
   ScannerFault,
+  type ScannerFinding,
   type Specimen,
   toHeaderText,
   toRules,
@@ -39,7 +39,7 @@ async function* request({ envelope, trace, body }: Specimen): AsyncGenerator<Buf
   yield* bytesOf(body);
 }
 
-function toFinding(answer: string, spamAt: number | null): Finding {
+function toFinding(answer: string, spamAt: number | null): ScannerFinding {
   const [head = '', report = ''] = split(answer);
   const status = /^SPAMD\/[\d.]+ (\d+) (\S*)/.exec(head);
   const spam = /^Spam: (True|Yes|False|No) ; (-?[\d.]+) \/ -?[\d.]+/im.exec(head);

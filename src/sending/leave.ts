@@ -145,15 +145,7 @@ interface MeterSettings {
 }
 
 /** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
-interface Meter {
-  limit(limit: Limit): void;
-  /** Reads the counters unless the last reading is recent. */
-  read(now: number): Promise<void>;
-  /** When one more may be sent: `now`, or when enough of what was sent is more than an hour old. */
-  freeAt(now: number): number;
-  /** Counts one more message as sent. */
-  take(now: number): void;
-}
+type Meter = ReturnType<typeof createMeter>;
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -171,7 +163,7 @@ interface Reading {
  * is added to it. Mail in flight during a reading is in neither; therefore the readings of the last minutes are kept,
  * and the highest of their sums counts.
  */
-function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }): Meter {
+function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }) {
   let limit = settings.limit;
   let readings: Reading[] = [];
   let reading: Promise<void> | undefined;
@@ -183,22 +175,25 @@ function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store
   const quotaOf = ({ quota }: Reading) => (limit === 'earned' ? quota : (limit ?? Number.POSITIVE_INFINITY));
 
   return frozen({
-    limit(next) {
+    limit(next: Limit) {
       limit = next;
     },
-    async read(now) {
+    /** Reads the counters unless the last reading is recent. */
+    async read(now: number) {
       const last = readings.at(-1);
       if (limit === null || (last && last.at <= now && now - last.at < FRESH_MS)) return;
       await (reading ??= readNow(now).finally(() => {
         reading = undefined;
       }));
     },
-    freeAt(now) {
+    /** When one more may be sent: `now`, or when enough of what was sent is more than an hour old. */
+    freeAt(now: number): number {
       const last = readings.at(-1);
       if (limit === null || !last) return now;
       return Math.max(now, ...readings.map(({ minutes }) => freeAt(minutes, quotaOf(last), now)));
     },
-    take(now) {
+    /** Counts one more message as sent. */
+    take(now: number) {
       const minute = startOf('minute', new Date(now)).getTime();
       for (const { minutes } of readings) minutes.set(minute, (minutes.get(minute) ?? 0) + 1);
     },
@@ -241,22 +236,20 @@ function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number
 }
 
 /** Spreads the checks of waiting mail over time. */
-interface Spread {
-  /** Milliseconds until the next check of a waiting message; `chance` is in [0, 1). */
-  next(now: number, chance: number): number;
-}
+type Spread = ReturnType<typeof createSpread>;
 
 const LONGEST_MS = 15 * MINUTE_MS;
 /** Putting a message off is a write to the spool; this many per minute are cheap. */
 const ASKS_PER_MINUTE = 1200;
 
 /** Checks every minute, or less often if so many messages wait that checking would be a load of its own. */
-function createSpread(): Spread {
+function createSpread() {
   let span = MINUTE_MS;
   let asked = 0;
   let from = Number.NEGATIVE_INFINITY;
   return frozen({
-    next(now, chance) {
+    /** Milliseconds until the next check of a waiting message; `chance` is in [0, 1). */
+    next(now: number, chance: number): number {
       if (now - from >= MINUTE_MS || now < from) {
         span = Math.min(LONGEST_MS, Math.max(MINUTE_MS, (span * asked) / ASKS_PER_MINUTE));
         asked = 0;

@@ -12,7 +12,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { SignOwn } from './own-signature.ts';
-import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
+import type { MailCarrier, Mailer, MailOutcome, NoticeMail, Notices } from './types.ts';
 
 interface NoticeDeps {
   /** The sender of notices (`mail.from`), who also gets their bounces. */
@@ -259,7 +259,7 @@ export function createMailer(
   { hostname, from }: MailerSettings,
   { carrier, signOwn }: { readonly carrier: MailCarrier; readonly signOwn: SignOwn },
 ): Mailer {
-  const compose = (mail: Mail): Promise<Buffer> =>
+  const compose = (mail: NoticeMail): Promise<Buffer> =>
     new MailComposer({
       from,
       to: mail.to,

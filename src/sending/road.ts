@@ -28,10 +28,10 @@ import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sourc
 // The road of the kind `outbound`: accounts' mail, composed for each recipient and delivered to a server of theirs.
 
 /** Finds the signing key for a message. Null: it is sent unsigned. */
-export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
+type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
 
 /** The parts that only outbound mail needs. */
-export interface MailParts {
+export interface OutboundParts {
   readonly leaving: Leaving;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
@@ -52,7 +52,7 @@ interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPe
   readonly maxAgeHours: number;
 }
 
-export interface OutboundRoadDeps extends MailParts {
+export interface OutboundRoadDeps extends OutboundParts {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
   readonly composer: Composer;
   readonly senderReports: SenderReports;

@@ -29,31 +29,7 @@ export type Claim =
   | { readonly kind: 'moved'; readonly at: number };
 
 /** Scheduled messages, before they are sent. The store is authoritative for their state, whichever host is asked. */
-export interface Scheduling {
-  /**
-   * `done`: no host will send it, not even one that is down now. Calling it again completes an interrupted
-   * cancellation.
-   */
-  cancel(row: ScheduledRow): Promise<WishOutcome>;
-  /**
-   * Reschedules a message; a time in the past means now. `done`: no host sends it earlier. A host that has to send it
-   * sooner learns of that within a minute.
-   */
-  move(row: ScheduledRow, at: Date): Promise<WishOutcome>;
-  /**
-   * Claims a message on this host's spool whose time has come; after that it cannot be cancelled or moved. A claim can
-   * be repeated, so that a process that ended in between can continue. Throws `StoreAway`: the state is unknown and the
-   * message has to wait.
-   */
-  claim(delivery: string): Promise<Claim>;
-  /** Releases a first claim when nothing was sent. */
-  release(delivery: string): Promise<void>;
-  /**
-   * Applies changes made on other hosts to messages on this spool, and deletes rows that are no longer needed. Returns
-   * the number of both.
-   */
-  tend(): Promise<number>;
-}
+export type Scheduling = ReturnType<typeof createScheduling>;
 
 /** Rows per query. */
 const STEP = 200;
@@ -69,7 +45,7 @@ const SLACK_MS = 1000;
 
 const UNCLAIMED = { in: [null, 'moved'] } as const;
 
-export function createScheduling({ store, spool, clock, time }: SchedulingDeps): Scheduling {
+export function createScheduling({ store, spool, clock, time }: SchedulingDeps) {
   const { scheduled } = store;
   /** The state of the delivery on this host; undefined: it is on another host's spool, or not on any yet. */
   const stateOf = async ({ delivery }: ScheduledRow): Promise<DeliveryState | undefined> =>
@@ -80,6 +56,10 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     states: ['waiting' as const],
   });
 
+  /**
+   * `done`: no host will send it, not even one that is down now. Calling it again completes an interrupted
+   * cancellation.
+   */
   async function cancel({ id }: ScheduledRow): Promise<WishOutcome> {
     const row = await scheduled.change({ id, state: { in: [null, 'moved', 'cancelled'] } }, { state: 'cancelled' });
     if (!row) return 'late';
@@ -100,6 +80,10 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     return (await scheduled.remove({ id: row.id, state: 'cancelled' })) !== undefined;
   }
 
+  /**
+   * Reschedules a message; a time in the past means now. `done`: no host sends it earlier. A host that has to send it
+   * sooner learns of that within a minute.
+   */
   async function move({ id }: ScheduledRow, at: Date): Promise<WishOutcome> {
     const row = await scheduled.change({ id, state: UNCLAIMED }, { sendAt: at, state: 'moved' });
     if (!row) return 'late';
@@ -115,6 +99,11 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     return (await scheduled.change({ id: row.id, state: 'moved', sendAt: row.sendAt }, { state: null })) !== undefined;
   }
 
+  /**
+   * Claims a message on this host's spool whose time has come; after that it cannot be cancelled or moved. A claim can
+   * be repeated, so that a process that ended in between can continue. Throws `StoreAway`: the state is unknown and the
+   * message has to wait.
+   */
   async function claim(delivery: string): Promise<Claim> {
     const id = sentId(delivery);
     const latest = new Date(clock.now() + SLACK_MS);
@@ -162,10 +151,15 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     cancel,
     move,
     claim,
-    async release(delivery) {
+    /** Releases a first claim when nothing was sent. */
+    async release(delivery: string) {
       await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null });
     },
-    async tend() {
+    /**
+     * Applies changes made on other hosts to messages on this spool, and deletes rows that are no longer needed. Returns
+     * the number of both.
+     */
+    async tend(): Promise<number> {
       return (await tendAll('cancelled', finish)) + (await tendAll('moved', align)) + (await forget());
     },
   });

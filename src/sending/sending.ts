@@ -11,7 +11,7 @@ import type { Store } from '../store/store.ts';
 import type { CustomDomains } from './domains/custom-domains.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import { createReporter, type Reporter } from './reporter.ts';
-import type { MailParts } from './road.ts';
+import type { OutboundParts } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
 import type { Signing } from './signing.ts';
 import type { Leaving, MailCarrier, Sources } from './types.ts';
@@ -44,7 +44,7 @@ const FRESH_MS = 60_000;
 export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
-): { readonly mail: MailParts; readonly reporter: Reporter } {
+): { readonly mail: OutboundParts; readonly reporter: Reporter } {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);

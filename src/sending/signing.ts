@@ -28,12 +28,7 @@ interface SigningDeps {
 type Signer = ComposeJob['dkim'];
 
 /** Which domain signs the mail of accounts. */
-export interface Signing {
-  /** The key for a message; null: it is sent unsigned. Throws `StoreAway`. */
-  signerOf(account: string, outgoing: Outgoing): Promise<Signer>;
-  /** Who would sign it now, and why that is not the domain of its sender. Throws `StoreAway`. */
-  outlookOf(account: string, outgoing: Outgoing): Promise<SigningOutlook>;
-}
+export type Signing = ReturnType<typeof createSigning>;
 
 /** How long the signer is cached: short, because a domain may just have been verified. Milliseconds. */
 const FRESH_MS = 10_000;
@@ -47,7 +42,7 @@ const TOLD_MS = 3_600_000;
  * none. The records of a verified domain that are not valid yet are looked up again: somebody has probably just
  * published them.
  */
-export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps): Signing {
+export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps) {
   const { store, keys, freshTests, clock, log } = deps;
   const now = () => new Date(clock.now());
   const known = createRecent(find, FRESH_MS);
@@ -95,8 +90,10 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
     return known.get([account, ...wanted].join(' '), clock.monotonic());
   };
   return frozen({
-    signerOf: async (account, outgoing) => (await look(account, outgoing)).signer,
-    async outlookOf(account, outgoing) {
+    /** The key for a message; null: it is sent unsigned. Throws `StoreAway`. */
+    signerOf: async (account: string, outgoing: Outgoing): Promise<Signer> => (await look(account, outgoing)).signer,
+    /** Who would sign it now, and why that is not the domain of its sender. Throws `StoreAway`. */
+    async outlookOf(account: string, outgoing: Outgoing): Promise<SigningOutlook> {
       const { signedBy, warning } = await look(account, outgoing);
       return { signedBy, warning };
     },

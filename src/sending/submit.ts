@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { atOnce, inSlices, type Steps } from '../base/turns.ts';
+import { atOnce, inSlices, type SlicedWork } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
 import { parseAddress } from '../mail/address.ts';
@@ -383,7 +383,7 @@ export function* makingSentMessage(
   outgoing: Outgoing,
   delivery: Pick<Delivery, 'id' | 'account' | 'recipient'>,
   receivedAt: number,
-): Steps<NewSentMessage> {
+): SlicedWork<NewSentMessage> {
   const { sender, tags, template, subaccount, apiKey, conversation } = outgoing;
   const subject = yield* fillingSubject(outgoing, delivery.recipient, new Date(receivedAt));
   const metadata = { ...outgoing.metadata, ...outgoing.rcptMetadata[delivery.recipient.toLowerCase()] };

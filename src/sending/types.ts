@@ -5,7 +5,7 @@ import type { QueuedDelivery } from '../queue/delivery.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 
 /** A notice of our own to one person, ready to be sent. */
-export interface Mail {
+export interface NoticeMail {
   /** Used in the Message-ID. */
   readonly id: string;
   readonly to: string;
@@ -19,7 +19,7 @@ export type MailOutcome = { readonly kind: 'sent' } | { readonly kind: 'deferred
 
 /** Delivers mail to the recipient's server, or to a relay. */
 export interface Mailer {
-  send(mail: Mail): Promise<MailOutcome>;
+  send(mail: NoticeMail): Promise<MailOutcome>;
   /** Aborts sends in progress; they count as deferred. */
   stop(): void;
 }

@@ -4,21 +4,23 @@ import type { Log } from '../base/log.ts';
 import { networkOf, SITE_TIMES, siteOf } from '../base/networks.ts';
 import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
-import { REFUSALS, type Reply, reasonOf } from './replies.ts';
-import type { Meters } from './session-log.ts';
+import { REFUSALS, type Reply, refusalReason } from './replies.ts';
+import type { SessionMeters } from './session-log.ts';
 
 /** Admits clients: counts the sessions of a listener across all threads. */
 export interface Admission {
   open(): void;
   close(): void;
   /** Takes a place in the total and, unless a proxy has yet to name the client, in the count of its address. */
-  enter(client: string, behindProxy: boolean): Entry | Promise<Entry>;
+  enter(client: string, behindProxy: boolean): AdmissionResult | Promise<AdmissionResult>;
   /** Whether most places are taken: sessions that send no mail have short timeouts then. */
   crowded(): boolean;
 }
 
 /** A place, or a refusal. */
-export type Entry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: Place };
+export type AdmissionResult =
+  | { readonly refused: Reply }
+  | { readonly refused?: undefined; readonly place: SessionPlace };
 
 /**
  * What a session does, which decides whose place a newcomer gets. slow: in DATA, but hardly anything arrives · mail: a
@@ -27,7 +29,7 @@ export type Entry = { readonly refused: Reply } | { readonly refused?: undefined
 export type Doing = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
 
 /** The place of one session. */
-export interface Place {
+export interface SessionPlace {
   /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
   doing(what: Doing): void;
@@ -44,9 +46,9 @@ export interface Counting extends Admission {
   refuse(refused: Reply, client: string): { readonly refused: Reply };
 }
 
-export type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
+type CountedEntry = { readonly refused: Reply } | { readonly refused?: undefined; readonly place: CountedPlace };
 
-export interface CountedPlace extends Place {
+export interface CountedPlace extends SessionPlace {
   nameClient(client: string): Reply | undefined;
 }
 
@@ -56,7 +58,7 @@ interface AdmissionParts {
   readonly listener: string;
   readonly log: Log;
   readonly notes: Notes;
-  readonly meters: Pick<Meters, 'refused'>;
+  readonly meters: Pick<SessionMeters, 'refused'>;
 }
 
 /** What is noted of a session that was not let in: it has said nothing yet. */
@@ -90,7 +92,7 @@ export function createAdmission(
     meters.refused(refused);
     const reply = refused.line.trimEnd();
     write('smtp.refused', { client, reply });
-    notes.note({ ...NOT_LET_IN, at: clock.now(), listener, reply, reason: reasonOf(refused), client });
+    notes.note({ ...NOT_LET_IN, at: clock.now(), listener, reply, reason: refusalReason(refused), client });
     return { refused };
   }
 
@@ -238,14 +240,7 @@ const PROBE_MS = 100;
 const PATIENCE_MS = 1000;
 
 /** Measures the lag of the event loop by how late timers fire. */
-export interface LagProbe {
-  start(): void;
-  stop(): void;
-  /** Whether the loop has lagged by more than the limit for a second. */
-  lagging(): boolean;
-}
-
-export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
+export function createLagProbe(maxLagMs: number, clock: Clock) {
   let cancel: (() => void) | undefined;
   let laggingSince: number | undefined;
 
@@ -266,6 +261,7 @@ export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
       cancel?.();
       cancel = undefined;
     },
-    lagging: () => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
+    /** Whether the loop has lagged by more than the limit for a second. */
+    lagging: (): boolean => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
   });
 }

@@ -13,17 +13,20 @@ interface Judged {
 /** `pem`: the certificate, or its chain with it at the start. `now`: milliseconds since 1970. */
 export function judgeCertificate(pem: string, hostname: string, now: number): Judged {
   const cert = new X509Certificate(pem);
-  const covers = isFor(cert, hostname);
-  return { fault: faultOf(cert, now) ?? (covers ? undefined : `covers ${namesOf(cert)}, not ${hostname}`), covers };
+  const covers = isCertificateFor(cert, hostname);
+  return {
+    fault: faultOf(cert, now) ?? (covers ? undefined : `covers ${certificateNames(cert)}, not ${hostname}`),
+    covers,
+  };
 }
 
 /** Whether a client that verifies names takes this certificate for this host. */
-export function isFor(cert: X509Certificate, hostname: string): boolean {
+export function isCertificateFor(cert: X509Certificate, hostname: string): boolean {
   return cert.checkHost(hostname) !== undefined;
 }
 
 /** Its names, as people read them. */
-export function namesOf(cert: X509Certificate): string {
+export function certificateNames(cert: X509Certificate): string {
   return cert.subjectAltName?.replaceAll('DNS:', '') ?? cert.subject;
 }
 

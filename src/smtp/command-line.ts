@@ -5,7 +5,7 @@ import { REFUSALS, type Reply } from './replies.ts';
 // The grammar of command lines (RFC 5321 section 4.1): verb, path and parameters. Independent of the session.
 
 /** A refusal, or the parsed value. */
-export type Verdict<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
+type ParsedArgument<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
 
 /** Splits a command line into its verb, in upper case, and the rest. */
 export function splitCommand(line: string): { readonly verb: string; readonly rest: string } {
@@ -34,7 +34,7 @@ export interface MailCommand {
 export function readMail(
   rest: string,
   limits: { readonly maxMessageBytes: number; readonly offersAuth: boolean },
-): Verdict<MailCommand> {
+): ParsedArgument<MailCommand> {
   const command = parsePath('FROM', rest);
   if (typeof command === 'string') return { refused: command === 'path' ? REFUSALS.badSender : REFUSALS.badArgument };
   const { path, params } = command;
@@ -59,7 +59,7 @@ interface RcptCommand {
 }
 
 /** Parses the arguments of RCPT. `utf8`: the transaction uses SMTPUTF8. */
-export function readRcpt(rest: string, utf8: boolean, hostname: string): Verdict<RcptCommand> {
+export function readRcpt(rest: string, utf8: boolean, hostname: string): ParsedArgument<RcptCommand> {
   const command = parsePath('TO', rest);
   if (typeof command === 'string')
     return { refused: command === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
@@ -171,7 +171,7 @@ const PRINTABLE = /^[ -~]+$/;
 const PRINTABLE_UTF8 = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}\ufffd]+$/u;
 
 /** Parses RET and ENVID (sections 4.3 and 4.4). */
-function readMailDsn(params: Params): Verdict<MailDsn> {
+function readMailDsn(params: Params): ParsedArgument<MailDsn> {
   const [ret, id] = [params.get('RET'), params.get('ENVID')];
   const form = ret === undefined ? null : ret === true ? undefined : toRet(ret);
   const envid =
@@ -181,7 +181,7 @@ function readMailDsn(params: Params): Verdict<MailDsn> {
 }
 
 /** Parses NOTIFY and ORCPT (sections 4.1 and 4.2), the only parameters of RCPT; undefined if there is neither. */
-function readRecipientDsn(params: Params): Verdict<RecipientDsn | undefined> {
+function readRecipientDsn(params: Params): ParsedArgument<RecipientDsn | undefined> {
   if (params.size === 0) return { value: undefined };
   if ([...params.keys()].some((name) => name !== 'NOTIFY' && name !== 'ORCPT'))
     return { refused: REFUSALS.unknownParameter };

@@ -11,7 +11,7 @@ import type { ListenEntry, TlsSettings } from './listener.ts';
 import { greeting, REFUSALS, type Reply } from './replies.ts';
 import type { Session } from './session.ts';
 import { duplicateSocket } from './threads/duplicate-socket.ts';
-import type { Answer } from './verbs.ts';
+import type { CommandAnswer } from './verbs.ts';
 
 /**
  * The only file that uses smtp-server. The library listens, splits bytes into command lines with backpressure, upgrades
@@ -31,18 +31,6 @@ import type { Answer } from './verbs.ts';
  * With `override` and the library's types, the compiler reports a member that an update renames; its version is pinned.
  */
 
-/** The listening sockets of a listener. */
-interface Servers {
-  /** Opens all of them, or none. */
-  open(): Promise<void>;
-  /** Accepts no more connections; resolves when the existing ones are closed. */
-  close(): Promise<void>;
-  addresses(): { readonly address: string; readonly port: number }[];
-  listening(): boolean;
-  /** Uses this certificate for new handshakes. Throws if key and certificate do not match. */
-  useTls(tls: TlsSettings): void;
-}
-
 /** Creates the connection of an admitted socket; `leave` is called when the connection is closed. */
 type Connect = (session: Session, leave: () => void) => Connection;
 
@@ -57,12 +45,12 @@ interface Shared {
   fault(error: unknown): void;
 }
 
-/** `onSocket` gets every accepted socket, and decides whether it becomes a connection. */
+/** The listening sockets of a listener. `onSocket` gets every accepted socket, and decides whether it becomes a connection. */
 export function createServers(
   { hostname, listen }: { readonly hostname: string; readonly listen: readonly ListenEntry[] },
   { shared, log }: { readonly shared: Shared; readonly log: Log },
   onSocket: (socket: Socket, connect: Connect) => void,
-): Servers {
+) {
   const servers = listen.map((entry) => ({ entry, library: new Server(hostname, shared, onSocket) }));
 
   async function open({ entry, library }: (typeof servers)[number]): Promise<void> {
@@ -73,11 +61,13 @@ export function createServers(
     await once(library.listen(await toListen(entry)), 'listening');
   }
 
+  /** Accepts no more connections; resolves when the existing ones are closed. */
   async function close(): Promise<void> {
     await Promise.all(servers.map(({ library }) => new Promise<void>((closed) => library.close(closed))));
   }
 
   return frozen({
+    /** Opens all of them, or none. */
     async open() {
       const opened = await Promise.allSettled(servers.map(open));
       const failed = opened.find((one) => one.status === 'rejected');
@@ -86,9 +76,11 @@ export function createServers(
       throw failed.reason;
     },
     close,
-    addresses: () => servers.map(({ library }) => placeOf(library.server)),
-    listening: () => servers.length > 0 && servers.every(({ library }) => library.server.listening),
-    useTls(tls) {
+    addresses: (): { readonly address: string; readonly port: number }[] =>
+      servers.map(({ library }) => placeOf(library.server)),
+    listening: (): boolean => servers.length > 0 && servers.every(({ library }) => library.server.listening),
+    /** Uses this certificate for new handshakes. Throws if key and certificate do not match. */
+    useTls(tls: TlsSettings) {
       const context = tlsOptions(tls);
       createSecureContext(context); // throws before the library drops the old one
       for (const { library } of servers) library.updateSecureContext(context);
@@ -312,7 +304,7 @@ export class Connection extends SMTPConnection {
     return parser;
   }
 
-  #answer({ reply, then, delayMs = 0 }: Answer, next: () => void, input: Input): void {
+  #answer({ reply, then, delayMs = 0 }: CommandAnswer, next: () => void, input: Input): void {
     // Too late: the session ended while the command waited for another part.
     if (this.#closing) return next();
     if (delayMs > 0) return this.#answerLater({ reply, then }, delayMs, next, input);
@@ -327,7 +319,7 @@ export class Connection extends SMTPConnection {
     this.#whenWritable(next);
   }
 
-  #answerLater(answer: Answer, delayMs: number, next: () => void, input: Input): void {
+  #answerLater(answer: CommandAnswer, delayMs: number, next: () => void, input: Input): void {
     const { clock } = this.#shared;
     const { deadlines } = this.#own;
     deadlines.pause();

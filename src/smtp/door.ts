@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createAddressList, normalizeAddress } from '../base/networks.ts';
-import type { Admission, Entry, Place } from './admission.ts';
+import type { Admission, AdmissionResult, SessionPlace } from './admission.ts';
 import type { ListenerSettings } from './listener.ts';
 import { readProxyHeader } from './proxy-header.ts';
 import type { Reply } from './replies.ts';
@@ -14,23 +14,13 @@ const PROXY_HEADER_MS = 10_000;
 const FAREWELL_MS = 5_000;
 const MOST_LEAVING = 500;
 
+type Welcome = (address: string, place: SessionPlace) => void;
+
 /** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
-interface Door {
-  /**
-   * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
-   * closed.
-   */
-  knock(socket: Socket, welcome: Welcome): void;
-  /** Destroys sockets that wait for a PROXY header or were rejected. */
-  close(): void;
-}
-
-type Welcome = (address: string, place: Place) => void;
-
-export function createDoor(
+export function createSmtpDoor(
   settings: Pick<ListenerSettings, 'proxyProtocol' | 'commandTimeoutMs'>,
   { admission, clock, log }: { readonly admission: Admission; readonly clock: Clock; readonly log: Log },
-): Door {
+) {
   const isProxy = createAddressList(settings.proxyProtocol);
   const waiting = new Set<Socket>();
   let closed = false;
@@ -76,12 +66,12 @@ export function createDoor(
     );
   }
 
-  function enter(socket: Socket, address: string, place: Place, welcome: Welcome) {
+  function enter(socket: Socket, address: string, place: SessionPlace, welcome: Welcome) {
     if (socket.destroyed) place.leave();
     else welcome(address, place);
   }
 
-  async function behindProxy(socket: Socket, proxy: string, place: Place, welcome: Welcome) {
+  async function behindProxy(socket: Socket, proxy: string, place: SessionPlace, welcome: Welcome) {
     if (closed) socket.destroy();
     hold(socket);
     const header = await readProxyHeader(socket, Math.min(PROXY_HEADER_MS, settings.commandTimeoutMs), clock);
@@ -100,16 +90,21 @@ export function createDoor(
   }
 
   return frozen({
-    knock(socket, welcome) {
+    /**
+     * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
+     * closed.
+     */
+    knock(socket: Socket, welcome: Welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
       if (address === undefined) return void socket.destroy(); // already disconnected
       const proxy = isProxy(address);
-      whenAnswered<Entry>(admission.enter(address, proxy), socket, (entry) => {
+      whenAnswered<AdmissionResult>(admission.enter(address, proxy), socket, (entry) => {
         if (entry.refused) turnAway(socket, entry.refused);
         else if (proxy) void behindProxy(socket, address, entry.place, welcome);
         else enter(socket, address, entry.place, welcome);
       });
     },
+    /** Destroys sockets that wait for a PROXY header or were rejected. */
     close() {
       closed = true;
       for (const socket of waiting) socket.destroy();

@@ -13,26 +13,26 @@ import type { Spool } from '../queue/delivery.ts';
 import { type Admission, createAdmission } from './admission.ts';
 import { type Connection, createServers } from './connection.ts';
 import { createDesk } from './desk.ts';
-import { createDoor } from './door.ts';
+import { createSmtpDoor } from './door.ts';
 import { createInboundSide } from './inbound.ts';
 import type { BareNewline } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
-import { createSessionMeters, type Meters } from './session-log.ts';
+import { createSessionMeters, type SessionMeters } from './session-log.ts';
 import { createThreadedListener } from './threads/threads.ts';
 
 /** An SMTP listener: inbound mail or submission. */
 export interface Listener extends Service {
   /** Finishes messages in DATA for at most `graceMs` (10 s), sends 421 4.3.0 to all other sessions, and closes. */
   stop(graceMs?: number): Promise<void>;
-  addresses(): Place[];
+  addresses(): ListenAddress[];
   /** Uses this certificate for new sessions. Throws if key and certificate do not match; the old ones stay. */
   reload(tls: TlsSettings | undefined): Promise<void>;
   healthy(): boolean;
 }
 
 /** An address and port that a listener listens on. */
-export interface Place {
+export interface ListenAddress {
   readonly address: string;
   readonly port: number;
 }
@@ -102,11 +102,11 @@ export interface ListenerDeps {
 /** The parts that sessions depend on besides their side. */
 interface SessionDeps extends Pick<ListenerDeps, 'clock' | 'ids' | 'log' | 'notes'> {
   readonly admission: Admission;
-  readonly meters: Meters;
+  readonly meters: SessionMeters;
 }
 
 /** The threads that run sessions. */
-export interface SessionThreads {
+interface SessionThreads {
   /** 0: sessions run on the main thread. */
   readonly count: number;
   /** The script of a thread, which calls `serveSessions`, and its start data. */
@@ -126,7 +126,7 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
   const desk = createDesk(settings, { ...deps, admission });
   const shared = { ...deps, admission, meters, desk };
   if (deps.threads.count > 0) return withLog(createThreadedListener(settings, shared), log);
-  return withLog(createSessions(createInboundSide(settings, shared), settings, shared), log);
+  return withLog(createSessionListener(createInboundSide(settings, shared), settings, shared), log);
 }
 
 /** Creates a listener for a side, with its sessions on this thread. */
@@ -138,7 +138,7 @@ export function createListenerFor(
   const listener = settings.implicitTls ? 'submissions' : side.name;
   const meters = createSessionMeters(listener, deps.metrics);
   const admission = createAdmission(settings, { ...deps, listener, meters });
-  return withLog(createSessions(side, settings, { ...deps, admission, meters }), deps.log);
+  return withLog(createSessionListener(side, settings, { ...deps, admission, meters }), deps.log);
 }
 
 function withLog(listener: Listener, log: Log): Listener {
@@ -156,7 +156,7 @@ function withLog(listener: Listener, log: Log): Listener {
 }
 
 /** Creates a listener with its sessions on this thread, given their admission and metrics. */
-export function createSessions(
+export function createSessionListener(
   side: Side,
   settings: ListenerSettings,
   { admission, meters, clock, ids, log, notes }: SessionDeps,
@@ -175,7 +175,7 @@ export function createSessions(
     settled: () => wake(),
     fault: (fault: unknown) => log.error('smtp.fault', { fault }),
   };
-  const door = createDoor(settings, { admission, clock, log });
+  const door = createSmtpDoor(settings, { admission, clock, log });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
     if (stopping) return turnAway(socket);
     door.knock(socket, (address, place) => {

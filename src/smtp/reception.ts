@@ -15,12 +15,7 @@ export interface Received {
 type Progress = { readonly ended?: undefined } | { readonly ended: Received; readonly rest: Buffer };
 
 /** The reception of one message, from 354 to its final reply. */
-export interface Reception {
-  /** Takes the next bytes from the client; await the result before the next. Never throws. */
-  take(chunk: Buffer): Promise<Progress>;
-  /** Called when the client disconnects. */
-  abort(): Promise<void>;
-}
+export type Reception = ReturnType<typeof openReception>;
 
 /** The destination of a message's bytes: the spool, or memory until it is submitted. */
 export interface MessageSink {
@@ -52,7 +47,7 @@ export function openReception(
     readonly bareNewline: BareNewline;
   },
   deps: { readonly sink: MessageSink; readonly log: Log },
-): Reception {
+) {
   const { sink } = deps;
   const { messageId } = sink;
   const scanner = createDataScanner(settings.bareNewline);
@@ -96,7 +91,8 @@ export function openReception(
   }
 
   return frozen({
-    async take(chunk): Promise<Progress> {
+    /** Takes the next bytes from the client; await the result before the next. Never throws. */
+    async take(chunk: Buffer): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {
         await sink.abort();
@@ -109,7 +105,8 @@ export function openReception(
       if (state === 'more') return MORE;
       return { ended: await finish(), rest: behind };
     },
-    abort: () => sink.abort(),
+    /** Called when the client disconnects. */
+    abort: (): Promise<void> => sink.abort(),
   });
 }
 
@@ -123,11 +120,6 @@ interface Scanned {
   readonly state: 'more' | 'end' | 'bare';
   /** The bytes after the end. */
   readonly rest: Buffer;
-}
-
-/** Scans the bytes between 354 and CRLF.CRLF, in chunks of any size. */
-interface DataScanner {
-  scan(chunk: Buffer): Scanned;
 }
 
 /**
@@ -157,12 +149,14 @@ function layDown(chunk: Buffer): number {
 }
 
 /**
+ * Scans the bytes between 354 and CRLF.CRLF, in chunks of any size.
+ *
  * Only CRLF.CRLF ends a message: a server that takes "LF.LF" as the end sees two messages where the sender's server saw
  * one (SMTP smuggling). This holds even if bare line ends are accepted: they end lines of the content, and a dot after
  * one is content, or the dot-stuffing of a client that sends no other line ends. One pass over the bytes; a chunk
  * without a dot at the start of a line or a bare line end is returned uncopied.
  */
-export function createDataScanner(bareNewline: BareNewline): DataScanner {
+export function createDataScanner(bareNewline: BareNewline) {
   const refuses = bareNewline === 'reject';
   // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot there, or after dot
   // and CR.
@@ -247,17 +241,12 @@ const MAX_EXAMINED = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
 /** Counts the Received fields of a message as it arrives, to detect mail loops (RFC 5321 section 6.3). */
-interface ReceivedCount {
-  see(bytes: Buffer): void;
-  count(): number;
-}
-
-function createReceivedCount(): ReceivedCount {
+function createReceivedCount() {
   // Starts with CRLF, so that every field, even the first, follows a line end.
   let header = '\r\n';
   let complete = false;
   return frozen({
-    see(bytes) {
+    see(bytes: Buffer) {
       if (complete) return;
       const already = Math.max(0, header.length - END_OF_HEADER.length);
       const end = bytes.indexOf(END_OF_HEADER);
@@ -265,7 +254,7 @@ function createReceivedCount(): ReceivedCount {
       header += bytes.toString('latin1', 0, end < 0 ? bytes.length : end + END_OF_HEADER.length);
       complete = header.indexOf(END_OF_HEADER, already) >= 0 || header.length > MAX_EXAMINED;
     },
-    count: () => header.slice(0, endOf(header)).match(/\r\nreceived[ \t]*:/gi)?.length ?? 0,
+    count: (): number => header.slice(0, endOf(header)).match(/\r\nreceived[ \t]*:/gi)?.length ?? 0,
   });
 }
 

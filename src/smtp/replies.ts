@@ -96,7 +96,7 @@ export function nameOfRefusal(refusal: Reply): RefusalName | undefined {
 }
 
 /** The reason for a refusal, as metrics and the history name it. */
-export function reasonOf(refusal: Reply): string {
+export function refusalReason(refusal: Reply): string {
   return NAMES.get(refusal) ?? (refusal.code === 554 ? 'faultyTemplate' : 'unknownThing');
 }
 

@@ -5,22 +5,8 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Notes } from '../journal/types.ts';
-import { REFUSALS, type Reply, reasonOf } from './replies.ts';
+import { REFUSALS, type Reply, refusalReason } from './replies.ts';
 import type { SessionState } from './session-state.ts';
-
-/** The log lines, the metrics and the history of one session. */
-interface SessionLog {
-  /**
-   * Counts a refusal and logs it, at level debug after the first few. `command` is the refused command as sent;
-   * `parties` are fields of the log line.
-   */
-  refused(reply: Reply, command: string, parties: Parties): void;
-  /** Counts a reply by which Postern ends the session; `stage` is DATA, or COMMAND outside of it. */
-  finished(reply: Reply, stage: string): void;
-  accepted(messageId: string, recipients: number, size: number): void;
-  /** Writes the log line that summarizes the session. */
-  end(reason: string, durationMs: number): void;
-}
 
 /** The envelope of refused mail, as far as it is known; operators search the log by it. */
 export interface Parties {
@@ -45,15 +31,15 @@ export interface SessionLogDeps {
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
   readonly notes: Notes;
-  readonly meters: Meters;
+  readonly meters: SessionMeters;
 }
 
-/** Counts a new session, and creates its log. */
+/** Counts a new session, and creates its log: the log lines, the metrics and the history of one session. */
 export function createSessionLog(
   { address, listener }: { readonly address: string; readonly listener: string },
   state: SessionState,
   { clock, ids, log, notes, meters }: SessionLogDeps,
-): SessionLog {
+) {
   const id = ids.message();
   const at = clock.now();
   let recipientsTaken = 0;
@@ -70,7 +56,7 @@ export function createSessionLog(
       listener,
       stage,
       reply: reply.line.trimEnd(),
-      reason: reasonOf(reply),
+      reason: refusalReason(reply),
       client: address,
       helo,
       tls,
@@ -81,7 +67,11 @@ export function createSessionLog(
   }
 
   return frozen({
-    refused(reply, command, parties) {
+    /**
+     * Counts a refusal and logs it, at level debug after the first few. `command` is the refused command as sent;
+     * `parties` are fields of the log line.
+     */
+    refused(reply: Reply, command: string, parties: Parties) {
       refusals++;
       meters.refused(reply);
       // The fail2ban filter matches lines about wrong keys up to the reply; they have no parties.
@@ -96,16 +86,18 @@ export function createSessionLog(
       else log.debug('smtp.refused', fields);
       note(reply, loggable(command).split(' ', 1)[0]?.toUpperCase() ?? '', parties);
     },
-    finished(reply, stage) {
+    /** Counts a reply by which Postern ends the session; `stage` is DATA, or COMMAND outside of it. */
+    finished(reply: Reply, stage: string) {
       meters.refused(reply);
       if (reply !== REFUSALS.shutdown) note(reply, stage, {});
     },
-    accepted(messageId, recipients, size) {
+    accepted(messageId: string, recipients: number, size: number) {
       recipientsTaken += recipients;
       notes.note({ what: 'arrived', messageId, session: id, transaction: state.transactions });
       log.info('message.accepted', { message: messageId, recipients, size, client: address });
     },
-    end(reason, durationMs) {
+    /** Writes the log line that summarizes the session. */
+    end(reason: string, durationMs: number) {
       const { helo, tls, messages } = state;
       meters.closed();
       log.info('smtp.session', {
@@ -150,19 +142,12 @@ function loggable(command: string): string {
 }
 
 /** The metrics of all sessions of a listener. */
-export interface Meters {
-  opened(): void;
-  closed(): void;
-  secured(version: string | null): void;
-  refused(reply: Reply): void;
-  /** Sets the certificate in use, PEM; undefined: none. */
-  certificate(pem: string | undefined): void;
-}
+export type SessionMeters = ReturnType<typeof createSessionMeters>;
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
 
 /** Creates the metrics of a listener; `listener` is the value of the label. */
-export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
+export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics) {
   const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
   const byVersion = new Map<string, Counter>(
     VERSIONS.map((version) => [version, metrics.counter('postern_smtp_tls_sessions_total', { listener, version })]),
@@ -188,16 +173,17 @@ export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissio
     closed() {
       active--;
     },
-    secured(version) {
+    secured(version: string | null) {
       (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
     },
-    refused(reply) {
-      const reason = reasonOf(reply);
+    refused(reply: Reply) {
+      const reason = refusalReason(reply);
       const counter = byReply.get(reply) ?? made.get(reason) ?? count(reason, reply);
       if (!byReply.has(reply)) made.set(reason, counter);
       counter.add();
     },
-    certificate(pem) {
+    /** Sets the certificate in use, PEM; undefined: none. */
+    certificate(pem: string | undefined) {
       notAfter = pem === undefined ? undefined : expiryOf(pem);
     },
   });

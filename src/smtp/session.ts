@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
-import type { Admission, Doing, Place } from './admission.ts';
+import type { Admission, Doing, SessionPlace } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines, type Deadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
@@ -9,7 +9,7 @@ import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 import { createSessionLog, type Parties, type SessionLogDeps } from './session-log.ts';
 import { createSessionState, type SessionState, type Transaction } from './session-state.ts';
-import { type Answer, obey } from './verbs.ts';
+import { type CommandAnswer, obey } from './verbs.ts';
 
 /** One SMTP session from greeting to end, without its socket. */
 export interface Session {
@@ -17,7 +17,7 @@ export interface Session {
   /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
   overdue(now: number): Reply | undefined;
   /** Runs one command line (without its line end); await the answer before the next. Never throws. */
-  command(line: string): Answer | Promise<Answer>;
+  command(line: string): CommandAnswer | Promise<CommandAnswer>;
   /** Takes bytes after an answer with `then: 'data'`; await the result before the next. Never throws. */
   data(chunk: Buffer): Promise<DataAnswer>;
   /** Notes the end of the TLS handshake. */
@@ -33,7 +33,7 @@ export interface Session {
 /** The result of a chunk of DATA: empty while more is expected, else the answer and the bytes after the message. */
 type DataAnswer =
   | { readonly answer?: undefined; readonly rest?: undefined }
-  | { readonly answer: Answer; readonly rest: Buffer };
+  | { readonly answer: CommandAnswer; readonly rest: Buffer };
 
 /**
  * The purpose of a listener: who may send, which recipients are accepted, and where messages go. Everything else about
@@ -51,7 +51,7 @@ export interface Side {
   /** Opens the reception of the current transaction's message. */
   receive(state: SessionState, address: string): Reception;
   /** Creates the gate of a session; undefined if no login is required. */
-  gate?(state: SessionState, client: Client): Gate;
+  gate?(state: SessionState, client: Client): LoginGate;
 }
 
 /** A match (null for outgoing mail), or a refusal and the account that owns the domain. */
@@ -60,11 +60,11 @@ export type Routed =
   | { readonly refused?: undefined; readonly value: Match | null };
 
 /** Sees each command line before the verbs do, and requires a login. */
-export interface Gate {
+export interface LoginGate {
   /** EHLO keywords to offer. */
   offers(): readonly string[];
   /** Answers a line, or returns undefined to leave it to the verbs. */
-  hear(line: string): Answer | undefined | Promise<Answer | undefined>;
+  hear(line: string): CommandAnswer | undefined | Promise<CommandAnswer | undefined>;
 }
 
 /** The client of a session, and whether it can use TLS. */
@@ -78,7 +78,7 @@ export function createSession(
   settings: ListenerSettings,
   deps: { readonly side: Side; readonly crowded: Admission['crowded'] } & SessionLogDeps,
   client: Client,
-  place: Pick<Place, 'doing'>,
+  place: Pick<SessionPlace, 'doing'>,
 ): Session {
   const { side, clock, log } = deps;
   const { address, offersTls } = client;
@@ -104,7 +104,7 @@ export function createSession(
    * Logs refusals. A 421 ends the session (RFC 5321 section 3.8), and so does 521: the rest of the input cannot be
    * trusted.
    */
-  function settle(answer: Answer, command: string, transaction = state.transaction): Answer {
+  function settle(answer: CommandAnswer, command: string, transaction = state.transaction): CommandAnswer {
     const { reply, then, owner } = answer;
     if (reply.code >= 400) sessionLog.refused(reply, command, partiesOf(command, transaction, owner));
     if (reply.code === 421 || reply.code === 521) {
@@ -145,13 +145,13 @@ export function createSession(
     return reply;
   }
 
-  function fault(error: unknown, line: string): Answer {
+  function fault(error: unknown, line: string): CommandAnswer {
     log.error('smtp.fault', { client: address, fault: error });
     return settle({ reply: REFUSALS.fault }, line);
   }
 
   /** Runs the verb unless the gate has answered. */
-  function answer(fromGate: Answer | undefined, line: string): Answer | Promise<Answer> {
+  function answer(fromGate: CommandAnswer | undefined, line: string): CommandAnswer | Promise<CommandAnswer> {
     if (fromGate && state.login) place.doing('login');
     // Login lines contain the key and must not be logged.
     if (fromGate) return settle(fromGate, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
@@ -162,7 +162,7 @@ export function createSession(
   }
 
   /** Pauses the deadlines while the session waits for other parts. */
-  async function inOurTime(work: () => Promise<Answer>, line: string): Promise<Answer> {
+  async function inOurTime(work: () => Promise<CommandAnswer>, line: string): Promise<CommandAnswer> {
     deadlines.pause();
     try {
       return await work();
@@ -180,7 +180,7 @@ export function createSession(
       if (crowded && reception) note(deadlines.isSlow() ? 'slow' : 'data');
       return deadlines.overdue(now, crowded);
     },
-    command(line): Answer | Promise<Answer> {
+    command(line): CommandAnswer | Promise<CommandAnswer> {
       try {
         const fromGate = gate?.hear(line);
         return fromGate instanceof Promise

@@ -1,12 +1,12 @@
 import { readMail, readRcpt, splitCommand } from './command-line.ts';
 import type { ListenerSettings } from './listener.ts';
 import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
-import type { Gate, Routed, Side } from './session.ts';
+import type { LoginGate, Routed, Side } from './session.ts';
 import type { SessionState, Transaction } from './session-state.ts';
 import { isTooMany } from './workload.ts';
 
 /** The reply to a command, and what the connection does next. */
-export interface Answer {
+export interface CommandAnswer {
   readonly reply: Reply;
   /** close: end the session · data: the bytes of a message follow · tls: start the handshake. */
   readonly then?: 'close' | 'data' | 'tls' | undefined;
@@ -22,7 +22,7 @@ interface Dialog {
   readonly side: Side;
   readonly offersTls: boolean;
   /** Undefined: no login is required. */
-  readonly gate: Gate | undefined;
+  readonly gate: LoginGate | undefined;
   readonly state: SessionState;
 }
 
@@ -35,7 +35,7 @@ const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\
 const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
 
 /** Runs one command line (without its line end). Only RCPT may return a promise, for the routing of the recipient. */
-export function obey(dialog: Dialog, line: string): Answer | Promise<Answer> {
+export function obey(dialog: Dialog, line: string): CommandAnswer | Promise<CommandAnswer> {
   const { state } = dialog;
   const { verb, rest } = splitCommand(line);
   if (verb === 'RCPT') return rcpt(dialog, rest);
@@ -93,14 +93,14 @@ function mail({ settings, side, gate, state }: Dialog, rest: string): Reply {
   return REPLIES.senderOk;
 }
 
-function rcpt(dialog: Dialog, rest: string): Answer | Promise<Answer> {
+function rcpt(dialog: Dialog, rest: string): CommandAnswer | Promise<CommandAnswer> {
   const { settings, state } = dialog;
   if (state.helo === null) return { reply: REFUSALS.noHelo };
   if (!state.transaction) return { reply: REFUSALS.noMail };
   if (state.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
   // Known and unknown mailboxes are delayed alike, or the delay would reveal which is which.
   const slow = state.badRecipients > 0 && state.badRecipients >= settings.slowAfterRefusals;
-  const toAnswer = (answer: Answer): Answer => {
+  const toAnswer = (answer: CommandAnswer): CommandAnswer => {
     if (answer.reply.code === 550) state.refuseRecipient();
     return slow ? { ...answer, delayMs: SLOW_ANSWER_MS } : answer;
   };
@@ -113,7 +113,7 @@ function addRecipient(
   { settings, side, state }: Dialog,
   transaction: Transaction,
   rest: string,
-): Answer | Promise<Answer> {
+): CommandAnswer | Promise<CommandAnswer> {
   const { utf8, mailFrom, recipients } = transaction;
   const command = readRcpt(rest, utf8, settings.hostname);
   if (command.refused) return { reply: command.refused };
@@ -121,7 +121,7 @@ function addRecipient(
   const key = `${address.mailbox}@${address.domain}`.toLowerCase();
   if (recipients.has(key)) return { reply: REPLIES.recipientOk };
   if (recipients.size >= settings.maxRecipients) return { reply: REFUSALS.tooManyRecipients };
-  const add = (found: Routed): Answer => {
+  const add = (found: Routed): CommandAnswer => {
     if (found.refused) return { reply: found.refused, owner: found.owner };
     // After the content there is one reply for all recipients (RFC 5321 section 4.5.3.1.10 has senders come again).
     const others = [...recipients.values()].map(({ match }) => match);
@@ -135,7 +135,7 @@ function addRecipient(
   return found instanceof Promise ? found.then(add) : add(found);
 }
 
-function data({ side, state }: Dialog, rest: string): Answer {
+function data({ side, state }: Dialog, rest: string): CommandAnswer {
   const { helo, transaction } = state;
   if (helo === null) return { reply: REFUSALS.noHelo };
   if (rest !== '') return { reply: REFUSALS.badArgument };
@@ -145,7 +145,7 @@ function data({ side, state }: Dialog, rest: string): Answer {
   return refused ? { reply: refused } : { reply: REPLIES.sendData, then: 'data' };
 }
 
-function startTls({ offersTls, state }: Dialog, rest: string): Answer {
+function startTls({ offersTls, state }: Dialog, rest: string): CommandAnswer {
   if (!offersTls) return { reply: REFUSALS.notImplemented };
   if (state.tls !== null) return { reply: REFUSALS.tlsActive };
   return rest === '' ? { reply: REPLIES.startTls, then: 'tls' } : { reply: REFUSALS.badArgument };

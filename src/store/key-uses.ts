@@ -15,14 +15,7 @@ const MOST_UNWRITTEN = 100_000;
  * When keys were last used. A use is noted in memory, and all that were noted in a minute are written to their rows
  * together, in the background: no call waits for it. A host that is killed forgets the last minute.
  */
-export interface KeyUses {
-  /** The key of this row is used now. */
-  note(id: string): void;
-  /** When a key was last used: by its row, or later by what this host has not written yet. Null: never. */
-  lastUse(row: KeyRow): Date | null;
-  /** Writes what is left. Never throws. */
-  stop(): Promise<void>;
-}
+export type KeyUses = ReturnType<typeof createKeyUses>;
 
 export function createKeyUses({
   store,
@@ -32,7 +25,7 @@ export function createKeyUses({
   readonly store: Pick<Store, 'keys'>;
   readonly clock: Clock;
   readonly log: Log;
-}): KeyUses {
+}) {
   /** Row id to milliseconds since 1970. */
   const unwritten = new Map<string, number>();
   let cancel: (() => void) | undefined;
@@ -66,15 +59,18 @@ export function createKeyUses({
   }
 
   return frozen({
-    note(id) {
+    /** The key of this row is used now. */
+    note(id: string) {
       if (unwritten.size >= MOST_UNWRITTEN && !unwritten.has(id)) return;
       unwritten.set(id, clock.now());
       schedule();
     },
-    lastUse({ id, lastUsedAt = null }) {
+    /** When a key was last used: by its row, or later by what this host has not written yet. Null: never. */
+    lastUse({ id, lastUsedAt = null }: KeyRow): Date | null {
       const here = unwritten.get(id);
       return here === undefined || (lastUsedAt && lastUsedAt.getTime() > here) ? lastUsedAt : new Date(here);
     },
+    /** Writes what is left. Never throws. */
     async stop() {
       cancel?.();
       await writing.then(write);

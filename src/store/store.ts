@@ -125,15 +125,13 @@ export interface BoundCollection<R extends OwnedRow> {
 
 type Unowned<T> = Omit<T, 'account'>;
 
-// TypeScript cannot follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
-// assertions below state what the list guarantees.
-
 /** Cached account views: every API call needs one, and binding all collections takes longer than a small call. */
 const MOST_VIEWS = 200;
 
 /** Opens every collection on a database. */
 export async function openStore(database: Database): Promise<Store> {
   const specs: { readonly [N in Name]: Declaration<RowOf<N>, string, string, boolean> } = COLLECTIONS;
+  // biome-ignore lint/plugin: TypeScript cannot follow types from name to name through a loop
   const opened = {} as Opened;
   for (const name of NAMES) Object.assign(opened, { [name]: await database.collection(specs[name]) });
   const views = createMemory<AccountStore>({ most: MOST_VIEWS, keepUsed: true });
@@ -153,6 +151,7 @@ const NAMES = namesOf(COLLECTIONS);
 const VISIBLE = NAMES.filter((name): name is keyof Views => !['none', 'hidden'].includes(COLLECTIONS[name].access));
 
 function viewsOf(store: Opened, account: string): Views {
+  // biome-ignore lint/plugin: as in openStore
   const views = {} as Views;
   for (const name of VISIBLE) {
     const { one, many, insert, change, remove } = bind<OwnedRow>(store[name], account);
@@ -164,6 +163,7 @@ function viewsOf(store: Opened, account: string): Views {
 }
 
 function bind<R extends OwnedRow>(collection: Collection<R>, account: string): BoundCollection<R> {
+  // biome-ignore lint/plugin: TypeScript cannot follow a generic type through `{ ...rest, account }`
   const mine = <T>(value: Unowned<T>) => ({ ...value, account }) as T;
   return {
     one: (filter) => collection.one(mine<Filter<R>>(filter)),

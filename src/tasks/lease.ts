@@ -24,25 +24,23 @@ export interface Lease {
   release(): Promise<void>;
 }
 
-export interface Leases {
-  /**
-   * Requests the lease of a task, for a run that is not needed if another began after `since` (milliseconds since
-   * 1970). Throws StoreAway.
-   */
-  ask(task: string, since: number): Promise<LeaseAnswer>;
-}
+export type Leases = ReturnType<typeof createLeases>;
 
 /** The leases of one process; `holder` identifies the process and is never reused. */
 export function createLeases(
   settings: { readonly holder: string },
   deps: { store: Pick<Store, 'leases'>; clock: Clock },
-): Leases {
+) {
   const { holder } = settings;
   const {
     store: { leases },
     clock,
   } = deps;
 
+  /**
+   * Requests the lease of a task, for a run that is not needed if another began after `since` (milliseconds since
+   * 1970). Throws StoreAway.
+   */
   async function ask(task: string, since: number): Promise<LeaseAnswer> {
     const row = await leases.one({ id: task });
     const now = clock.now();

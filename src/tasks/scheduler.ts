@@ -141,21 +141,13 @@ const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
 const SAME_SECOND_MS = 500;
 
-interface Ticking {
-  /** When a task runs next, by the clock of the machine. */
-  nextOf(name: string): number | undefined;
-  end(): void;
-}
+type Ticking = ReturnType<typeof atTheirTimes>;
 
 /**
  * Calls `run` at the scheduled times of each task, until it is ended. Ticks are a second apart if a
  * schedule needs seconds, otherwise a minute.
  */
-function atTheirTimes(
-  planned: readonly Planned[],
-  clock: Clock,
-  run: (one: Planned, sameTimeMs: number) => unknown,
-): Ticking {
+function atTheirTimes(planned: readonly Planned[], clock: Clock, run: (one: Planned, sameTimeMs: number) => unknown) {
   const jobs = planned.map((one) => {
     const seconds = cron.parse(one.schedule).second;
     const job = cron.createTask(one.schedule, () => {}, { name: one.name, timezone: 'Etc/UTC' });
@@ -167,7 +159,8 @@ function atTheirTimes(
     for (const { one, job, sameTimeMs } of jobs) if (job.match(date)) run(one, sameTimeMs);
   });
   return {
-    nextOf: (name) =>
+    /** When a task runs next, by the clock of the machine. */
+    nextOf: (name: string): number | undefined =>
       jobs
         .find(({ one }) => one.name === name)
         ?.job.getNextRuns(1)[0]

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
-import { createPlaces, type Places } from '../base/turns.ts';
+import { createSemaphore, type Semaphore } from '../base/turns.ts';
 import { FORMATS } from '../inbound/formats.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import type { AttemptRecord, Delivery, EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
@@ -309,10 +309,10 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
 
 /** Places for the work of each account. */
 function createAccountPlaces() {
-  const all = new Map<string, { readonly places: Places; users: number }>();
+  const all = new Map<string, { readonly places: Semaphore; users: number }>();
   return {
     async run<T>(account: string, work: () => Promise<T>): Promise<T> {
-      const own = all.get(account) ?? { places: createPlaces(LOOKS), users: 0 };
+      const own = all.get(account) ?? { places: createSemaphore(LOOKS), users: 0 };
       all.set(account, own);
       own.users++;
       try {

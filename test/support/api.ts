@@ -7,7 +7,7 @@ import { createLogMemory } from '../../src/base/log-memory.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { type ConsoleSettings, createConsole } from '../../src/console/console.ts';
-import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
+import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
@@ -359,9 +359,13 @@ export async function startApi(
  * Names of which the zone says nothing take mail elsewhere: tests of the contract ask for domains that they make up.
  */
 export function mailEverywhere(zone: Resolver): Resolver {
-  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+  function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
+  async function resolve(
+    name: string,
+    type: RecordType,
+    budget?: DnsBudget,
+  ): Promise<DnsAnswer<MxRecord> | DnsAnswer<string>> {
     if (type !== 'MX') return zone.resolve(name, type, budget);
     const found = await zone.resolve(name, type, budget);
     return found.kind === 'nxdomain'

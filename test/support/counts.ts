@@ -1,11 +1,5 @@
-import {
-  type CounterSubject,
-  type Counts,
-  counterId,
-  NO_COUNTS,
-  SPANS_OF,
-  startOf,
-} from '../../src/store/rows/counters.ts';
+import { type Counts, NO_COUNTS } from '../../src/mail/stats.ts';
+import { type CounterSubject, counterId, SPANS_OF, startOf } from '../../src/store/rows/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** Counts of one thing at a time, in every span that its kind has, as events would have left them. */

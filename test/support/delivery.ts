@@ -2,7 +2,7 @@ import type { Bytes } from '../../src/base/bytes.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { deliveryId } from '../../src/base/ids.ts';
-import type { Answer } from '../../src/dns/types.ts';
+import type { DnsAnswer } from '../../src/dns/types.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createGuard, type Guard } from '../../src/webhooks/post/guard.ts';
@@ -16,7 +16,7 @@ export function namesResolver(names: Names) {
   const asked: string[] = [];
   return {
     asked,
-    async addresses(host: string): Promise<Answer<string>> {
+    async addresses(host: string): Promise<DnsAnswer<string>> {
       asked.push(host);
       const found = names[host];
       if (found === undefined) return { kind: 'nxdomain' };

@@ -1,5 +1,6 @@
 import { crc32, inflateRawSync } from 'node:zlib';
-import { type ExportRow, exportId, tokenHash } from '../../src/store/rows/exports.ts';
+import { tokenHash } from '../../src/base/ids.ts';
+import { type ExportRow, exportId } from '../../src/store/rows/exports.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** The job that the examples show, and its token. */

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { systemClock } from '../../src/base/clock.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { createJournal, type Journal, type JournalSettings } from '../../src/journal/journal.ts';
-import type { Mail, MailFilter, Note } from '../../src/journal/types.ts';
+import type { MailFilter, MailRecord, Note } from '../../src/journal/types.ts';
 import { type Watched, watch } from '../../src/journal/watch.ts';
 import type { Spool } from '../../src/queue/delivery.ts';
 import { afterTest } from './cleanup.ts';
@@ -27,7 +27,7 @@ export interface TestJournal {
   /** Entries that were lost. */
   lost(): Promise<number>;
   /** The newest mail that matches. */
-  mail(filter?: MailFilter): Promise<readonly Mail[]>;
+  mail(filter?: MailFilter): Promise<readonly MailRecord[]>;
   /** A queue that it watches; the test starts the comparison with the queue. */
   watch(spool: Spool): Watched;
   stop(): Promise<void>;

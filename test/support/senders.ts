@@ -1,14 +1,14 @@
 import type { Clock } from '../../src/base/clock.ts';
 import type { Ids } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
-import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
+import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createDomainTests } from '../../src/sending/domains/domain-tests.ts';
 import { createKeySwitch } from '../../src/sending/domains/key-rotation.ts';
 import { createDomainKeys, type KeyPair } from '../../src/sending/domains/keys.ts';
 import { createSenderDomains } from '../../src/sending/domains/sender-domains.ts';
 import { createTrackingDomains } from '../../src/sending/domains/tracking-domains.ts';
 import { createNotices } from '../../src/sending/notices.ts';
-import type { Mail, MailOutcome } from '../../src/sending/types.ts';
+import type { MailOutcome, NoticeMail } from '../../src/sending/types.ts';
 import { newSenderDomain, trackingDomainId } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createSureTime } from './clock.ts';
@@ -26,11 +26,11 @@ export const TEST_SPF = 'v=spf1 include:spf.mx.postern.test ~all';
 
 /** A mailer that keeps what it was given; `outcome` says what becomes of it. */
 export function createTestMailer() {
-  const mails: Mail[] = [];
+  const mails: NoticeMail[] = [];
   const mailer = {
     mails,
-    outcome: async (_mail: Mail): Promise<MailOutcome> => ({ kind: 'sent' }),
-    async send(mail: Mail): Promise<MailOutcome> {
+    outcome: async (_mail: NoticeMail): Promise<MailOutcome> => ({ kind: 'sent' }),
+    async send(mail: NoticeMail): Promise<MailOutcome> {
       mails.push(mail);
       return mailer.outcome(mail);
     },
@@ -89,9 +89,13 @@ export function changingResolver(
   zone: () => ZoneRecords,
   meanwhile: (name: string, type: RecordType) => Promise<unknown> = async () => undefined,
 ): Resolver {
-  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+  function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
+  async function resolve(
+    name: string,
+    type: RecordType,
+    budget?: DnsBudget,
+  ): Promise<DnsAnswer<MxRecord> | DnsAnswer<string>> {
     const now = zoneResolver(zone());
     const answer = await (type === 'MX' ? now.resolve(name, type, budget) : now.resolve(name, type, budget));
     await meanwhile(name, type);

@@ -5,7 +5,7 @@ import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';
 import { readReport } from '../../src/sending/reporter.ts';
-import { createOutboundRoad, type MailParts } from '../../src/sending/road.ts';
+import { createOutboundRoad, type OutboundParts } from '../../src/sending/road.ts';
 import type { ComposeJob, ComposeReply, Leave } from '../../src/sending/types.ts';
 import { aDelivery } from './delivery.ts';
 import { type Bench, createBench, ids } from './dispatcher-bench.ts';
@@ -65,7 +65,7 @@ export interface SendingWorld extends Bench {
   reports(): Promise<{ readonly kind: string; readonly detail: MessageEvent['detail'] }[]>;
 }
 
-export async function createWorld(parts: Partial<MailParts> = {}, maxAgeHours = 120): Promise<SendingWorld> {
+export async function createWorld(parts: Partial<OutboundParts> = {}, maxAgeHours = 120): Promise<SendingWorld> {
   const sent: { recipient: string; at: number; text: string }[] = [];
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
@@ -74,7 +74,7 @@ export async function createWorld(parts: Partial<MailParts> = {}, maxAgeHours = 
     kind: 'composed',
     composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' },
   });
-  const mail: MailParts = {
+  const mail: OutboundParts = {
     leaving: {
       mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now),
       heldBecause: async () => undefined,

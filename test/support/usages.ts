@@ -3,13 +3,13 @@ import {
   type CollectionSpec,
   type Database,
   type Filter,
-  type Page,
+  filterTerms,
+  type PageOptions,
   type Patch,
   type Row,
   type Slice,
   type Term,
   toSlice,
-  toTerms,
 } from '../../src/store/driver/port.ts';
 
 import { type Shape, shapeOf } from '../../src/store/driver/values.ts';
@@ -36,9 +36,9 @@ export function watchUsages(database: Database): { readonly database: Database; 
   const collection = async <R extends Row>(spec: CollectionSpec<R>): Promise<Collection<R>> => {
     const real = await database.collection(spec);
     const shape = shapeOf(spec);
-    const note = (filter: Filter<R>, page: Page<R>) => {
+    const note = (filter: Filter<R>, page: PageOptions<R>) => {
       const usage = {
-        ...toUsage(spec, shape, toTerms(shape, filter), toSlice(shape, page)),
+        ...toUsage(spec, shape, filterTerms(shape, filter), toSlice(shape, page)),
         openOn: async (other: Database) => (await other.collection(spec)).one({}),
       };
       if (!usages.has(usage.name)) usages.set(usage.name, usage);
@@ -49,7 +49,7 @@ export function watchUsages(database: Database): { readonly database: Database; 
         note(filter, { limit: 1 });
         return real.one(filter);
       },
-      many: (filter: Filter<R>, page: Page<R> = {}) => {
+      many: (filter: Filter<R>, page: PageOptions<R> = {}) => {
         note(filter, page);
         return real.many(filter, page);
       },

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
+import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import type { Behaviour } from './dns-server.ts';
 import { startNameServer } from './dns-server.ts';
 
@@ -98,7 +98,7 @@ function valuesOf(node: ZoneNode, type: string): readonly (string | readonly str
   }
 }
 
-function absence(kind: 'nxdomain' | 'none' | 'timeout' | 'servfail'): Answer<never> {
+function absence(kind: 'nxdomain' | 'none' | 'timeout' | 'servfail'): DnsAnswer<never> {
   return kind === 'nxdomain' || kind === 'none' ? { kind } : { kind: 'failure', reason: kind };
 }
 
@@ -130,8 +130,8 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
     name: string,
     type: RecordType,
     read: (value: string | readonly string[] | MxRecord) => T | undefined,
-    budget?: Budget,
-  ): Answer<T> {
+    budget?: DnsBudget,
+  ): DnsAnswer<T> {
     if (budget && (!budget.take() || budget.left() <= 0)) return { kind: 'failure', reason: 'budget' };
     questions.push({ name, type });
     let target = name;
@@ -158,13 +158,17 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
   const mx = (value: string | readonly string[] | MxRecord) =>
     typeof value === 'object' && 'exchange' in value ? value : undefined;
 
-  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+  function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
+  async function resolve(
+    name: string,
+    type: RecordType,
+    budget?: DnsBudget,
+  ): Promise<DnsAnswer<MxRecord> | DnsAnswer<string>> {
     return type === 'MX' ? ask(name, type, mx, budget) : ask(name, type, text, budget);
   }
 
-  async function addresses(host: string, budget?: Budget): Promise<Answer<string>> {
+  async function addresses(host: string, budget?: DnsBudget): Promise<DnsAnswer<string>> {
     const bare = host.toLowerCase().replace(/\.$/, '');
     if (isIP(bare)) return { kind: 'records', records: [bare], ttl: 0 };
     if (bare === 'localhost' || bare.endsWith('.localhost'))

@@ -21,6 +21,16 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('name no test, and no other file of test/, that is not there', () => {
+    const named = /(?<![\w./*-])(?:(?:\.\.\/)*test\/(?:[\w-]+\/)*[\w.-]+\.ts|(?:[\w-]+\/)*[\w-][\w.-]*\.test\.ts)\b/g;
+    const wrong = pages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(named)]
+        .filter(([name]) => globSync(`test/**/${name.replace(/^(?:\.\.\/)*(?:test\/)?/, '')}`).length === 0)
+        .map(([name]) => `${page}: ${name}`),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
   it('name no folder of the repository that is not there', () => {
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/`((?:test|docs|config|scripts|bench|src)\/[\w./-]*\/)`/g)].flatMap(

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
-import type { Action } from '../../journal/types.ts';
+import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account-bulk.ts';
 import { type Call, operation } from '../operation.ts';
 import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
@@ -96,9 +96,9 @@ const MAX_LOOKED_AT = 1000;
 async function notesOf(
   id: string,
   { history }: Call<never>,
-): Promise<readonly [started: Action | undefined, ended: Action | undefined]> {
+): Promise<readonly [started: ActionRecord | undefined, ended: ActionRecord | undefined]> {
   let cursor: number | undefined;
-  let ended: Action | undefined;
+  let ended: ActionRecord | undefined;
   for (let seen = 0; seen < MAX_LOOKED_AT; ) {
     const { rows, next } = await history.actions(MAX_LISTED, cursor);
     for (const one of rows) {

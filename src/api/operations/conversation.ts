@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
-import { MAIL_STATES, type Mail } from '../../journal/types.ts';
+import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
 import { operation } from '../operation.ts';
 import { str, time } from './fields.ts';
@@ -73,9 +73,9 @@ const conversation = operation({
 });
 
 /** A delivery id is the message id, a hyphen and more (base/ids.ts). */
-const messageOf = ({ id }: Mail): string => id.split('-', 1)[0] ?? id;
+const messageOf = ({ id }: MailRecord): string => id.split('-', 1)[0] ?? id;
 
-function toEntry({ id, kind, at, from, recipient, subject, state }: Mail): z.input<typeof entry> {
+function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord): z.input<typeof entry> {
   const isOut = kind === 'outbound';
   return {
     way: isOut ? 'out' : 'in',

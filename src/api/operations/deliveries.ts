@@ -158,7 +158,7 @@ const DEFAULT_LISTED = 100;
 /** Concurrent queries to the queue: an account that lists deliveries must not delay the acceptance of mail. */
 const AT_A_TIME = 20;
 
-export const deliveryId = text(255);
+export const deliveryIdField = text(255);
 export const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
 export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
@@ -216,7 +216,7 @@ const list = operation({
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes: `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ${inWords(keptAs('dead'))} for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.`,
   params: {
-    id: optional(deliveryId).meta({ description: 'one delivery' }),
+    id: optional(deliveryIdField).meta({ description: 'one delivery' }),
     route: routeId,
     domain: optional(knownDomain).meta({ description: 'deliveries of the routes that the domain has now' }),
     state: optional(z.enum(DELIVERY_STATES)),

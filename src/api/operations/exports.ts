@@ -277,4 +277,4 @@ const activity = operation({
 });
 
 /** Export jobs; tasks/exports/ runs them. */
-export const exportJobs = [info, listJobs, rejects, whitelist, allowlist, activity];
+export const exportOperations = [info, listJobs, rejects, whitelist, allowlist, activity];

@@ -9,7 +9,7 @@ import {
   REFUSAL_FIELDS,
 } from '../../journal/query-language.ts';
 import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/timeline.ts';
-import { MAIL_STATES, type Mail, type Refusal } from '../../journal/types.ts';
+import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
 import { operation } from '../operation.ts';
@@ -52,7 +52,7 @@ const mailRecord = z
   .meta({ title: 'mail record' });
 
 /** The mail of the history as the API shows it. */
-export function toMailRecord(mail: Mail, kept: boolean) {
+export function toMailRecord(mail: MailRecord, kept: boolean) {
   const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
     id,
@@ -350,7 +350,7 @@ const refusalRecord = z
   .meta({ title: 'refusal record' });
 
 /** A refusal as the API shows it. */
-export function toRefusalRecord(refusal: Refusal, adviceOf: (reason: string) => string) {
+export function toRefusalRecord(refusal: RefusalRecord, adviceOf: (reason: string) => string) {
   const { at, listener, stage, reply, reason, client, helo, tls, sender, recipient, times } = refusal;
   const advice = adviceOf(reason);
   return { at: toTime(at), listener, stage, reply, reason, advice, client, helo, tls, sender, recipient, times };

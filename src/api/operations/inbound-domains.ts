@@ -194,4 +194,4 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<num
 }
 
 /** Inbound domains, as in Mandrill's API. */
-export const inboundDomains = [domains, addDomain, checkDomain, deleteDomain];
+export const inboundDomainOperations = [domains, addDomain, checkDomain, deleteDomain];

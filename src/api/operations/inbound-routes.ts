@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optional, PLEASE_ENTER, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { asksForUnknown } from '../../inbound/conditions.ts';
-import { ACTION_NAMES, ACTIONS, type Action, toAction } from '../../inbound/decision.ts';
+import { ACTION_NAMES, ACTIONS, type RouteAction, toAction } from '../../inbound/decision.ts';
 import {
   ATTACHMENT_MODES,
   type AttachmentMode,
@@ -276,7 +276,7 @@ async function mustBeOne(
     throw invalid('pattern', `There are ${MOST_OF_A_PATTERN} routes with this pattern, which is the most`);
 }
 
-function mustHaveUrl(url: string, action: Action, { invalid }: Call<never>): void {
+function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>): void {
   if (url === '' && ACTIONS[action].needsUrl) throw invalid('url', PLEASE_ENTER);
 }
 
@@ -288,7 +288,7 @@ function checkRules(
     tags,
     also = [],
   }: Pick<InboundRouteRow, 'when' | 'tags'> & {
-    readonly action: Action;
+    readonly action: RouteAction;
     readonly also?: readonly Parameters<typeof checkAlso>[0][] | undefined;
   },
   call: Call<never>,
@@ -436,4 +436,4 @@ const deleteRoute = operation({
 });
 
 /** Routes of inbound domains, as in Mandrill's API. */
-export const inboundRoutes = [routes, addRoute, updateRoute, deleteRoute];
+export const inboundRouteOperations = [routes, addRoute, updateRoute, deleteRoute];

@@ -5,14 +5,14 @@ import { deliveries } from './deliveries.ts';
 import { domainTools } from './domain-servers.ts';
 import { drop } from './drop.ts';
 import { endpoints } from './endpoints.ts';
-import { exportJobs } from './exports.ts';
+import { exportOperations } from './exports.ts';
 import { inboundHistory } from './history.ts';
 import { inboundContent } from './inbound-content.ts';
-import { inboundDomains } from './inbound-domains.ts';
+import { inboundDomainOperations } from './inbound-domains.ts';
 import { inboundPull } from './inbound-pull.ts';
-import { inboundRoutes } from './inbound-routes.ts';
+import { inboundRouteOperations } from './inbound-routes.ts';
 import { inboundSendRaw } from './inbound-send-raw.ts';
-import { customDns, ips } from './ips.ts';
+import { customDns, ipOperations } from './ips.ts';
 import { apiKeys } from './keys.ts';
 import { messagesContent } from './messages/content.ts';
 import { messagesInfo } from './messages/info.ts';
@@ -23,20 +23,20 @@ import { messagesSearch } from './messages/search.ts';
 import { messagesSend } from './messages/send.ts';
 import { messagesWaiting } from './messages/waiting.ts';
 import { metadata } from './metadata.ts';
-import { pools } from './pools.ts';
-import { rejects } from './rejects.ts';
-import { replay } from './replay.ts';
+import { poolOperations } from './pools.ts';
+import { rejectOperations } from './rejects.ts';
+import { replayOperations } from './replay.ts';
 import { replyAddresses } from './reply-addresses.ts';
 import { retry } from './retry.ts';
 import { routeTools } from './route-tools.ts';
 import { senderDomainOperations, senders } from './senders.ts';
-import { subaccounts } from './subaccounts.ts';
-import { tags } from './tags.ts';
-import { templates } from './templates.ts';
-import { urls } from './urls.ts';
+import { subaccountOperations } from './subaccounts.ts';
+import { tagOperations } from './tags.ts';
+import { templateOperations } from './templates.ts';
+import { urlOperations } from './urls.ts';
 import { users } from './users.ts';
-import { webhooks, webhookTools } from './webhooks.ts';
-import { whitelists } from './whitelists.ts';
+import { webhookOperations, webhookTools } from './webhooks.ts';
+import { whitelistOperations } from './whitelists.ts';
 
 const ALL = [
   ...users,
@@ -49,32 +49,32 @@ const ALL = [
   ...messagesScheduled,
   ...messagesWaiting,
   ...messagesResend,
-  ...exportJobs,
-  ...templates,
+  ...exportOperations,
+  ...templateOperations,
   ...senders,
   ...senderDomainOperations,
-  ...tags,
-  ...urls,
+  ...tagOperations,
+  ...urlOperations,
   ...metadata,
-  ...whitelists,
-  ...rejects,
-  ...subaccounts,
-  ...ips,
-  ...pools,
+  ...whitelistOperations,
+  ...rejectOperations,
+  ...subaccountOperations,
+  ...ipOperations,
+  ...poolOperations,
   ...customDns,
-  ...inboundDomains,
-  ...inboundRoutes,
+  ...inboundDomainOperations,
+  ...inboundRouteOperations,
   ...inboundSendRaw,
   ...routeTools,
   ...replyAddresses,
   ...domainTools,
-  ...webhooks,
+  ...webhookOperations,
   ...webhookTools,
   ...deliveries,
   ...endpoints,
   ...inboundContent,
   ...inboundPull,
-  ...replay,
+  ...replayOperations,
   ...drop,
   ...retry,
   ...inboundHistory,

@@ -300,7 +300,7 @@ const remove = operation({
 });
 
 /** Dedicated IPs: listing, provisioning, warmup and return. */
-export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, remove];
+export const ipOperations = [list, info, provision, withdraw, startWarmup, cancelWarmup, remove];
 
 const checkCustomDns = operation({
   path: '/ips/check-custom-dns',

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { namesOf } from '../../base/tables.ts';
 import { WHY } from '../../mail/facts/box.ts';
-import type { Facts } from '../../mail/facts/facts.ts';
+import type { MessageFacts } from '../../mail/facts/facts.ts';
 import { INVISIBLE } from '../../mail/facts/invisible.ts';
 import { LINK_WHY } from '../../mail/facts/link-hosts.ts';
 import { str } from './fields.ts';
@@ -59,7 +59,7 @@ export const factsRecord = z
   })
   .meta({ title: 'facts about a message' });
 
-export function toFactsRecord(facts: Facts): z.input<typeof factsRecord> {
+export function toFactsRecord(facts: MessageFacts): z.input<typeof factsRecord> {
   const { hidden, invisible, links } = facts;
   return { ...facts, hidden: [...hidden], invisible: [...invisible], links: [...links] };
 }

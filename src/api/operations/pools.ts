@@ -193,4 +193,4 @@ const deletePool = operation({
 });
 
 /** Pools of dedicated IPs. */
-export const pools = [setPool, listPools, poolInfo, createPool, deletePool];
+export const poolOperations = [setPool, listPools, poolInfo, createPool, deletePool];

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import { listedPrefix, toListed } from '../../mail/address.ts';
-import { REPUTATION_FORMULA } from '../../mail/stats.ts';
-import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
-import { counterId, NO_COUNTS, startOf } from '../../store/rows/counters.ts';
-import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
+import { NO_COUNTS, REPUTATION_FORMULA } from '../../mail/stats.ts';
+import { EXPIRY_RULES, isExpired, isOfEvents, REJECT_REASONS } from '../../mail/suppression.ts';
+import { counterId, startOf } from '../../store/rows/counters.ts';
+import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
@@ -108,7 +108,7 @@ const email = z.string().meta({ description: 'the address, in lower case' });
 const rejectEntry = z
   .object({
     email,
-    reason: z.enum(REASONS).meta({ description: 'the cause; custom: added by hand' }),
+    reason: z.enum(REJECT_REASONS).meta({ description: 'the cause; custom: added by hand' }),
     detail: z
       .string()
       .nullable()
@@ -295,4 +295,4 @@ const remove = operation({
 });
 
 /** The rejection list: addresses that no mail is sent to. */
-export const rejects = [add, list, remove];
+export const rejectOperations = [add, list, remove];

@@ -33,4 +33,4 @@ const replayInbound = operation({
   },
 });
 
-export const replay = [replayInbound];
+export const replayOperations = [replayInbound];

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { roomFor, sealReplyAddress, sizeOf, toFullMinute } from '../../mail/reply-address.ts';
+import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../mail/reply-address.ts';
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
@@ -86,7 +86,7 @@ const replyAddress = operation({
     if (expires_at !== undefined && expires_at <= call.now())
       throw call.invalid('expires_at', 'Please enter a time in the future');
     const room = roomFor(mailbox, expiresAt !== null);
-    const size = sizeOf(data);
+    const size = addressDataSize(data);
     if (size > room)
       throw call.invalid(
         'data',

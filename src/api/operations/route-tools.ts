@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { conditionsOf, DMARC_RESULTS, type MailFacts, type Truth } from '../../inbound/conditions.ts';
-import { ACTIONS, type Decision, decide, toAction } from '../../inbound/decision.ts';
+import { ACTIONS, decide, type RouteDecision, toAction } from '../../inbound/decision.ts';
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/patterns.ts';
 import type { Lookup, Match } from '../../inbound/types.ts';
@@ -195,7 +195,7 @@ const testRoute = operation({
   },
 });
 
-const NONE: Decision = { kind: 'none' };
+const NONE: RouteDecision = { kind: 'none' };
 
 /** The mailbox whose routes are tried: of a reply address of ours that without the token. */
 function mailboxOf(found: Lookup, mailbox: string): string {
@@ -213,7 +213,7 @@ function hitOf({ choices, ...match }: Match, facts: MailFacts): Match | undefine
 
 interface Trial {
   readonly facts: MailFacts;
-  readonly decision: Decision;
+  readonly decision: RouteDecision;
   readonly hit: Match | undefined;
 }
 

@@ -5,7 +5,7 @@ import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
 import type { Call } from '../operation.ts';
-import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
+import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
@@ -16,8 +16,8 @@ const MAX_EXCEPT = 100;
 
 /** The parameters that select the deliveries of an action. */
 export const selecting = <const A extends BulkAction>(action: A) => ({
-  id: optional(deliveryId).meta({ description: 'one delivery' }),
-  ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
+  id: optional(deliveryIdField).meta({ description: 'one delivery' }),
+  ids: optional(z.array(deliveryIdField).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
   from,
   to,
   route: routeId,

@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { addUpMonths, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
+import { addUpMonths, type Counts, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
 import {
   type CounterRow,
   type CounterSubject,
-  type Counts,
   counterId,
   reputationMonths,
   startOf,

@@ -4,19 +4,19 @@ import { optional, text } from '../../base/schema.ts';
 import {
   addUp,
   addUpMonths,
+  type Counts,
   hourlyQuota,
   type Month,
+  NO_COUNTS,
   QUOTA_FORMULA,
   REPUTATION_FORMULA,
   reputationOf,
-  type Tally,
 } from '../../mail/stats.ts';
 import {
   type CounterRow,
+  type CounterSpan,
   counterId,
-  NO_COUNTS,
   reputationMonths,
-  type Span,
   sinceMinutes,
   startOf,
 } from '../../store/rows/counters.ts';
@@ -72,7 +72,7 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
 function toSubaccountDetail(
   row: SubaccountRow,
   numbers: SubaccountNumbers,
-  recently: { readonly sentHourly: number; readonly last30Days: Tally },
+  recently: { readonly sentHourly: number; readonly last30Days: Counts },
 ) {
   return {
     ...toSubaccountRecord(row, numbers),
@@ -120,7 +120,7 @@ async function numbersOf(
   rows: readonly SubaccountRow[],
   now: Date,
 ): Promise<(row: SubaccountRow) => SubaccountNumbers> {
-  const of = async (span: Span, start: Date): Promise<Map<string, CounterRow>> => {
+  const of = async (span: CounterSpan, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
     // The ids are sufficient; the other conditions select the index.
     const found = await counters.many({ kind: 'subaccount', span, start, id: { in: ids } });
@@ -153,7 +153,7 @@ async function recentlyOf(
   store: AccountStore,
   slug: string,
   now: Date,
-): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
+): Promise<{ readonly sentHourly: number; readonly last30Days: Counts }> {
   const [hours, minutes] = await Promise.all([
     hoursOf(store, 'subaccount', slug, DAYS, now),
     store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
@@ -368,4 +368,4 @@ const resume = operation({
 });
 
 /** Subaccounts: customers of the account whose mail is kept separate. */
-export const subaccounts = [list, add, info, update, remove, pause, resume];
+export const subaccountOperations = [list, add, info, update, remove, pause, resume];

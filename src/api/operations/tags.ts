@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { type Month, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } from '../../mail/stats.ts';
+import { type Month, NO_COUNTS, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } from '../../mail/stats.ts';
 
-import { type CounterRow, counterId, NO_COUNTS, startOf } from '../../store/rows/counters.ts';
+import { type CounterRow, counterId, startOf } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { hasBadText } from '../parameters.ts';
@@ -176,4 +176,4 @@ function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: 
 }
 
 /** Tags of messages and their statistics. */
-export const tags = [list, remove, info, timeSeries, allTimeSeries];
+export const tagOperations = [list, remove, info, timeSeries, allTimeSeries];

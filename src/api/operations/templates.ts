@@ -396,4 +396,4 @@ const render = operation({
 });
 
 /** Templates, as in Mandrill's API. */
-export const templates = [add, info, update, publish, remove, list, timeSeries, render];
+export const templateOperations = [add, info, update, publish, remove, list, timeSeries, render];

@@ -236,7 +236,7 @@ const deleteTrackingDomain = operation({
 });
 
 /** Links of messages with their statistics, and the domains that tracked links begin with. */
-export const urls = [
+export const urlOperations = [
   list,
   search,
   timeSeries,

@@ -1,8 +1,14 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf, windowsOf } from '../../mail/stats.ts';
+import {
+  hourlyQuota,
+  NO_COUNTS,
+  QUOTA_FORMULA,
+  REPUTATION_FORMULA,
+  reputationOf,
+  windowsOf,
+} from '../../mail/stats.ts';
 
-import { NO_COUNTS } from '../../store/rows/counters.ts';
 import { operation } from '../operation.ts';
 import { time } from './fields.ts';
 import { listAt } from './senders.ts';

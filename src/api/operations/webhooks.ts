@@ -265,7 +265,7 @@ const remove = operation({
 });
 
 /** Webhooks, as in Mandrill's API. */
-export const webhooks = [list, add, info, update, remove];
+export const webhookOperations = [list, add, info, update, remove];
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;

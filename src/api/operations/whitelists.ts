@@ -22,7 +22,7 @@ function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
 }
 
 /** Newer clients of Mandrill call the same operations by another name. */
-function whitelistOperations(group: '/whitelists' | '/allowlists') {
+function operationsAt(group: '/whitelists' | '/allowlists') {
   const extension = group === '/allowlists';
   const path = <N extends string>(name: N) => `${group}/${name}` as const;
   const known = { extension, notes: extension ? 'The newer name of the operation under /whitelists.' : '' };
@@ -94,4 +94,4 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
 }
 
 /** The whitelist: addresses that are never added to the rejection list. */
-export const whitelists = [...whitelistOperations('/whitelists'), ...whitelistOperations('/allowlists')];
+export const whitelistOperations = [...operationsAt('/whitelists'), ...operationsAt('/allowlists')];

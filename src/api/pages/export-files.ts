@@ -2,8 +2,9 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Context } from 'koa';
 import { toTimestamp } from '../../base/clock.ts';
+import { tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
-import { type ExportRow, exportName, tokenHash } from '../../store/rows/exports.ts';
+import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
 
 export interface ExportFileSettings {

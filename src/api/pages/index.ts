@@ -89,7 +89,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     ctx.status = ok ? 200 : 503;
     ctx.body = { status: ok ? 'ok' : 'not ready', checks };
   });
-  // The router sets `params` and `router` itself, but its types require them from the caller.
+  // biome-ignore lint/plugin: the router sets `params` and `router` itself, but its types require them from the caller
   return router.routes() as Middleware;
 }
 

@@ -4,7 +4,7 @@ import { formPairs } from '../../base/form-pairs.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
-import type { Visitor, Visits } from '../../returns/visits.ts';
+import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { answerPage, type SmallPage } from './small-page.ts';
 
@@ -35,7 +35,7 @@ export function createTrackPages(
   { visits, unsubscribeLinks }: Tracking,
   clientAddress: (req: IncomingMessage) => string,
 ): TrackPages {
-  const visitorOf = ({ req }: Context): Visitor => ({
+  const visitorOf = ({ req }: Context): TrackedClient => ({
     address: clientAddress(req),
     userAgent: req.headers['user-agent'] ?? '',
   });

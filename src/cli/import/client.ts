@@ -1,12 +1,7 @@
 import { frozen } from '../../base/frozen.ts';
 
 /** The API of the source or of the target, with the key of one account. */
-export interface ApiClient {
-  /** Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
-  call(path: string, params?: Readonly<Record<string, unknown>>): Promise<unknown>;
-  /** Checks URL and key; throws as `call` does, without retries. */
-  greet(): Promise<void>;
-}
+export type ApiClient = ReturnType<typeof createApiClient>;
 
 /** The API answered with an error. */
 export class CallRefused extends Error {
@@ -38,7 +33,7 @@ interface Waiter {
 }
 
 /** `base` is the URL up to the version: https://host/api/1.0 */
-export function createApiClient(base: string, key: string, { wait }: Waiter): ApiClient {
+export function createApiClient(base: string, key: string, { wait }: Waiter) {
   const root = base.replace(/\/+$/, '');
 
   async function once(
@@ -82,7 +77,9 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
     }
   }
   return frozen({
-    call: (path, params) => call(path, params),
+    /** Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
+    call: (path: string, params?: Readonly<Record<string, unknown>>): Promise<unknown> => call(path, params),
+    /** Checks URL and key; throws as `call` does, without retries. */
     async greet() {
       await call('/users/ping', {}, 1);
     },

@@ -88,7 +88,7 @@ export function forward(to: URL, headers: Readonly<Record<string, string>>, body
 }
 
 /** The subject in a post, in base64, where it is cheap to find; else null. */
-export async function subjectOf(type: string, base64: string): Promise<string | null> {
+export async function subjectOfPost(type: string, base64: string): Promise<string | null> {
   if (base64.length > MOST_PARSED) return null;
   const body = Buffer.from(base64, 'base64').toString();
   try {

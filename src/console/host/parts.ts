@@ -5,7 +5,7 @@ import type { Log } from '../../base/log.ts';
 import type { LogMemory } from '../../base/log-memory.ts';
 import type { Figures } from '../../base/prometheus.ts';
 import type { TaskState } from '../../base/service.ts';
-import { createTurns } from '../../base/turns.ts';
+import { createKeyedMutex } from '../../base/turns.ts';
 import type { Series } from '../../journal/series.ts';
 import type { History, Notes } from '../../journal/types.ts';
 import type { Spool } from '../../queue/delivery.ts';
@@ -126,7 +126,7 @@ export function createHostParts(settings: HostSettings, deps: HostDeps): HostPar
     startedAt: clock.now(),
     examinations: createExaminations({ ...deps, examine: deps.host.examine }),
     now: () => clock.now(),
-    inTurn: createTurns('run'),
+    inTurn: createKeyedMutex('run'),
     async names(ids) {
       const wanted = [...new Set(ids)];
       const names = new Map<string, string>();

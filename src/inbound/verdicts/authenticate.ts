@@ -5,7 +5,7 @@ import { spf } from 'mailauth/lib/spf/index.js';
 import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Budget, Resolver } from '../../dns/types.ts';
+import type { DnsBudget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
 import {
@@ -15,12 +15,12 @@ import {
   parseHeaderSection,
   readHeaderStart,
 } from '../../mail/header-section.ts';
-import { createBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
+import { createDnsBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
 
-export interface AuthenticatorSettings {
+interface AuthenticatorSettings {
   /** DNS queries per message, and the time for all of them in milliseconds. */
   readonly questionsPerMessage: number;
   readonly budgetMs: number;
@@ -34,10 +34,7 @@ export interface AuthenticatorSettings {
  * Computes the verdicts of one message. Never rejects because of a message or the DNS. DMARC is checked for the author
  * that `authorOfMessage` finds, which is the one in the payload.
  */
-export interface Authenticator {
-  /** Keeps the DNS questions that are waiting for an answer in `open`. */
-  authenticate(source: Bytes, envelope: Envelope, open?: Set<string>): Promise<Verdicts>;
-}
+export type Authenticator = ReturnType<typeof createAuthenticator>;
 
 interface Deps {
   readonly resolver: Resolver;
@@ -64,19 +61,20 @@ const NO_DMARC = { policy: null, aligned: false } as const;
  * Creates a part that checks SPF, DKIM, DMARC and ARC on one DNS budget: half of the queries for SPF, a quarter for
  * keys, the rest for DMARC.
  */
-export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
+export function createAuthenticator({ resolver, settings, clock }: Deps) {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const trusted = new Set(settings.trustedSealers);
   const readSignatures = createSignatureReader(clock);
   const senders = createRecall<Sender>(clock);
   const policies = createRecall<Policy>(clock);
-  // mailauth's resolver type lacks MX records.
-  const askFor = (open: Set<string> | undefined) => (budget: Budget, note?: Life['note']) =>
+  const askFor = (open: Set<string> | undefined) => (budget: DnsBudget, note?: Life['note']) =>
+    // biome-ignore lint/plugin: mailauth's resolver type lacks MX records
     createLookUp(resolver, budget, note, open) as DNSResolver;
   return frozen({
-    async authenticate(source, envelope, open): Promise<Verdicts> {
+    /** Keeps the DNS questions that are waiting for an answer in `open`. */
+    async authenticate(source: Bytes, envelope: Envelope, open?: Set<string>): Promise<Verdicts> {
       const ask = askFor(open);
-      const budget = createBudget(questions, budgetMs, clock);
+      const budget = createDnsBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
@@ -255,12 +253,12 @@ const DETAILS: Readonly<Record<SpfResult, string>> = {
 };
 
 /** The SPF verdict of a result, with its fixed text. */
-export function spfVerdict(result: SpfResult): Verdicts['spf'] {
+function spfVerdict(result: SpfResult): Verdicts['spf'] {
   return { result, detail: DETAILS[result] };
 }
 
 /** Parses an SPF result; one that is not in RFC 7208 section 2.6 becomes `permerror`. */
-export function readSpfResult(word: string): SpfResult {
+function readSpfResult(word: string): SpfResult {
   switch (word) {
     case 'pass':
     case 'fail':

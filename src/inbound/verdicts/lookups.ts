@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, type ExpiringMemory } from '../../base/memory.ts';
-import type { Answer, Budget, MxRecord, Resolver } from '../../dns/types.ts';
+import type { DnsAnswer, DnsBudget, MxRecord, Resolver } from '../../dns/types.ts';
 
 // DNS lookups for verdicts: with the interface that mailauth expects, within a budget, and cached for as long as the
 // answers are valid.
@@ -31,11 +31,11 @@ export function isFailureCode(code: string): boolean {
  */
 export function createLookUp(
   resolver: Resolver,
-  budget: Budget,
-  note: (answer: Answer<unknown>) => void = () => {},
+  budget: DnsBudget,
+  note: (answer: DnsAnswer<unknown>) => void = () => {},
   open?: Set<string>,
 ): LookUp {
-  const noted = <T>(answer: Answer<T>): readonly T[] => {
+  const noted = <T>(answer: DnsAnswer<T>): readonly T[] => {
     note(answer);
     return recordsOf(answer);
   };
@@ -62,7 +62,7 @@ export function createLookUp(
   };
 }
 
-function recordsOf<T>(answer: Answer<T>): readonly T[] {
+function recordsOf<T>(answer: DnsAnswer<T>): readonly T[] {
   if (answer.kind === 'records') return answer.records;
   throw codedError(
     answer.kind === 'failure' ? CODES[answer.reason] : answer.kind === 'nxdomain' ? 'ENOTFOUND' : 'ENODATA',
@@ -82,7 +82,7 @@ function codedError(code: string): Error {
  * Creates a DNS budget: at most `questions` queries, all within `ms` milliseconds from now. Queries answered from the
  * cache count too, so that the result does not depend on earlier lookups.
  */
-export function createBudget(questions: number, ms: number, clock: Clock): Budget {
+export function createDnsBudget(questions: number, ms: number, clock: Clock): DnsBudget {
   const end = clock.monotonic() + ms;
   let asked = 0;
   return frozen({
@@ -95,8 +95,8 @@ export function createBudget(questions: number, ms: number, clock: Clock): Budge
  * Limits a check to a share of a budget, so that it cannot use up what another one needs: a sender with an expensive
  * SPF record must not be able to prevent the DMARC check of the From domain.
  */
-export function createShare(budget: Budget, questions: number, ms: number, clock: Clock): Budget {
-  const own = createBudget(questions, ms, clock);
+export function createShare(budget: DnsBudget, questions: number, ms: number, clock: Clock): DnsBudget {
+  const own = createDnsBudget(questions, ms, clock);
   return frozen({
     take: () => own.take() && budget.take(),
     left: () => Math.min(own.left(), budget.left()),
@@ -104,12 +104,7 @@ export function createShare(budget: Budget, questions: number, ms: number, clock
 }
 
 /** How long a result that is derived from DNS answers is valid. */
-export interface Life {
-  /** Takes each answer that the result is derived from. */
-  note(answer: Answer<unknown>): void;
-  /** Milliseconds; 0 if the result must not be cached. */
-  ms(): number;
-}
+export type Life = ReturnType<typeof createLife>;
 
 const LONGEST_MS = 300_000;
 /** The resolver does not report the TTL of negative answers (RFC 2308); a record published now should soon be seen. */
@@ -118,17 +113,19 @@ const ABSENCE_MS = 10_000;
 const MACRO = /%[{_%-]/;
 
 /** The shortest TTL of the answers, at most five minutes; 0 after a failure or if a record contains a macro. */
-function createLife(): Life {
+function createLife() {
   let ms = LONGEST_MS;
   return frozen({
-    note(answer) {
+    /** Takes each answer that the result is derived from. */
+    note(answer: DnsAnswer<unknown>) {
       ms = Math.min(ms, lifeOf(answer));
     },
-    ms: () => ms,
+    /** Milliseconds; 0 if the result must not be cached. */
+    ms: (): number => ms,
   });
 }
 
-function lifeOf(answer: Answer<unknown>): number {
+function lifeOf(answer: DnsAnswer<unknown>): number {
   if (answer.kind === 'failure') return 0;
   if (answer.kind !== 'records') return ABSENCE_MS;
   return answer.records.some((record) => typeof record === 'string' && MACRO.test(record)) ? 0 : answer.ttl * 1000;

@@ -8,7 +8,7 @@ import { createMemory } from '../../base/memory.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { dmarcPassed } from '../../mail/authentication-results.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import type { Field, HeaderSection } from '../../mail/header-section.ts';
+import type { FieldRange, HeaderSection } from '../../mail/header-section.ts';
 import {
   createSignatureChecker,
   isUnknown,
@@ -23,14 +23,14 @@ import type { LookUp } from './lookups.ts';
 // Submodules of mailauth only, as in authenticate.ts.
 
 /** A DKIM signature that was checked: its d= and s=, and the result of RFC 8601 section 2.7.1. */
-export interface CheckedSignature {
+interface CheckedSignature {
   readonly domain: string;
   readonly selector: string;
   readonly result: string;
 }
 
 /** A set of an ARC chain that passed. */
-export interface Seal {
+interface Seal {
   /** The d= of its seal. */
   readonly domain: string;
   /** The domain of From for which its sealer says that DMARC passed. */
@@ -66,7 +66,7 @@ const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 
 interface Candidate {
-  readonly field: Field;
+  readonly field: FieldRange;
   readonly signature: Signature;
 }
 
@@ -107,7 +107,11 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
  * first. Every handler prepends its fields, so the lowest is the oldest: signatures that are prepended to a message
  * cannot displace its own, or use up the DNS budget before it.
  */
-function selectSignatures({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
+function selectSignatures(
+  { text }: HeaderSection,
+  fields: readonly FieldRange[],
+  authors: readonly string[],
+): Candidate[] {
   const found: Candidate[] = [];
   for (const field of fields.slice(-MOST_FIELDS).toReversed()) {
     if (field.end - field.start > LONGEST_SIGNATURE) continue;
@@ -130,7 +134,7 @@ interface Chain {
   readonly state: 'none' | 'fail' | 'whole';
   readonly sets: ARCChainEntry[];
   /** The field of the newest ARC-Message-Signature. */
-  readonly field: Field | undefined;
+  readonly field: FieldRange | undefined;
   /** Its possible readings: implementations disagree on the default of c=. */
   readonly readings: readonly (Signature | Unusable)[];
 }
@@ -155,7 +159,8 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
   const found = fields.filter(({ name }) => ARC_FIELD.test(name));
   if (found.length === 0) return NONE;
   if (found.length > MOST_ARC_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
-  const lineOf = ({ start, end }: Field): Buffer => Buffer.from(text.slice(start, end).replace(/\r?\n$/, ''), 'latin1');
+  const lineOf = ({ start, end }: FieldRange): Buffer =>
+    Buffer.from(text.slice(start, end).replace(/\r?\n$/, ''), 'latin1');
   const rows = found.map((field) => ({ key: field.name, field, line: lineOf(field) }));
   try {
     const sets = getARChain({ parsed: rows }, { strict: true });
@@ -174,7 +179,7 @@ function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Ch
  * simple/simple, as for DKIM (RFC 8617 section 4.1.2), but it was relaxed/relaxed in the drafts and still is in dkimpy,
  * which many mailing lists use, and in the public test suite (`ams_fields_c_na`).
  */
-function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)[] {
+function readingsOf(text: string, { start, end }: FieldRange): (Signature | Unusable)[] {
   const value = text.slice(text.indexOf(':', start) + 1, end);
   const simple = parseSignature(value, { of: 'arc', forms: ['simple', 'simple'] });
   const relaxed = parseSignature(value, { of: 'arc', forms: ['relaxed', 'relaxed'] });

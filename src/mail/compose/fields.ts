@@ -15,7 +15,7 @@ interface HeaderBlock {
 }
 
 /** A replacement in a message; an insertion if `start` equals `end`. */
-export interface Change {
+export interface Replacement {
   readonly start: number;
   readonly end: number;
   readonly bytes: Buffer;
@@ -47,7 +47,7 @@ function nameAt(bytes: Buffer, at: number, end: number): string {
 }
 
 /** Applies the changes and returns the bytes in pieces. Changes may be in any order but must not overlap. */
-export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[] {
+export function applyChanges(bytes: Buffer, changes: readonly Replacement[]): Buffer[] {
   const pieces: Buffer[] = [];
   let kept = 0;
   for (const change of changes.toSorted((a, b) => a.start - b.start || a.end - b.end)) {
@@ -58,7 +58,7 @@ export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[
 }
 
 /** The change that sets a field to `value`: replaces the field if it exists, else inserts it at `otherwise`. */
-export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
+export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Replacement {
   const found = fields.find((field) => field.name === name.toLowerCase());
   const bytes = Buffer.from(`${name}: ${value}\r\n`);
   return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes };

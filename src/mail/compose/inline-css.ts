@@ -5,7 +5,7 @@ import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import { createOutput, readTokens, valueStart } from '../html-edit.ts';
 import {
-  type Declaration,
+  type CssDeclaration,
   parseSelectors,
   type Rule,
   rankOf,
@@ -81,7 +81,7 @@ function isSheet({ name, attribs }: Element): boolean {
 }
 
 /** The declarations of a `style` attribute. Its own `!important` is kept. */
-function readStyle(style: string): readonly Declaration[] {
+function readStyle(style: string): readonly CssDeclaration[] {
   return readDeclarations(style).map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
 }
 
@@ -89,7 +89,7 @@ function readStyle(style: string): readonly Declaration[] {
 interface Step {
   readonly selector: readonly Selector[];
   readonly rank: number;
-  readonly declarations: readonly Declaration[];
+  readonly declarations: readonly CssDeclaration[];
   /** Total characters of the declarations. */
   readonly characters: number;
 }
@@ -151,15 +151,12 @@ function toTest(selector: readonly Selector[]): ((element: Element) => boolean) 
 }
 
 /** Collects the declarations of one element: the last one of each property wins. */
-interface Cascade {
-  add(block: readonly Declaration[]): void;
-  text(): string;
-}
+type Cascade = ReturnType<typeof createCascade>;
 
-function createCascade(): Cascade {
+function createCascade() {
   const values = new Map<string, readonly string[]>();
   return {
-    add(block) {
+    add(block: readonly CssDeclaration[]) {
       // A property moves behind the earlier ones, because a later `margin` would undo `margin-top`. All values from one
       // block are kept, as fallbacks for programs that do not support the last one.
       for (const [name, same] of Map.groupBy(block, (one) => one.name)) {
@@ -170,7 +167,7 @@ function createCascade(): Cascade {
         );
       }
     },
-    text: () => [...values].flatMap(([name, all]) => all.map((value) => `${name}: ${value};`)).join(' '),
+    text: (): string => [...values].flatMap(([name, all]) => all.map((value) => `${name}: ${value};`)).join(' '),
   };
 }
 

@@ -1,29 +1,12 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
+import { PARAGRAPHS } from '../facts/visible-text.ts';
 import { readTokens } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text is not shown. */
 const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
-const PARAGRAPHS = new Set([
-  'p',
-  'h1',
-  'h2',
-  'h3',
-  'h4',
-  'h5',
-  'h6',
-  'ul',
-  'ol',
-  'dl',
-  'table',
-  'blockquote',
-  'pre',
-  'hr',
-  'figure',
-  'article',
-  'section',
-]);
+const APART = new Set([...PARAGRAPHS, 'figure', 'article', 'section']);
 const LINES = new Set([
   'div',
   'br',
@@ -145,7 +128,7 @@ function createLines(): Lines {
     space = words.endsWith(' ');
   };
   const boundary = (name: string) => {
-    if (PARAGRAPHS.has(name)) breaks = 2;
+    if (APART.has(name)) breaks = 2;
     else if (LINES.has(name)) breaks = Math.max(breaks, 1);
     else space ||= CELLS.has(name);
   };

@@ -1,11 +1,10 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { toAsciiDomain } from '../address.ts';
 import { addressPieces } from '../address-list.ts';
-import { decodePayloads } from '../charset.ts';
 import { decodeUnlabelled, decodeWords } from '../headers.ts';
 import { CAPS } from '../outgoing.ts';
 import { encodeWords } from './encoded-words.ts';
-import { applyChanges, type Change, type FieldSpan, findFields } from './fields.ts';
+import { applyChanges, type FieldSpan, findFields, type Replacement } from './fields.ts';
 
 // What every server takes: header lines of at most 998 octets (RFC 5322 section 2.1.1), and no octet beyond ASCII
 // unless an address needs SMTPUTF8 (RFC 6531). A server that cannot carry something else cuts it or refuses it, and the
@@ -93,7 +92,7 @@ export function withSendableHeader(message: Buffer, facts: HeaderFacts): Buffer 
 }
 
 /** The changes that make fields sendable, each of a whole field. Throws `UnsendableField`. */
-export function sendableChanges(message: Buffer, fields: readonly FieldSpan[], facts: HeaderFacts): Change[] {
+export function sendableChanges(message: Buffer, fields: readonly FieldSpan[], facts: HeaderFacts): Replacement[] {
   const size = (fields.at(-1)?.end ?? 0) - (fields[0]?.start ?? 0);
   if (size > CAPS.headerBytes) return []; // no reader takes so much (mail/outgoing.ts)
   const bytesOf = ({ start, end }: FieldSpan) => message.subarray(start, end);
@@ -141,14 +140,8 @@ function mend(bytes: Buffer, name: string, stays: boolean, facts: HeaderFacts): 
 }
 
 function decodeField(bytes: Buffer, { charset }: HeaderFacts): string {
-  if (isUtf8(bytes)) return bytes.toString();
-  const label = charset();
-  const decoded = NO_SUPERSET.test(label) ? undefined : decodePayloads(label, [bytes]);
-  return decoded === undefined || decoded.includes('\ufffd') ? decodeUnlabelled(bytes.toString('latin1')) : decoded;
+  return isUtf8(bytes) ? bytes.toString() : decodeUnlabelled(bytes.toString('latin1'), charset());
 }
-
-/** Charsets that no raw field is in, as it is not UTF-8, and none. */
-const NO_SUPERSET = /^$|^(?:x-)?(?:utf|ucs|unicode|iso-?10646|hz)/i;
 
 interface Field {
   /** The name as written, and the colon. */

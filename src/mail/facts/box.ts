@@ -1,8 +1,8 @@
 import { BLACK, type Color, distance, over, toLegacyColor, WHITE } from './colors.ts';
 import {
+  type BoxDraft,
   DISPLAYS,
   type Display,
-  type Draft,
   FAR_OUTSIDE,
   MEDIUM,
   NO_ROOM,
@@ -138,14 +138,14 @@ export function toBox(
   declared: readonly Setters[],
   isQuirky: boolean,
 ): Box {
-  const draft: Draft = { parent, isQuirky, lengths: new Map() };
+  const draft: BoxDraft = { parent, isQuirky, lengths: new Map() };
   applyOwn(name, attributes, draft);
   for (const { normal } of declared) for (const set of normal) set(draft);
   for (const { important } of declared) for (const set of important) set(draft);
   return finish(draft);
 }
 
-function applyOwn(name: string, attributes: ReadonlyMap<string, string>, draft: Draft): void {
+function applyOwn(name: string, attributes: ReadonlyMap<string, string>, draft: BoxDraft): void {
   const { parent } = draft;
   const display = OWN_DISPLAYS.get(name);
   if (display !== undefined) draft.display = display;
@@ -181,7 +181,7 @@ function applyOwn(name: string, attributes: ReadonlyMap<string, string>, draft: 
   if (attributes.has('hidden')) draft.display = 'none';
 }
 
-function finish(draft: Draft): Box {
+function finish(draft: BoxDraft): Box {
   const { parent, lengths } = draft;
   const { size = parent.size, isPlaced = false, isFloating = false } = draft;
   const written = DISPLAYS.get(draft.display ?? 'inline') ?? 'inline';
@@ -207,7 +207,7 @@ function finish(draft: Draft): Box {
   };
 }
 
-function backgroundOf({ parent, background, hasPicture }: Draft): Color | undefined {
+function backgroundOf({ parent, background, hasPicture }: BoxDraft): Color | undefined {
   if (hasPicture) return undefined;
   if (!background || background[3] === 0) return parent.background;
   if (background[3] === 1) return background;
@@ -215,7 +215,7 @@ function backgroundOf({ parent, background, hasPicture }: Draft): Color | undefi
 }
 
 function lostBy(
-  draft: Draft,
+  draft: BoxDraft,
   display: Display,
   hasBox: boolean,
   pixels: (name: string) => number | undefined,
@@ -229,7 +229,7 @@ function lostBy(
   return hasBox && isTight && draft.overflows === false ? 'clipped' : undefined;
 }
 
-function isOutside({ isPlaced, isRelative }: Draft, pixels: (name: string) => number | undefined): boolean {
+function isOutside({ isPlaced, isRelative }: BoxDraft, pixels: (name: string) => number | undefined): boolean {
   const at = (name: string) => pixels(name) ?? 0;
   if (at('margin-left') <= -OUTSIDE || at('margin-left') >= FAR_OUTSIDE || at('margin-top') <= -FAR_OUTSIDE)
     return true;

@@ -1,4 +1,4 @@
-import type { Declaration } from '../style-sheet.ts';
+import type { CssDeclaration } from '../style-sheet.ts';
 import type { Box } from './box.ts';
 import { type Color, toColor } from './colors.ts';
 
@@ -21,10 +21,10 @@ export type Display = 'none' | 'inline' | 'block' | 'table' | 'table-part' | 'ro
 export type Space = 'normal' | 'lines' | 'all';
 
 /** A length; percents are of something that is not known here. */
-export type Length = { readonly value: number; readonly unit: string };
+type Length = { readonly value: number; readonly unit: string };
 
 /** What was declared for an element so far; the last one counts. */
-export interface Draft {
+export interface BoxDraft {
   readonly parent: Box;
   readonly isQuirky: boolean;
   display?: string;
@@ -51,7 +51,7 @@ export interface Draft {
 }
 
 /** A declaration that was understood. */
-export type Setter = (draft: Draft) => void;
+type Setter = (draft: BoxDraft) => void;
 
 export const DISPLAYS: ReadonlyMap<string, Display> = new Map([
   ['none', 'none'],
@@ -114,7 +114,7 @@ export function toPixels(length: Length | undefined, size: number): number | und
   return unit === 'ex' || unit === 'ch' ? (value * size) / 2 : value * (PIXELS.get(unit) ?? 1);
 }
 
-function toSize(text: string, { parent, isQuirky }: Draft): number | undefined {
+function toSize(text: string, { parent, isQuirky }: BoxDraft): number | undefined {
   const named = SIZES.get(text);
   if (named !== undefined) return named;
   if (text === 'smaller') return parent.size / 1.2;
@@ -220,7 +220,7 @@ const PROPERTIES: Readonly<Record<string, (value: string) => Setter | undefined>
 
 const isPicture = (value: string): boolean => /url\(|gradient\(|image\(|image-set\(/.test(value);
 
-function colorSetter(value: string, set: (draft: Draft, color: Color) => void): Setter | undefined {
+function colorSetter(value: string, set: (draft: BoxDraft, color: Color) => void): Setter | undefined {
   if (value === 'inherit' || value === 'currentcolor' || value === 'unset')
     return (draft) => set(draft, draft.parent.color);
   const color = toColor(value);
@@ -236,7 +236,7 @@ export interface Setters {
   readonly important: readonly Setter[];
 }
 
-export function toSetters(declarations: readonly Declaration[]): Setters {
+export function toSetters(declarations: readonly CssDeclaration[]): Setters {
   const of = (isImportant: boolean) =>
     declarations.flatMap(({ name, value, important }) => {
       if (important !== isImportant || !Object.hasOwn(PROPERTIES, name)) return [];

@@ -9,12 +9,12 @@ import { readPage } from './page.ts';
  * What a person sees of a message, and what is in it besides: evidence for whoever shows mail to people or to models,
  * no verdict. The same message has the same facts always. As the payload has them.
  */
-export interface Facts {
+export interface MessageFacts {
   /** What is displayed of the HTML; of the text if there is no HTML. */
   readonly visible_text: string;
   /** Text of the HTML that is not displayed. */
   readonly hidden: readonly { readonly why: Why; readonly text: string }[];
-  readonly invisible: readonly (InvisibleRun & { readonly where: Place })[];
+  readonly invisible: readonly (InvisibleRun & { readonly where: TextPlace })[];
   readonly links: readonly LinkFact[];
   /** How many there are of each, also of those that are left out above. */
   readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
@@ -22,7 +22,7 @@ export interface Facts {
   readonly cut: boolean;
 }
 
-export type Place = 'subject' | 'from_name' | 'visible_text';
+type TextPlace = 'subject' | 'from_name' | 'visible_text';
 
 /** Characters of HTML or text that are looked at, and of what is displayed. */
 const MOST_READ = 1024 * 1024;
@@ -38,7 +38,7 @@ const MOST_LINKS = 5000;
 export function factsOfMessage(
   { subject, text, html }: Pick<ParsedMessage, 'subject' | 'text' | 'html'>,
   fromName: string | null,
-): Facts {
+): MessageFacts {
   const { start, whole } = startOfText(html ?? text ?? '', MOST_READ);
   const page =
     html === undefined
@@ -69,12 +69,12 @@ export function factsOfMessage(
   };
 }
 
-function runsIn(where: Place, text: string): Facts['invisible'] {
+function runsIn(where: TextPlace, text: string): MessageFacts['invisible'] {
   return [...invisibleIn(text)].map(({ kind, ...run }) => ({ kind, where, ...run }));
 }
 
 /** The first of the hidden texts, as far as there is room for them. */
-function withinBudget(all: Facts['hidden']): Facts['hidden'] {
+function withinBudget(all: MessageFacts['hidden']): MessageFacts['hidden'] {
   let left = MOST_HIDDEN_TEXT;
   return all.slice(0, MOST_LISTED).flatMap(({ why, text }) => {
     left -= text.length;

@@ -56,7 +56,7 @@ export const INVISIBLE = {
   operator: { about: 'invisible operators of mathematics', ranges: [[0x2061, 0x2064]] },
 } as const satisfies Readonly<Record<string, Kind>>;
 
-export type InvisibleKind = keyof typeof INVISIBLE;
+type InvisibleKind = keyof typeof INVISIBLE;
 
 /** A run of invisible characters of one kind. */
 export interface InvisibleRun {

@@ -11,7 +11,7 @@ export const LINK_WHY = {
   'mixed-script': 'a label of its host mixes letters of scripts that look alike',
 } as const satisfies Readonly<Record<string, string>>;
 
-export type LinkWhy = keyof typeof LINK_WHY;
+type LinkWhy = keyof typeof LINK_WHY;
 
 export interface LinkFact {
   readonly why: LinkWhy;

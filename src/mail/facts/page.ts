@@ -2,7 +2,7 @@ import { readElements } from '../html-edit.ts';
 import { wholeCharacters } from '../reply-text.ts';
 import { isIndentedAway, type Why } from './box.ts';
 import { createStyles } from './sheets.ts';
-import { createTree, type HiddenText, type Lines, type Node } from './tree.ts';
+import { createTree, type HiddenText, type Lines, type OpenElement } from './tree.ts';
 import { createVisibleText } from './visible-text.ts';
 
 // What a browser displays of a page, and what it does not. Linear; nothing is fetched.
@@ -13,7 +13,7 @@ export interface PageLink {
   readonly text: string;
 }
 
-export interface Page {
+interface PageContent {
   readonly text: string;
   readonly hidden: readonly { readonly why: Why; readonly text: string }[];
   readonly links: readonly PageLink[];
@@ -23,7 +23,7 @@ export interface Page {
   readonly isCut: boolean;
 }
 
-export interface PageLimits {
+interface PageLimits {
   /** Characters of the text, and of each hidden one. */
   readonly mostText: number;
   readonly mostHidden: number;
@@ -36,13 +36,13 @@ const HAS_STYLE = /<style\b/i;
 const LONGEST_LINK = 2000;
 const LONGEST_ADDRESS = 8000;
 
-export function readPage(html: string, { mostText, mostHidden }: PageLimits): Page {
+export function readPage(html: string, { mostText, mostHidden }: PageLimits): PageContent {
   const isQuirky = !/<!doctype\s/i.test(html.slice(0, 2000));
   const styles = createStyles(HAS_STYLE.test(html) ? sheetsIn(html) : [], isQuirky);
   const shown = createVisibleText(mostText);
   const all: HiddenText[] = [];
   const links: PageLink[] = [];
-  let link: { readonly node: Node; readonly href: string; text: string } | undefined;
+  let link: { readonly node: OpenElement; readonly href: string; text: string } | undefined;
   let dropped: string | undefined;
   let base: string | undefined;
   let isCut = false;
@@ -104,7 +104,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
 
   /** Text that is hidden where its element is not. */
   const own = new WeakMap<Lines, HiddenText>();
-  const hideIn = (node: Node, why: Why, piece: string) => {
+  const hideIn = (node: OpenElement, why: Why, piece: string) => {
     const known = own.get(node.lines);
     const hidden = known?.why === why ? known : { why, pieces: [] };
     own.set(node.lines, hidden);
@@ -196,7 +196,7 @@ function startWithSheets(html: string): string {
   return HAS_STYLE.test(rest) ? html : html.slice(0, end);
 }
 
-const isBlock = ({ box }: Node): boolean => box.display !== 'inline';
+const isBlock = ({ box }: OpenElement): boolean => box.display !== 'inline';
 
 /** Whether a text has anything but white space and what pads previews. */
 const hasInk = (text: string): boolean => /[^\s\p{Cf}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]/u.test(text);

@@ -15,12 +15,7 @@ export interface Element {
   readonly previous: Element | undefined;
 }
 
-export interface Styles {
-  /** What is declared for an element, by its attribute and by rules: those that count more last. */
-  of(element: Element): readonly Setters[];
-  /** Whether something was left out, because it would have taken too long. */
-  isCut(): boolean;
-}
+export type Styles = ReturnType<typeof createStyles>;
 
 /** Tests of a selector's parts, for the whole mail; some hundred milliseconds at worst. */
 const MOST_TESTS = 3_000_000;
@@ -38,7 +33,7 @@ interface Step {
 }
 
 /** `sheets` are the contents of style elements. */
-export function createStyles(sheets: readonly string[], isQuirky: boolean): Styles {
+export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   const index = new Map<string, Step[]>();
   const kept = createMemory<Setters>({ most: MOST_KEPT });
   let testsLeft = MOST_TESTS;
@@ -135,12 +130,14 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean): Styl
   }
 
   return {
-    of(element) {
+    /** What is declared for an element, by its attribute and by rules: those that count more last. */
+    of(element: Element): readonly Setters[] {
       const rules = index.size === 0 ? [] : matching(element).map(({ setters }) => setters);
       const style = element.attributes.get('style');
       return style === undefined ? rules : [...rules, ofAttribute(style)];
     },
-    isCut: () => isCut || testsLeft <= 0,
+    /** Whether something was left out, because it would have taken too long. */
+    isCut: (): boolean => isCut || testsLeft <= 0,
   };
 }
 

@@ -5,18 +5,18 @@ import type { Element, Styles } from './sheets.ts';
 // "tree construction"), in constant time a tag.
 
 /** An open element. */
-export interface Node extends Element {
+export interface OpenElement extends Element {
   readonly box: Box;
   /** The lines that its text is part of. */
   readonly lines: Lines;
-  readonly parent: Node | undefined;
-  previous: Node | undefined;
+  readonly parent: OpenElement | undefined;
+  previous: OpenElement | undefined;
   /** The last element in it so far. */
-  last: Node | undefined;
+  last: OpenElement | undefined;
   /** Why text in it is not seen, and that text: all of it, down from the element by which it is hidden. */
   readonly hidden: HiddenText | undefined;
   /** Of a table and its rows: where text goes that is in none of its cells. */
-  readonly outside: Node | undefined;
+  readonly outside: OpenElement | undefined;
   /** The text in it that is not seen before it is opened; undefined if it is no closed details element. */
   readonly folded: HiddenText | undefined;
   /** Its index among the open elements. */
@@ -40,20 +40,8 @@ export interface Lines {
 }
 
 interface TreeCallbacks {
-  opened(node: Node): void;
-  closed(node: Node): void;
-}
-
-export interface Tree {
-  open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;
-  close(name: string): void;
-  /** Where a text stands. */
-  place(isBlank: boolean): Node;
-  finish(): void;
-  /** Whether there are too many elements: the rest of the page is not looked at. */
-  isFull(): boolean;
-  /** Whether elements are left out. */
-  isCut(): boolean;
+  opened(node: OpenElement): void;
+  closed(node: OpenElement): void;
 }
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(' '));
@@ -96,7 +84,7 @@ const MOST_FORMATTING = 64;
 interface Formatting {
   readonly name: string;
   readonly attributes: ReadonlyMap<string, string>;
-  node: Node | undefined;
+  node: OpenElement | undefined;
 }
 
 const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
@@ -106,8 +94,8 @@ const NEVER_SHOWN = words(
   'noscript template audio video canvas iframe noembed noframes datalist defs desc metadata symbol',
 );
 
-export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks): Tree {
-  const stack: Node[] = [];
+export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }: TreeCallbacks) {
+  const stack: OpenElement[] = [];
   /** Where each name is on the stack. */
   const places = new Map<string, number[]>();
   /** The index of the scope, and the elements of text that were opened in it. */
@@ -116,13 +104,13 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   let againLeft = MOST_AGAIN;
   let foreign = 0;
 
-  const top = (): Node => stack.at(-1) ?? html;
+  const top = (): OpenElement => stack.at(-1) ?? html;
   const scope = () => scopes.at(-1) ?? { base: 0, formatting: [] };
   const lastOf = (name: string): number => places.get(name)?.at(-1) ?? -1;
   const isOpen = (name: string): boolean => lastOf(name) > scope().base || (lastOf(name) >= 0 && SCOPES.has(name));
-  const hostOf = (node: Node): Node => node.outside ?? node;
+  const hostOf = (node: OpenElement): OpenElement => node.outside ?? node;
 
-  function push(name: string, attributes: ReadonlyMap<string, string>): Node {
+  function push(name: string, attributes: ReadonlyMap<string, string>): OpenElement {
     const at = stack.length;
     const above = stack.at(-1);
     elementsLeft--;
@@ -142,17 +130,17 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   function create(
     name: string,
     attributes: ReadonlyMap<string, string>,
-    parent: Node | undefined,
-    above: Node | undefined,
+    parent: OpenElement | undefined,
+    above: OpenElement | undefined,
     at: number,
-  ): Node {
+  ): OpenElement {
     const previous = parent?.last;
     const element = { name, attributes, parent, previous };
     const box = boxOf(element, parent);
     const isSpecial = SPECIAL.has(name);
     const isItem = isSpecial && name !== 'address' && name !== 'div' && name !== 'p';
     const why = whyHidden(box);
-    const node: Node = {
+    const node: OpenElement = {
       ...element,
       box,
       lines: box.display === 'inline' && parent ? parent.lines : { isFirst: true },
@@ -181,7 +169,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     return box;
   }
 
-  function boxOf(element: Omit<Element, 'parent'>, parent: Node | undefined): Box {
+  function boxOf(element: Omit<Element, 'parent'>, parent: OpenElement | undefined): Box {
     const { name, attributes } = element;
     const above = parent?.box ?? ROOT_BOX;
     const declared = styles.of({ ...element, parent });
@@ -304,7 +292,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
   stack.push(body);
 
   return {
-    open(name, attributes, isClosed) {
+    open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void {
       if (name === 'html' || name === 'body') return restyle(name === 'html' ? 0 : 1, attributes);
       if (name === 'head' || name === 'frameset' || (name === 'form' && lastOf('form') !== -1)) return;
       if (foreign > 0) {
@@ -332,7 +320,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
       const node = push(name, attributes);
       if (isClosed && (name === 'svg' || name === 'math') && top() === node) pop();
     },
-    close(name) {
+    close(name: string) {
       if (name === 'br') return this.open('br', NO_ATTRIBUTES, false);
       if (name === 'body' || name === 'html' || name === 'head') return;
       if (name === 'li' && lastOf('li') < Math.max(lastOf('ul'), lastOf('ol'))) return;
@@ -348,26 +336,33 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
         if (isOpen(name)) popTo(lastOf(name));
       } else endOther(name);
     },
-    place(isBlank) {
+    /** Where a text stands. */
+    place(isBlank: boolean): OpenElement {
       if (!isBlank) reopen();
       return hostOf(top());
     },
     finish() {
       while (stack.length > 0) pop();
     },
-    isFull: () => elementsLeft <= 0,
-    isCut: () => againLeft <= 0 || elementsLeft <= 0,
+    /** Whether there are too many elements: the rest of the page is not looked at. */
+    isFull: (): boolean => elementsLeft <= 0,
+    /** Whether elements are left out. */
+    isCut: (): boolean => againLeft <= 0 || elementsLeft <= 0,
   };
 }
 
-function lostBy(name: string, attributes: ReadonlyMap<string, string>, parent: Node | undefined): Why | undefined {
+function lostBy(
+  name: string,
+  attributes: ReadonlyMap<string, string>,
+  parent: OpenElement | undefined,
+): Why | undefined {
   if (NEVER_SHOWN.has(name)) return 'element';
   if (name === 'dialog' && !attributes.has('open')) return 'display';
   return parent?.folded && !(name === 'summary' && !parent.last) ? 'details' : undefined;
 }
 
 /** Text that is hidden for the reason of its parent belongs to it. */
-function hiddenBy(why: Why, parent: Node | undefined): HiddenText {
+function hiddenBy(why: Why, parent: OpenElement | undefined): HiddenText {
   const known = [parent?.hidden, parent?.folded].find((one) => one?.why === why);
   return known ?? { why, pieces: [] };
 }

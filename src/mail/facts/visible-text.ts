@@ -1,11 +1,11 @@
 import { wholeCharacters } from '../reply-text.ts';
 import type { Box } from './box.ts';
-import type { Node } from './tree.ts';
+import type { OpenElement } from './tree.ts';
 
 // Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
 
 /** They have an empty line above and below. */
-const PARAGRAPHS = new Set([
+export const PARAGRAPHS = new Set([
   'p',
   'h1',
   'h2',
@@ -22,18 +22,8 @@ const PARAGRAPHS = new Set([
   'table',
 ]);
 
-export interface VisibleText {
-  text(piece: string, space: Box['space']): void;
-  /** A line ends. */
-  line(): void;
-  /** A block, a row or a cell begins or ends. */
-  open(node: Node): void;
-  close(node: Node): void;
-  finish(): { readonly text: string; readonly isCut: boolean };
-}
-
 /** Collects at most so many characters. */
-export function createVisibleText(most: number): VisibleText {
+export function createVisibleText(most: number) {
   const pieces: string[] = [];
   let left = most;
   let isCut = false;
@@ -69,14 +59,14 @@ export function createVisibleText(most: number): VisibleText {
     breaks = Math.max(breaks, lines);
     isSpaced = false;
   };
-  const ofBlock = ({ name, box: { display } }: Node) => {
+  const ofBlock = ({ name, box: { display } }: OpenElement) => {
     if (display === 'cell') isTabbed ||= breaks === 0;
     else if (display !== 'table-part' && display !== 'none')
       border(PARAGRAPHS.has(name) && (name.length > 2 || counts.length <= 1) ? 2 : 1);
   };
 
   return {
-    text(piece, space) {
+    text(piece: string, space: Box['space']) {
       if (isCut) return;
       if (space !== 'normal' && /[\r\n]/.test(piece)) {
         for (const [i, line] of piece.split(/\r\n?|\n/).entries()) {
@@ -97,12 +87,14 @@ export function createVisibleText(most: number): VisibleText {
       put(bare);
       isSpaced = words.endsWith(' ');
     },
+    /** A line ends. */
     line() {
       // Of many lines two are kept.
       breaks = Math.min(2, breaks + 1);
       isSpaced = false;
     },
-    open(node) {
+    /** A block, a row or a cell begins or ends. */
+    open(node: OpenElement) {
       const { name, attributes, box } = node;
       if (name === 'ul' || name === 'ol')
         counts.push(name === 'ol' ? Number.parseInt(attributes.get('start') ?? '1', 10) || 1 : undefined);
@@ -114,11 +106,11 @@ export function createVisibleText(most: number): VisibleText {
       if (count !== undefined) counts[counts.length - 1] = count + 1;
       marker = box.hasMarkers ? (count === undefined ? '\u2022 ' : `${count}. `) : '';
     },
-    close(node) {
+    close(node: OpenElement) {
       ofBlock(node);
       if (node.name === 'ul' || node.name === 'ol') counts.pop();
       if (node.box.isItem) marker = '';
     },
-    finish: () => ({ text: pieces.join(''), isCut }),
+    finish: (): { readonly text: string; readonly isCut: boolean } => ({ text: pieces.join(''), isCut }),
   };
 }

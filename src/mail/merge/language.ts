@@ -1,10 +1,10 @@
 import { frozen } from '../../base/frozen.ts';
-import type { Steps } from '../../base/turns.ts';
+import type { SlicedWork } from '../../base/turns.ts';
 import { FaultyTemplate, MAX_RENDERED } from '../faults.ts';
 import { readingTemplate } from './handlebars/parse.ts';
-import { type Budget, createBudget, runningTemplate, toVariables } from './handlebars/run.ts';
+import { createStepBudget, runningTemplate, type StepBudget, toVariables } from './handlebars/run.ts';
 import { type MergeOptions, merging, toVars } from './merge.ts';
-import { type MergeValue, toText } from './values.ts';
+import { type MergeValue, textOfValue } from './values.ts';
 
 /** mailchimp: `*|NAME|*`; handlebars: `{{name}}`. */
 export type MergeLanguage = 'mailchimp' | 'handlebars';
@@ -17,7 +17,7 @@ export interface Filler {
   /** Whether a text may contain tags; if not, filling does not change it. */
   hasTags(text: string): boolean;
   /** Throws `TooLong`, and `FaultyTemplate` if the template is invalid in this language or costs too much. */
-  filling(text: string, form: TextForm, maxLength?: number): Steps<string>;
+  filling(text: string, form: TextForm, maxLength?: number): SlicedWork<string>;
 }
 
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
@@ -30,20 +30,20 @@ export function createFiller(
   language: MergeLanguage | undefined,
   variables: List,
   options: Omit<MergeOptions, 'maxLength'>,
-  budget = createBudget(),
+  budget = createStepBudget(),
 ): Filler {
   return language === 'handlebars' ? handlebars(variables, options, budget) : mailchimp(variables, options);
 }
 
 function mailchimp(variables: List, options: MergeOptions): Filler {
-  const vars = toVars([...variables].map(({ name, content }) => ({ name, content: toText(content) })));
+  const vars = toVars([...variables].map(({ name, content }) => ({ name, content: textOfValue(content) })));
   return frozen({
     hasTags: (text) => text.includes('*|'),
     filling: (text, _form, maxLength = MAX_RENDERED) => merging(text, vars, { ...options, maxLength }),
   });
 }
 
-function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
+function handlebars(list: List, options: MergeOptions, budget: StepBudget): Filler {
   const variables = toVariables(list);
   return frozen({
     hasTags: (text) => text.includes('{{'),
@@ -61,9 +61,9 @@ function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
 export function* findingFault(
   language: MergeLanguage,
   texts: Iterable<readonly [name: string, text: string | null]>,
-): Steps<string | undefined> {
+): SlicedWork<string | undefined> {
   if (language !== 'handlebars') return undefined; // in mailchimp, anything that is not a tag is text
-  const budget = createBudget();
+  const budget = createStepBudget();
   for (const [name, text] of texts) {
     try {
       yield* readingTemplate(text ?? '', budget);

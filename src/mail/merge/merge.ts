@@ -1,7 +1,7 @@
-import { inSlices, type Steps, toEnd } from '../../base/turns.ts';
+import { inSlices, type SlicedWork, toEnd } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
-import { type Contents, fillingRegions } from './regions.ts';
-import { type Condition, holds, isName, parseCondition, type Vars } from './values.ts';
+import { fillingRegions, type RegionContents } from './regions.ts';
+import { type Condition, conditionHolds, isName, parseCondition, type Vars } from './values.ts';
 
 export interface MergeOptions {
   /** For `*|DATE:…|*` and `*|CURRENT_YEAR|*`, which are in UTC. */
@@ -63,15 +63,7 @@ const OUTSIDE = 1;
 const TAKEN = 2;
 
 /** Collects the text and keeps track of which branches are shown. */
-interface Output {
-  text(source: string, start: number, end: number): void;
-  tag(tag: Tag, source: string, start: number, end: number): void;
-  /** Characters so far. */
-  written(): number;
-  finish(): string;
-}
-
-function createOutput(vars: Vars, options: MergeOptions): Output {
+function createOutput(vars: Vars, options: MergeOptions) {
   const { maxLength = MAX_RENDERED } = options;
   const parts: string[] = [];
   const levels: number[] = [];
@@ -95,11 +87,11 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
     switch (tag.kind) {
       case 'if': {
         levels.push(shown ? OUTSIDE : 0);
-        branch(() => holds(tag.condition, vars) !== tag.negated);
+        branch(() => conditionHolds(tag.condition, vars) !== tag.negated);
         return true;
       }
       case 'elseif':
-        branch(() => holds(tag.condition, vars));
+        branch(() => conditionHolds(tag.condition, vars));
         return true;
       case 'else':
         branch(() => true);
@@ -112,15 +104,16 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
     }
   };
   return {
-    text(source, start, end) {
+    text(source: string, start: number, end: number) {
       if (shown && end > start) put(source.slice(start, end));
     },
-    tag(tag, source, start, end) {
+    tag(tag: Tag, source: string, start: number, end: number) {
       if (follow(tag) || !shown) return;
       put(replacement(tag, vars, options) ?? source.slice(start, end));
     },
-    written: () => length,
-    finish: () => parts.join(''),
+    /** Characters so far. */
+    written: (): number => length,
+    finish: (): string => parts.join(''),
   };
 }
 
@@ -144,7 +137,7 @@ function builtIn(name: string, now: Date): string {
 
 interface RenderInput {
   readonly code: string;
-  readonly contents: Contents;
+  readonly contents: RegionContents;
   /** Undefined: merge tags are left unchanged. */
   readonly vars: Vars | undefined;
   readonly now: Date;
@@ -173,7 +166,7 @@ export async function render({
 }
 
 /** Undefined if the result exceeds the maximum length. */
-async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> {
+async function unlessTooLong(steps: SlicedWork<string>): Promise<string | undefined> {
   try {
     return await inSlices(steps);
   } catch (error) {

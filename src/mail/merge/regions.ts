@@ -1,9 +1,10 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
+import { toEnd } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { createTokenizer } from '../html-edit.ts';
 
 /** Contents by region name. */
-export type Contents = ReadonlyMap<string, string>;
+export type RegionContents = ReadonlyMap<string, string>;
 
 /** Characters between two yields: about a millisecond of work. */
 const SLICE = 32_768;
@@ -16,13 +17,16 @@ const SPACE = /[ \t\n\f\r]/;
  * default; of two nested regions with contents for both, the outer one is filled. Elements without content (`<img>`,
  * `<div/>`) are left unchanged. Throws `TooLong`.
  */
-export function fillRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): string {
-  const steps = fillingRegions(code, contents, maxLength);
-  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+export function fillRegions(code: string, contents: RegionContents, maxLength = MAX_RENDERED): string {
+  return toEnd(fillingRegions(code, contents, maxLength));
 }
 
 /** Like `fillRegions`, in steps of about a millisecond, so that other work can run in between. */
-export function* fillingRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): Generator<void, string> {
+export function* fillingRegions(
+  code: string,
+  contents: RegionContents,
+  maxLength = MAX_RENDERED,
+): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
   const edits = createEdits(code, maxLength);
   const tokenizer = createTokenizer(createReader(code, contents, edits), false);
@@ -35,24 +39,21 @@ export function* fillingRegions(code: string, contents: Contents, maxLength = MA
 }
 
 /** Replaces pieces of a text; calls must be in order of position. */
-interface Edits {
-  replace(start: number, end: number, text: string): void;
-  finish(): string;
-}
+type Edits = ReturnType<typeof createEdits>;
 
-function createEdits(code: string, maxLength: number): Edits {
+function createEdits(code: string, maxLength: number) {
   const parts: string[] = [];
   let kept = 0;
   let length = code.length;
   return {
-    replace(start, end, text) {
+    replace(start: number, end: number, text: string) {
       length += text.length - (end - start);
       // Later replacements may remove text, but no more than the rest of the code.
       if (length - (code.length - end) > maxLength) throw new TooLong();
       parts.push(code.slice(kept, start), text);
       kept = end;
     },
-    finish() {
+    finish(): string {
       if (length > maxLength) throw new TooLong();
       return parts.join('') + code.slice(kept);
     },
@@ -73,7 +74,7 @@ interface Filling {
   readonly content: string;
 }
 
-function createReader(code: string, contents: Contents, edits: Edits): Partial<TokenizerCallbacks> {
+function createReader(code: string, contents: RegionContents, edits: Edits): Partial<TokenizerCallbacks> {
   const elements = createElements();
   let tag: Tag = { name: '', start: 0, mark: undefined };
   let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };
@@ -160,16 +161,6 @@ function decode(value: string): string {
   );
 }
 
-/** The open elements at one position, as far as they determine where an element ends. */
-interface Elements {
-  /** Closes the elements that this opening tag closes implicitly; returns the remaining depth. */
-  imply(name: string): number;
-  /** Closes elements up to and including the named one; returns the remaining depth, or undefined if none is open. */
-  close(name: string): number | undefined;
-  /** Opens an element; returns its depth, 0 for the outermost. */
-  open(name: string): number;
-}
-
 const VOID = new Set([
   'area',
   'base',
@@ -250,10 +241,12 @@ function isVoid(name: string): boolean {
 }
 
 /**
+ * The open elements at one position, as far as they determine where an element ends.
+ *
  * Only the innermost element is checked for implicit closing, and counts show which names are open: the work is linear
  * for any text.
  */
-function createElements(): Elements {
+function createElements() {
   const names: string[] = [];
   const counts = new Map<string, number>();
   const pop = () => {
@@ -262,17 +255,20 @@ function createElements(): Elements {
     return name;
   };
   return {
-    imply(name) {
+    /** Closes the elements that this opening tag closes implicitly; returns the remaining depth. */
+    imply(name: string): number {
       const ends = ENDS.get(name);
       while (ends?.has(names.at(-1) ?? '')) pop();
       return names.length;
     },
-    close(name) {
+    /** Closes elements up to and including the named one; returns the remaining depth, or undefined if none is open. */
+    close(name: string): number | undefined {
       if (!counts.get(name)) return undefined;
       while (pop() !== name);
       return names.length;
     },
-    open(name) {
+    /** Opens an element; returns its depth, 0 for the outermost. */
+    open(name: string): number {
       counts.set(name, (counts.get(name) ?? 0) + 1);
       return names.push(name) - 1;
     },

@@ -45,8 +45,8 @@ export function isScalar(value: Maybe): value is string | number | boolean | nul
 }
 
 /** Converts a value to text. Lists show their scalar items, structs nothing. */
-export function toText(value: Maybe): string {
-  if (isList(value)) return value.filter(isScalar).map(toText).join(',');
+export function textOfValue(value: Maybe): string {
+  if (isList(value)) return value.filter(isScalar).map(textOfValue).join(',');
   return value === undefined || value === null || isStruct(value) ? '' : String(value);
 }
 
@@ -95,7 +95,7 @@ export function parseCondition(text: string): Condition | undefined {
 }
 
 /** Whether a condition holds. Any comparison with a variable without a value is false. */
-export function holds(condition: Condition | undefined, vars: Vars): boolean {
+export function conditionHolds(condition: Condition | undefined, vars: Vars): boolean {
   const value = condition && vars.get(condition.name);
   if (value === undefined || value === '') return false;
   return (
@@ -107,6 +107,11 @@ export function holds(condition: Condition | undefined, vars: Vars): boolean {
 function compare(left: string, operator: string, right: string): boolean {
   if (operator === '=') return left === right;
   if (operator === '!=') return left !== right;
+  return isOrdered(left, operator, right);
+}
+
+/** Whether `>`, `<`, `>=` or `<=` holds: of numbers if both are numbers, else of texts. */
+export function isOrdered(left: string, operator: string, right: string): boolean {
   const [a, b] = [toNumber(left), toNumber(right)];
   const order = a !== undefined && b !== undefined ? Math.sign(a - b) : left < right ? -1 : left > right ? 1 : 0;
   switch (operator) {

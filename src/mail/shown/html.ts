@@ -8,7 +8,7 @@ import { safeDeclarations, safeSheet } from './css.ts';
 // every request tells the sender that the mail was read.
 
 /** A link of the mail, as text. */
-export interface ShownLink {
+interface ShownLink {
   readonly text: string;
   readonly href: string;
 }
@@ -28,7 +28,7 @@ export interface Picture {
   readonly bytes: Uint8Array;
 }
 
-export interface ShownLimits {
+interface ShownLimits {
   /** Characters of the page, its pictures included. */
   readonly maxLength: number;
 }
@@ -217,7 +217,7 @@ function decoded(contentId: string): string {
 }
 
 /** The type of a raster picture by its first bytes, whatever the mail declares; SVG is a program, not a picture. */
-export function rasterType(bytes: Uint8Array): string | undefined {
+function rasterType(bytes: Uint8Array): string | undefined {
   const start = Buffer.from(bytes.subarray(0, 12)).toString('latin1');
   if (start.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png';
   if (start.startsWith('\xff\xd8\xff')) return 'image/jpeg';

@@ -1,13 +1,13 @@
 import type { Log } from '../../base/log.ts';
 import {
-  type Call,
   type Outcome,
   type Protocol,
-  type Reply,
   startThread,
   type Thread,
+  type ThreadCall,
   ThreadEnded,
   type ThreadListener,
+  type ThreadReply,
 } from '../../base/worker.ts';
 import type { Endpoint, QueuedDelivery } from '../delivery.ts';
 import type { Changes } from './changes.ts';
@@ -22,8 +22,8 @@ import type { Rebuilt } from './rebuild.ts';
  * kept · again: not the request's own fault, repeat it later · damaged: the file must be rebuilt first.
  */
 type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
-export type Ask = Call;
-export type Answer = Reply<AnswerKind>;
+export type Ask = ThreadCall;
+export type Answer = ThreadReply<AnswerKind>;
 export type QueueOutcome = Outcome<AnswerKind>;
 
 /** The requests to the writer besides the changes; they run outside the common transaction. */

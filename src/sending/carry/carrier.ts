@@ -20,7 +20,7 @@ import {
 import { createPolicies, createPolicyFetch, type Policies, policyAllows } from './mta-sts.ts';
 
 import type { Letter } from './session.ts';
-import { createSessions, type Visit } from './sessions.ts';
+import { createClientSessions, type HostVisit } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
 import { createTranscript, type Transcript } from './transcript.ts';
 
@@ -73,7 +73,7 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   const allowed = allowedNetworks(settings);
   const relay = settings.relay === '' ? undefined : parseRelay(settings.relay);
   if (settings.relay !== '' && !relay) throw new Error(`${settings.relaySetting} is not an smtp:// or smtps:// URL`);
-  const sessions = createSessions(
+  const sessions = createClientSessions(
     { ...settings, mostPerWay: relay ? KEPT_TO_RELAY : KEPT_TO_MX },
     { clock, log, names: createSourceNames(settings.hostname, deps) },
   );
@@ -172,12 +172,12 @@ function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): RouteResult {
  * Whether no other host is tried: a server replied to the message, or may have it. Earlier failures concern only the
  * host, and 421 means that this host accepts nothing now (RFC 5321 section 3.8).
  */
-function isDecided(visit: Visit): boolean {
+function isDecided(visit: HostVisit): boolean {
   if (visit.kind === 'unopened') return false;
   return visit.given || (visit.kind === 'replied' && visit.code !== 421);
 }
 
-function toEnded(visit: Visit, { host, address }: Hop): AttemptResult {
+function toEnded(visit: HostVisit, { host, address }: Hop): AttemptResult {
   if (visit.kind !== 'replied') {
     const given = visit.kind === 'lost' && visit.given;
     return { ...unanswered(`${host} (${address}): ${visit.reason}`), ...(given && { given }) };

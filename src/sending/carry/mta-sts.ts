@@ -8,10 +8,7 @@ import { isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
 /** MTA-STS policies of domains (RFC 8461), cached for their max_age. */
-export interface Policies {
-  /** The policy that applies to a domain (A-labels); undefined: none. Never throws. */
-  of(domain: string): Promise<Policy | undefined>;
-}
+export type Policies = ReturnType<typeof createPolicies>;
 
 /** Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws if it cannot be fetched. */
 type FetchPolicy = (domain: string) => Promise<string>;
@@ -35,7 +32,7 @@ export function createPolicies({
   readonly resolver: Resolver;
   readonly clock: Clock;
   readonly fetchPolicy: FetchPolicy;
-}): Policies {
+}) {
   const known = createExpiringMemory<CachedPolicy>({ most: MOST_KNOWN }, clock);
   const paused = createExpiringMemory<true>({ most: MOST_KNOWN }, clock);
   const shared = createShared<Policy | undefined>();
@@ -61,7 +58,10 @@ export function createPolicies({
     return policy;
   }
 
-  return frozen({ of: (domain) => shared(domain, () => find(domain)) });
+  return frozen({
+    /** The policy that applies to a domain (A-labels); undefined: none. Never throws. */
+    of: (domain: string): Promise<Policy | undefined> => shared(domain, () => find(domain)),
+  });
 }
 
 /** Whether a policy lists a host; `*.` matches one label (RFC 8461 section 4.1). */

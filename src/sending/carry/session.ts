@@ -24,7 +24,7 @@ export type Handover =
   | { readonly kind: 'lost'; readonly reason: string; readonly given: boolean };
 
 /** A session with a mail server, ready for MAIL FROM. */
-export interface Session {
+export interface ClientSession {
   /** Whether TLS is active. */
   readonly tls: boolean;
   /** `TLSv1.3`; undefined without TLS. */
@@ -61,7 +61,7 @@ export async function openSession(
   name: string,
   signal: AbortSignal,
   notes: HopNotes,
-): Promise<Session> {
+): Promise<ClientSession> {
   const source = socket.localAddress ?? null;
   const scribe: Scribe = { notes, secret: false };
   const connection = connectionOver(socket, hop, name, scribe);
@@ -155,7 +155,7 @@ function sessionOf(
   source: string | null,
   takesUtf8: boolean,
   scribe: Scribe,
-): Session {
+): ClientSession {
   let sent = 0;
   let utf8 = false;
   askForUtf8(connection, () => utf8);
@@ -184,15 +184,13 @@ function sessionOf(
     });
     const envelope = { from: mailFrom, to: [recipient], size: bytes.length, use8BitMime: !isAscii(bytes) };
     try {
-      const { response } = await step<{ response: string }>(connection, (done) =>
-        connection.send(envelope, content, done),
-      );
+      const sent = await step<{ response: string }>(connection, (done) => connection.send(envelope, content, done));
       // an unsolicited second reply must end the session now, not with the next message
       await new Promise(setImmediate);
-      return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
+      return { kind: 'replied', given, ...(parseReply(sent?.response ?? '') ?? { code: 250, diag: '' }) };
     } catch (error) {
       const handover = handoverOf(error, given, bytes.length, destroy);
-      if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(reasonOf(error));
+      if (handover.kind === 'lost' || isTooLarge(error)) scribe.notes?.failed(failureReason(error));
       return handover;
     }
   }
@@ -209,10 +207,10 @@ function sessionOf(
     sent: () => sent,
     alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
     reset: () =>
-      step<boolean | undefined>(connection, (done) => connection.reset(done)).then(
+      step<boolean>(connection, (done) => connection.reset(done)).then(
         () => true,
         (error: unknown) => {
-          scribe.notes?.failed(reasonOf(error));
+          scribe.notes?.failed(failureReason(error));
           destroy();
           return false;
         },
@@ -242,7 +240,7 @@ function handoverOf(error: unknown, given: boolean, size: number, destroy: () =>
       diag: `5.3.4 The message is larger than the server takes (${size} bytes)`,
     };
   destroy();
-  return { kind: 'lost', reason: reasonOf(error), given };
+  return { kind: 'lost', reason: failureReason(error), given };
 }
 
 /** What requires SMTPUTF8 (RFC 6531 section 3.4): an address, or a header in UTF-8. */
@@ -270,13 +268,12 @@ function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
 function step<T>(
   connection: SMTPConnection,
   run: (done: (error?: Error | null, result?: T) => void) => void,
-): Promise<T> {
+): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
     const settle = (error?: Error | null, result?: T) => {
       connection.off('error', settle).off('end', ended);
       if (error) reject(error);
-      // nodemailer's types promise a result for every method with a T other than undefined.
-      else resolve(result as T);
+      else resolve(result);
     };
     // Deferred: on a 421 the connection closes before the callback receives the reply.
     const ended = () => setImmediate(() => settle(new Error('the connection was closed')));
@@ -374,7 +371,7 @@ const field = (error: unknown, name: string): string => {
 };
 
 /** What went wrong, on one line: the server's reply, else our error message. */
-export function reasonOf(error: unknown): string {
+export function failureReason(error: unknown): string {
   return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }
 

@@ -4,20 +4,20 @@ import type { Log } from '../../base/log.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
 import { type Hop, sourcesFor } from './hops.ts';
 import {
+  type ClientSession,
+  failureReason,
   type Handover,
   isSourceMissing,
   isTlsFault,
   type Letter,
   openConnection,
   openSession,
-  reasonOf,
-  type Session,
 } from './session.ts';
 import type { SourceNames } from './sources.ts';
 import { type HopNotes, type Transcript, withoutPassword } from './transcript.ts';
 
 /** The result of a message at one server. `unopened`: the session never got as far as MAIL FROM. */
-export type Visit =
+export type HostVisit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
@@ -29,7 +29,7 @@ interface Sessions {
     sources: readonly string[],
     signal: AbortSignal,
     transcript: Transcript,
-  ): Promise<Visit>;
+  ): Promise<HostVisit>;
   stop(): void;
 }
 
@@ -51,7 +51,7 @@ interface SessionsSettings {
   readonly mostPerWay: number;
 }
 
-export function createSessions(
+export function createClientSessions(
   { hostTimeoutMs, mostPerWay }: SessionsSettings,
   { clock, log, names }: SessionsDeps,
 ): Sessions {
@@ -68,7 +68,7 @@ export function createSessions(
     sources: readonly (string | undefined)[],
     signal: AbortSignal,
     transcript: Transcript,
-  ): Promise<Session> {
+  ): Promise<ClientSession> {
     for (const source of sources) {
       try {
         return await openFrom(hop, source, signal, transcript);
@@ -86,7 +86,7 @@ export function createSessions(
     source: string | undefined,
     signal: AbortSignal,
     transcript: Transcript,
-  ): Promise<Session> {
+  ): Promise<ClientSession> {
     const late = new AbortController();
     const cancel = clock.after(hostTimeoutMs, () => late.abort());
     const either = AbortSignal.any([signal, late.signal]);
@@ -98,7 +98,7 @@ export function createSessions(
           const socket = await openConnection({ address: one.address, port: one.port, source }, clock, either);
           return await openSession(socket, one, name, either, notes);
         } catch (error) {
-          notes.failed(reasonOf(error));
+          notes.failed(failureReason(error));
           throw error;
         }
       };
@@ -112,7 +112,7 @@ export function createSessions(
   }
 
   /** Sends the message; an abort destroys the session. */
-  async function use(session: Session, letter: Letter, signal: AbortSignal): Promise<Handover> {
+  async function use(session: ClientSession, letter: Letter, signal: AbortSignal): Promise<Handover> {
     signal.addEventListener('abort', session.destroy, { once: true });
     try {
       return await session.send(letter);
@@ -122,7 +122,7 @@ export function createSessions(
   }
 
   async function again(
-    session: Session,
+    session: ClientSession,
     letter: Letter,
     signal: AbortSignal,
     notes: HopNotes,
@@ -136,10 +136,10 @@ export function createSessions(
   }
 
   return frozen({
-    async visit(hop, letter, sources, signal, transcript): Promise<Visit> {
+    async visit(hop, letter, sources, signal, transcript): Promise<HostVisit> {
       const from = candidates(hop, sources);
       const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
-      const conclude = (session: Session, source: string | undefined, handover: Handover): Visit => {
+      const conclude = (session: ClientSession, source: string | undefined, handover: Handover): HostVisit => {
         session.noteTo(undefined);
         pool.keep(way(source), session);
         return { ...handover, source: session.source, tls: session.tls };
@@ -156,7 +156,7 @@ export function createSessions(
           await use(session, letter, signal),
         );
       } catch (error) {
-        return { kind: 'unopened', reason: withoutPassword(hop, reasonOf(error)) };
+        return { kind: 'unopened', reason: withoutPassword(hop, failureReason(error)) };
       }
     },
     stop: pool.stop,
@@ -173,16 +173,6 @@ function isStale(handover: Handover): boolean {
     : !handover.given && (handover.code === 421 || handover.code === 503);
 }
 
-/** Idle sessions, each waiting for another message to the same server. */
-interface SessionPool {
-  /** Takes the most recently used session, the least likely to have been closed. */
-  take(way: string): Session | undefined;
-  /** Keeps a session, or ends it if it is used up or enough are kept. */
-  keep(way: string, session: Session): void;
-  /** Ends all sessions, and those handed in later. */
-  stop(): void;
-}
-
 /** In total: each takes a file descriptor here and a slot on somebody else's server. */
 const MOST = 500;
 const IDLE_MS = 10_000;
@@ -190,11 +180,12 @@ const IDLE_MS = 10_000;
 const MOST_MESSAGES = 100;
 
 interface IdleSession {
-  readonly session: Session;
+  readonly session: ClientSession;
   readonly cancel: () => void;
 }
 
-function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock): SessionPool {
+/** Idle sessions, each waiting for another message to the same server. */
+function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock) {
   const ways = new Map<string, IdleSession[]>();
   let count = 0;
   let stopped = false;
@@ -207,7 +198,7 @@ function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, cloc
     count--;
   }
 
-  function add(way: string, session: Session): void {
+  function add(way: string, session: ClientSession): void {
     const kept: IdleSession = {
       session,
       cancel: clock.after(IDLE_MS, () => {
@@ -220,7 +211,8 @@ function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, cloc
   }
 
   return frozen({
-    take(way) {
+    /** Takes the most recently used session, the least likely to have been closed. */
+    take(way: string): ClientSession | undefined {
       for (;;) {
         const kept = ways.get(way)?.at(-1);
         if (!kept) return undefined;
@@ -228,11 +220,13 @@ function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, cloc
         if (kept.session.alive()) return kept.session;
       }
     },
-    keep(way, session) {
+    /** Keeps a session, or ends it if it is used up or enough are kept. */
+    keep(way: string, session: ClientSession) {
       const full = count >= MOST || (ways.get(way)?.length ?? 0) >= mostPerWay;
       if (stopped || full || session.sent() >= MOST_MESSAGES || !session.alive()) session.end();
       else add(way, session);
     },
+    /** Ends all sessions, and those handed in later. */
     stop() {
       stopped = true;
       for (const [way, all] of ways) {

@@ -6,12 +6,7 @@ import type { Hop } from './hops.ts';
 // What was said on each connection of an attempt, for the detail that the queue keeps of it.
 
 /** The connections of one attempt, in order. */
-export interface Transcript {
-  /** A connection is being opened, or one that was kept is `reused`. */
-  begin(hop: Hop, reused: boolean): HopNotes;
-  /** The text of the detail; undefined if no server was tried. */
-  text(): string | undefined;
-}
+export type Transcript = ReturnType<typeof createTranscript>;
 
 /** What is noted of one connection. */
 export interface HopNotes {
@@ -32,15 +27,17 @@ const MOST_OF_REPLY = 15;
 /** Longer lines are cut: RFC 5321 section 4.5.3.1.5 allows 512 octets, and the first of them say it all. */
 const LINE_CHARACTERS = 250;
 
-export function createTranscript(clock: Pick<Clock, 'monotonic'>): Transcript {
+export function createTranscript(clock: Pick<Clock, 'monotonic'>) {
   const hops: (() => HopDetail)[] = [];
   return frozen({
-    begin(hop, reused) {
+    /** A connection is being opened, or one that was kept is `reused`. */
+    begin(hop: Hop, reused: boolean): HopNotes {
       const { notes, detail } = createHopNotes(hop, reused, clock);
       hops.push(detail);
       return notes;
     },
-    text: () => (hops.length === 0 ? undefined : mailDetailText(hops.map((detail) => detail()))),
+    /** The text of the detail; undefined if no server was tried. */
+    text: (): string | undefined => (hops.length === 0 ? undefined : mailDetailText(hops.map((detail) => detail()))),
   });
 }
 

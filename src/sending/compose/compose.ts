@@ -3,7 +3,7 @@ import { readAll, sizeOf } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
-import type { Task } from '../../base/worker-tasks.ts';
+import type { ThreadTask } from '../../base/worker-tasks.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { needSmtpUtf8, UnsendableField, withSendableHeader } from '../../mail/compose/sendable.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
@@ -70,7 +70,7 @@ export function createCompose(): (
 }
 
 /** The task that composes on a thread (composer.ts is the other end). Throws if the disk fails. */
-export function createComposeTask(): Task<ComposeJob, ComposeReply> {
+export function createComposeTask(): ThreadTask<ComposeJob, ComposeReply> {
   const compose = createCompose();
   return async (job, guarded) => {
     try {

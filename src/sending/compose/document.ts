@@ -2,12 +2,12 @@ import { isAscii } from 'node:buffer';
 import { type SoleAuthor, soleAuthorOf } from '../../mail/author.ts';
 import {
   applyChanges,
-  type Change,
   encodeBase64,
   encodeQuotedPrintable,
   type FieldSpan,
   findFields,
   fitsLines,
+  type Replacement,
   setField,
   toContentType,
   toCrlf,
@@ -85,11 +85,11 @@ function addedFields(
 function headerChanges(
   bytes: Buffer,
   fields: readonly FieldSpan[],
-  mended: readonly Change[],
+  mended: readonly Replacement[],
   author: SoleAuthor | undefined,
   job: ComposeJob,
   personal: Personal,
-): Change[] {
+): Replacement[] {
   const mendedAt = new Map(mended.map((change) => [change.start, change]));
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
   // The account named another sender beside the document.
@@ -135,8 +135,8 @@ function bodyCharset(root: Part | undefined): string {
 /**
  * The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is.
  */
-function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Change[] {
-  const changes: Change[] = [];
+function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
+  const changes: Replacement[] = [];
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
     if (SEALED.has(part.type.value)) continue;
@@ -155,8 +155,8 @@ function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Cha
 }
 
 /** The changes in all text parts. The pixel goes into the first HTML part. */
-function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
-  const changes: Change[] = [];
+function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Replacement[] {
+  const changes: Replacement[] = [];
   const { autoText, extras } = job.outgoing;
   const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') =>
     asked === true ? findLone(root, type, SEALED) : undefined;
@@ -179,7 +179,7 @@ function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Perso
 }
 
 /** The changes to a text part that gets an HTML alternative; none if the part cannot be decoded. */
-function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Change[] {
+function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Replacement[] {
   let html = '';
   const changes = changeTextPart(bytes, part, (text) => {
     const filled = personal.fill(text, 'text/plain');
@@ -190,7 +190,13 @@ function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Perso
 }
 
 /** The same for an HTML part that gets a text alternative. */
-function loneHtml(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal, withPixel: boolean): Change[] {
+function loneHtml(
+  bytes: Buffer,
+  part: Part,
+  { id }: ComposeJob,
+  personal: Personal,
+  withPixel: boolean,
+): Replacement[] {
   let text = '';
   const changes = changeTextPart(bytes, part, (html) => {
     const filled = personal.fill(html, 'text/html');
@@ -242,10 +248,10 @@ function isFile({ fields }: Part): boolean {
 function withOther(
   bytes: Buffer,
   part: Part,
-  changes: readonly Change[],
+  changes: readonly Replacement[],
   other: { readonly type: Saying; readonly text: string },
   boundary: string,
-): Change[] {
+): Replacement[] {
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const moved = fields.filter(({ name }) => ABOUT_THE_BODY.test(name));
   const body = changes.find(({ start }) => start === part.bodyStart);
@@ -273,7 +279,7 @@ function withOther(
 }
 
 /** The Content fields of the part, with its changes applied. */
-function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Change[]): Buffer {
+function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Replacement[]): Buffer {
   return Buffer.concat([
     ...moved.map(
       (span) => inside.find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end),
@@ -299,7 +305,7 @@ function join(boundary: string, first: Buffer, second: Buffer): Buffer {
   return Buffer.concat([delimiter, first, LINE_END, delimiter, second, LINE_END, Buffer.from(`--${boundary}--\r\n`)]);
 }
 
-function isOver(change: Change, span: FieldSpan): boolean {
+function isOver(change: Replacement, span: FieldSpan): boolean {
   return change.start === span.start && change.end === span.end;
 }
 
@@ -327,7 +333,7 @@ const NOT_ASCII = /^(?:utf-16|ucs-2|unicode|iso-2022|csiso2022|hz-gb)/;
  * the SMTP limit. A part with an unknown charset or encoding, or with bytes invalid in its charset, stays byte for
  * byte.
  */
-function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
+function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Replacement[] {
   const text = readTextPart(bytes, part);
   if (!text) return [];
   const rewritten = rewrite && rewriteText(text, rewrite);
@@ -383,8 +389,8 @@ function written(
   { part, type, encoding, body }: TextPart,
   content: Buffer,
   charset: string | undefined,
-): Change[] {
-  const changes: Change[] = [];
+): Replacement[] {
+  const changes: Replacement[] = [];
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const set = (name: string, value: string) => changes.push(setField(fields, part.headerStart, name, value));
   if (charset !== undefined) {

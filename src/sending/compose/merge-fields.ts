@@ -1,6 +1,6 @@
-import { type Steps, toEnd } from '../../base/turns.ts';
+import { type SlicedWork, toEnd } from '../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
-import { createBudget } from '../../mail/merge/handlebars/run.ts';
+import { createStepBudget } from '../../mail/merge/handlebars/run.ts';
 import { createFiller, type Filler } from '../../mail/merge/language.ts';
 import type { MergeVar, Outgoing } from '../../mail/outgoing.ts';
 import type { ComposeJob } from '../types.ts';
@@ -57,11 +57,11 @@ const SUBJECT_STEPS = 10_000;
 /**
  * The merged subject for one recipient. If merging fails, the subject stays as submitted; composing reports the error.
  */
-export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): Steps<string> {
+export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): SlicedWork<string> {
   const { subject, mergeLanguage } = outgoing;
   const list = /\*\||\{\{/.test(subject) ? variablesOf({ outgoing, recipient }) : undefined;
   if (!list) return subject;
-  const filler = createFiller(mergeLanguage, list, { now }, createBudget(SUBJECT_STEPS));
+  const filler = createFiller(mergeLanguage, list, { now }, createStepBudget(SUBJECT_STEPS));
   try {
     return oneLine(yield* filler.filling(subject, 'text', LONGEST_LINE));
   } catch (error) {

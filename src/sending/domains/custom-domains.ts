@@ -25,13 +25,7 @@ interface CustomDomainDeps {
 }
 
 /** Tracking and return domains of messages. */
-export interface CustomDomains {
-  /** Throws `StoreAway` if the account's domains cannot be read. */
-  of(
-    account: string,
-    extras: Extras | undefined,
-  ): Promise<Pick<ComposeSettings, 'publicUrl' | 'ownUrl' | 'returnDomain' | 'ownReturns'>>;
-}
+export type CustomDomains = ReturnType<typeof createCustomDomains>;
 
 /** How long a result is cached: short, because somebody may just have set up a domain. Milliseconds. */
 const FRESH_MS = 10_000;
@@ -41,10 +35,7 @@ const FRESH_MS = 10_000;
  * that the account verified, or a subdomain: a name that only points here could belong to another account. Otherwise it
  * is ignored.
  */
-export function createCustomDomains(
-  settings: CustomDomainSettings,
-  { store, resolver, clock }: CustomDomainDeps,
-): CustomDomains {
+export function createCustomDomains(settings: CustomDomainSettings, { store, resolver, clock }: CustomDomainDeps) {
   const { publicUrl, returnDomain, mxHosts } = settings;
   const url = new URL(publicUrl);
   const host = url.hostname.replace(/^\[|\]$/g, '');
@@ -63,7 +54,11 @@ export function createCustomDomains(
   }
 
   return frozen({
-    async of(account, extras) {
+    /** Throws `StoreAway` if the account's domains cannot be read. */
+    async of(
+      account: string,
+      extras: Extras | undefined,
+    ): Promise<Pick<ComposeSettings, 'publicUrl' | 'ownUrl' | 'returnDomain' | 'ownReturns'>> {
       const { trackingDomain, returnPathDomain } = extras ?? {};
       const ask = (known: typeof tracking, domain: string | undefined) =>
         domain === undefined ? false : known.get(`${account} ${domain}`, clock.monotonic());

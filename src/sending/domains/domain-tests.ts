@@ -17,10 +17,7 @@ export interface SenderSettings {
 }
 
 /** Tests the DNS records of sender domains and stores the results. */
-export interface DomainTests {
-  /** Returns the updated row. */
-  test(row: SenderDomainRow): Promise<SenderDomainRow>;
-}
+export type DomainTests = ReturnType<typeof createDomainTests>;
 
 interface DomainTestDeps {
   readonly store: Pick<Store, 'senderDomains'>;
@@ -40,9 +37,10 @@ const TRIES = 5;
 /** The error of a domain that DNS has never answered for. */
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
-export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps): DomainTests {
+export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps) {
   const { store, resolver, keys, keySwitch, clock } = deps;
 
+  /** Returns the updated row. */
   async function test(row: SenderDomainRow): Promise<SenderDomainRow> {
     const key = await keySwitch.look(await keys.keyOf(row.domain));
     const { publicKey } = key;

@@ -17,20 +17,8 @@ type RotationStart =
   | { readonly kind: 'resting'; readonly until: Date }
   | { readonly kind: 'no key' };
 
-interface KeyRotation {
-  /** Creates the next key pair of a domain (A-labels), or returns the pending one. */
-  begin(domain: string): Promise<RotationStart>;
-  /** Discards the next key pair; false if there is none. */
-  cancel(domain: string): Promise<boolean>;
-}
-
 /** Switches to new keys. */
-export interface KeySwitch {
-  /** Switches to the next key once DNS shows it. Returns the updated row. */
-  look(row: DomainKeyRow): Promise<DomainKeyRow>;
-  /** Checks all pending keys. Returns how many were switched. */
-  lookAtAll(ending?: AbortSignal): Promise<number>;
-}
+export type KeySwitch = ReturnType<typeof createKeySwitch>;
 
 const DAY_MS = 24 * 3_600_000;
 /** A TTL of years is a mistake or an attack (RFC 8767 section 4). */
@@ -53,9 +41,10 @@ interface RotationDeps {
 export function createKeyRotation(
   settings: KeyNames,
   deps: RotationDeps & { readonly newKeyPair: () => Promise<KeyPair> },
-): KeyRotation {
+) {
   const { domainKeys } = deps.store;
 
+  /** Creates the next key pair of a domain (A-labels), or returns the pending one. */
   async function begin(domain: string): Promise<RotationStart> {
     const row = await domainKeys.one({ id: domain });
     if (!row) return { kind: 'no key' };
@@ -74,7 +63,8 @@ export function createKeyRotation(
 
   return frozen({
     begin,
-    async cancel(domain) {
+    /** Discards the next key pair; false if there is none. */
+    async cancel(domain: string): Promise<boolean> {
       return (
         (await domainKeys.change(
           { id: domain, rotatingSince: { exists: true } },
@@ -88,7 +78,7 @@ export function createKeyRotation(
 export function createKeySwitch(
   settings: KeyNames,
   deps: RotationDeps & { readonly resolver: Resolver; readonly log: Log },
-): KeySwitch {
+) {
   const {
     store: { domainKeys },
     resolver,
@@ -96,6 +86,7 @@ export function createKeySwitch(
     log,
   } = deps;
 
+  /** Switches to the next key once DNS shows it. Returns the updated row. */
   async function look(row: DomainKeyRow): Promise<DomainKeyRow> {
     const { id: domain, next } = row;
     if (!next) return row;
@@ -148,7 +139,8 @@ export function createKeySwitch(
 
   return frozen({
     look,
-    async lookAtAll(ending) {
+    /** Checks all pending keys. Returns how many were switched. */
+    async lookAtAll(ending?: AbortSignal): Promise<number> {
       const waiting = await domainKeys.many(
         { rotatingSince: { exists: true } },
         { sort: 'rotatingSince', limit: MOST_AT_ONCE },

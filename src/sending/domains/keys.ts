@@ -14,10 +14,7 @@ export interface KeyPair {
 }
 
 /** The DKIM keys, one pair per domain. */
-export interface DomainKeys {
-  /** Returns the key pair of a domain (A-labels), creating it on first use. */
-  keyOf(domain: string): Promise<DomainKeyRow>;
-}
+export type DomainKeys = ReturnType<typeof createDomainKeys>;
 
 /** RFC 8301 section 3.2: at least 1024, should be 2048; a larger key does not fit into one UDP answer. */
 const BITS = 2048;
@@ -49,7 +46,7 @@ export function createDomainKeys(deps: {
   readonly store: Pick<Store, 'domainKeys'>;
   readonly clock: Clock;
   readonly newKeyPair: () => Promise<KeyPair>;
-}): DomainKeys {
+}) {
   const { domainKeys } = deps.store;
   const shared = createShared<DomainKeyRow>();
   let last: Promise<unknown> = Promise.resolve();
@@ -71,7 +68,10 @@ export function createDomainKeys(deps: {
     return next;
   }
 
-  return frozen({ keyOf: (domain) => shared(domain, () => find(domain)) });
+  return frozen({
+    /** Returns the key pair of a domain (A-labels), creating it on first use. */
+    keyOf: (domain: string): Promise<DomainKeyRow> => shared(domain, () => find(domain)),
+  });
 }
 
 /** What key names are built from. */

@@ -18,16 +18,13 @@ interface OwnDomainsSettings {
 }
 
 /** Decides who may use From addresses in domains that we authenticate for everybody. */
-export interface OwnDomains {
-  /** `from` is the address in the From field. Throws `StoreAway`. */
-  mayWriteFrom(account: string, from: string): Promise<boolean>;
-}
+export type OwnDomains = ReturnType<typeof createOwnDomains>;
 
 /** Protects the organizational domains of the return and signing domains. */
 export function createOwnDomains(
   { fromOwnDomains, returnDomain, signingDomain }: OwnDomainsSettings,
   { store }: { readonly store: Pick<Store, 'accounts' | 'senderDomains'> },
-): OwnDomains {
+) {
   const own = new Set([returnDomain, signingDomain].filter((name) => name !== '').map(organizationOf));
 
   async function isOpen(): Promise<boolean> {
@@ -36,7 +33,8 @@ export function createOwnDomains(
   }
 
   return frozen({
-    async mayWriteFrom(account, from) {
+    /** `from` is the address in the From field. Throws `StoreAway`. */
+    async mayWriteFrom(account: string, from: string): Promise<boolean> {
       const domain = toAsciiDomain(from.slice(from.lastIndexOf('@') + 1));
       if (domain === undefined) return true; // no domain that DMARC could align
       const organization = organizationOf(domain);

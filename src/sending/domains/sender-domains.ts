@@ -1,10 +1,10 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import { type Ids, tokenHash } from '../../base/ids.ts';
 import { type KeyPlace, takesMail } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
-import { noteSenderDomain, type SenderDomainRow, senderDomainId, tokenHash } from '../../store/rows/domains.ts';
+import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { Notices } from '../types.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
@@ -40,22 +40,7 @@ export type Link =
 type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
 
 /** The API's operations on sender domains. Domains are A-labels here. */
-export interface SenderDomains {
-  /** Returns the row of a domain, adding it and its key if needed. */
-  add(account: string, domain: string): Promise<SenderDomainRow>;
-  /** Adds the domain if needed, and tests its records now. */
-  check(account: string, domain: string): Promise<SenderDomainRow>;
-  records(account: string, domain: string): Promise<DnsRecords>;
-  /**
-   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: DNS says that
-   * it accepts no mail. `limited`: too many were mailed already.
-   */
-  verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
-  /** Returns the state of a link without following it. */
-  look(token: string): Promise<Link>;
-  /** Follows a link: verifies the domain for the account that requested it. */
-  follow(token: string): Promise<Link>;
-}
+export type SenderDomains = ReturnType<typeof createSenderDomains>;
 
 interface SenderDomainDeps {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
@@ -70,7 +55,7 @@ interface SenderDomainDeps {
 
 const LINK_MS = 7 * 24 * 3_600_000;
 
-export function createSenderDomains(settings: SenderDomainSettings, deps: SenderDomainDeps): SenderDomains {
+export function createSenderDomains(settings: SenderDomainSettings, deps: SenderDomainDeps) {
   const { store, tests, keys, resolver, notices, clock, ids } = deps;
   const now = () => new Date(clock.now());
 
@@ -80,12 +65,17 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     return row;
   }
 
+  /** Returns the row of a domain, adding it and its key if needed. */
   async function add(account: string, domain: string): Promise<SenderDomainRow> {
     const row = await noted(account, domain);
     await keys.keyOf(row.domain);
     return row;
   }
 
+  /**
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: DNS says that
+   * it accepts no mail. `limited`: too many were mailed already.
+   */
   async function verify(account: string, domain: string, mailbox: string): Promise<Verifying> {
     if (isFreeMail(domain)) return 'free-mail';
     if (isPublicSuffix(domain)) return 'public-suffix';
@@ -116,6 +106,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     return outcome;
   }
 
+  /** Returns the state of a link without following it. */
   async function look(token: string): Promise<Link> {
     const row = await store.verifications.one({ id: tokenHash(token) });
     if (!row) return { state: 'unknown' };
@@ -123,6 +114,7 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     return row.expiresAt <= now() ? { state: 'expired' } : { state: 'open', domain: row.domain };
   }
 
+  /** Follows a link: verifies the domain for the account that requested it. */
   async function follow(token: string): Promise<Link> {
     const id = tokenHash(token);
     const link = await look(token);
@@ -139,8 +131,10 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
 
   return frozen({
     add,
-    check: async (account, domain) => tests.test(await noted(account, domain)),
-    async records(account, domain) {
+    /** Adds the domain if needed, and tests its records now. */
+    check: async (account: string, domain: string): Promise<SenderDomainRow> =>
+      tests.test(await noted(account, domain)),
+    async records(account: string, domain: string): Promise<DnsRecords> {
       const row = await noted(account, domain);
       const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
       const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns => ({

@@ -22,23 +22,17 @@ interface TrackingDomainDeps {
  * The tracking domains that accounts keep, with the result of the last DNS test. Whether a message may use one is
  * decided when it is composed (custom-domains.ts), by the same two proofs, not by this list.
  */
-export interface TrackingDomains {
-  /** Adds a domain (A-labels) if needed, tests it now, and returns its row. */
-  add(account: string, domain: string): Promise<TrackingDomainRow>;
-  /** Tests a row and returns the updated one. */
-  test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
-  /** The account's rows with proven ownership: the domain, or a parent, is a verified sender domain. */
-  owned(account: string, rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
-}
+export type TrackingDomains = ReturnType<typeof createTrackingDomains>;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const TRIES = 5;
 
-export function createTrackingDomains(settings: TrackingDomainSettings, deps: TrackingDomainDeps): TrackingDomains {
+export function createTrackingDomains(settings: TrackingDomainSettings, deps: TrackingDomainDeps) {
   const { store, resolver, clock } = deps;
   const host = new URL(settings.publicUrl).hostname.replace(/^\[|\]$/g, '');
 
+  /** Tests a row and returns the updated one. */
   async function test(row: TrackingDomainRow): Promise<TrackingDomainRow> {
     const check = await checkLeadsTo(resolver, row.domain, host);
     let before: TrackingDomainRow | undefined = row;
@@ -60,6 +54,7 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
     return before ?? row;
   }
 
+  /** Adds a domain (A-labels) if needed, tests it now, and returns its row. */
   async function add(account: string, domain: string): Promise<TrackingDomainRow> {
     const now = new Date(clock.now());
     const row: TrackingDomainRow = {
@@ -84,7 +79,8 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
   return frozen({
     add,
     test,
-    async owned(account, rows) {
+    /** The account's rows with proven ownership: the domain, or a parent, is a verified sender domain. */
+    async owned(account: string, rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>> {
       const names = [...new Set(rows.flatMap(({ domain }) => withParents(domain)))];
       const found = names.length === 0 ? [] : await store.senderDomains.many({ account, domain: { in: names } });
       const verified = new Set(found.filter(({ verifiedAt }) => verifiedAt !== null).map(({ domain }) => domain));

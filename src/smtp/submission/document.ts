@@ -10,6 +10,7 @@ import { fillingRegions } from '../../mail/merge/regions.ts';
 import {
   type Content,
   type FilePart,
+  isPicture,
   type Mailbox,
   type ParsedMessage,
   parseMessage,
@@ -37,7 +38,7 @@ export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> 
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined) return undefined;
   const parsed = parseMessage(bytes, scan.root);
-  const isImage = ({ type, contentId }: FilePart) => contentId !== null && type.startsWith('image/');
+  const isImage = (file: FilePart) => file.contentId !== null && isPicture(file);
   return {
     content: parsed.html === undefined ? toHtml(whole(parsed.text ?? '')) : whole(parsed.html),
     rest: {

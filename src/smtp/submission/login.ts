@@ -11,9 +11,9 @@ import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';
 import { splitCommand } from '../command-line.ts';
 import { REFUSALS, REPLIES, type Reply } from '../replies.ts';
-import type { Client, Gate } from '../session.ts';
+import type { Client, LoginGate } from '../session.ts';
 import type { Login, SessionState } from '../session-state.ts';
-import type { Answer } from '../verbs.ts';
+import type { CommandAnswer } from '../verbs.ts';
 import type { SubmissionSettings } from './submission.ts';
 
 /** Delay of the reply to a wrong key, in milliseconds, to slow down guessing. */
@@ -27,7 +27,7 @@ const MAX_FAILED_LOGINS = 5;
 const FRESH_MS = 1000;
 
 /** Handles the client's response to a challenge, on its next line. */
-type NextLine = (response: string) => Answer | Promise<Answer>;
+type NextLine = (response: string) => CommandAnswer | Promise<CommandAnswer>;
 
 interface GateParts {
   readonly settings: Pick<
@@ -41,7 +41,7 @@ interface GateParts {
 }
 
 /** Creates the gate that handles AUTH (RFC 4954) and refuses MAIL without a login. */
-export function createLoginGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): Gate {
+export function createLoginGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): LoginGate {
   const { settings, logins, spool, meter, clock } = parts;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
   let awaited: NextLine | undefined;
@@ -59,7 +59,7 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
     return /^\S+(?: +\S+)?$/.test(rest) ? undefined : REFUSALS.badArgument;
   }
 
-  function auth(rest: string): Answer | Promise<Answer> {
+  function auth(rest: string): CommandAnswer | Promise<CommandAnswer> {
     const refused = refusedLogin(rest);
     if (refused) return { reply: refused };
     const [mechanism = '', initial] = rest.split(/ +/);
@@ -69,29 +69,29 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
     return { reply: REFUSALS.unknownMechanism };
   }
 
-  function ask(reply: Reply, next: NextLine): Answer {
+  function ask(reply: Reply, next: NextLine): CommandAnswer {
     awaited = next;
     return { reply };
   }
 
-  function plain(response: string): Answer | Promise<Answer> {
+  function plain(response: string): CommandAnswer | Promise<CommandAnswer> {
     const credentials = parsePlain(parseResponse(response) ?? '');
     return credentials ? logIn(credentials.key) : { reply: REFUSALS.badResponse };
   }
 
-  function user(response: string): Answer {
+  function user(response: string): CommandAnswer {
     const name = parseResponse(response);
     return name === undefined || !isPlainText(name)
       ? { reply: REFUSALS.badResponse }
       : ask(REPLIES.askPassword, password);
   }
 
-  function password(response: string): Answer | Promise<Answer> {
+  function password(response: string): CommandAnswer | Promise<CommandAnswer> {
     const key = parseResponse(response);
     return key === undefined || !isPlainText(key) ? { reply: REFUSALS.badResponse } : logIn(key);
   }
 
-  async function logIn(key: string): Promise<Answer> {
+  async function logIn(key: string): Promise<CommandAnswer> {
     const result = await logins.logIn(key, address);
     if (result.login) {
       state.logIn(result.login);
@@ -104,19 +104,19 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
   }
 
   /** Counts a refused MAIL, which does not reach the verbs that would count it. */
-  function refuse(reply: Reply): Answer {
+  function refuse(reply: Reply): CommandAnswer {
     return { reply: state.countIdle() ? REFUSALS.tooManyCommands : reply };
   }
 
   /** Checks the login and the account's limits at MAIL, where a session begins to cost something. */
-  function mail(): Answer | undefined | Promise<Answer | undefined> {
+  function mail(): CommandAnswer | undefined | Promise<CommandAnswer | undefined> {
     if (state.helo === null) return undefined;
     if (!state.login) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
     if (spool.backlog(state.login.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
     return admit(state.login);
   }
 
-  async function admit(login: Login): Promise<Answer | undefined> {
+  async function admit(login: Login): Promise<CommandAnswer | undefined> {
     const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(login);
     return refused ?? ((await hasTooMuch(login.account)) ? refuse(REFUSALS.accountFull) : undefined);
   }
@@ -131,7 +131,7 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
     }
   }
 
-  async function checkAgain(login: Login): Promise<Answer | undefined> {
+  async function checkAgain(login: Login): Promise<CommandAnswer | undefined> {
     const result = await logins.check(login);
     if (result.login) {
       checkedAt = clock.monotonic();
@@ -164,12 +164,7 @@ type LoginResult =
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
 
 /** Finds the account of an API key. */
-interface Logins {
-  /** Looks up the key, and counts a failure against the address. */
-  logIn(key: string, address: string): Promise<LoginResult>;
-  /** Checks whether the key is still valid. */
-  check(login: Login): Promise<LoginResult>;
-}
+type Logins = ReturnType<typeof createLogins>;
 
 /** Creates the key check; the metrics count logins by result. */
 export function createLogins(
@@ -180,14 +175,15 @@ export function createLogins(
     readonly clock: Clock;
     readonly metrics: Metrics;
   },
-): Logins {
+) {
   const keys = createKeyCheck(settings, deps);
   const count = (result: string) => deps.metrics.counter('postern_smtp_logins_total', { result });
   const wrong = count('wrong');
   const results = { ok: count('ok'), wrong, 'too-many': wrong, away: count('away') };
 
   return frozen({
-    async logIn(key, address) {
+    /** Looks up the key, and counts a failure against the address. */
+    async logIn(key: string, address: string): Promise<LoginResult> {
       const result = await unlessAway(async () => {
         const found = await keys.check(key, address);
         return found.kind === 'good' ? { login: { account: found.account.id, key: found.id } } : { why: found.kind };
@@ -195,7 +191,9 @@ export function createLogins(
       results[result.login ? 'ok' : result.why].add();
       return result;
     },
-    check: (login) => unlessAway(async () => ((await keys.accountOf(login.key)) ? { login } : { why: 'wrong' })),
+    /** Checks whether the key is still valid. */
+    check: (login: Login): Promise<LoginResult> =>
+      unlessAway(async () => ((await keys.accountOf(login.key)) ? { login } : { why: 'wrong' })),
   });
 }
 

@@ -8,11 +8,11 @@ import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';
 import {
   createListenerFor,
+  type ListenAddress,
   type ListenEntry,
   type Listener,
   type ListenerDeps,
   type ListenerSettings,
-  type Place,
 } from '../listener.ts';
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
@@ -54,13 +54,13 @@ export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'no
 }
 
 /** The listeners for submission as one. */
-export interface Submission extends Listener {
+interface SubmissionListener extends Listener {
   /** Where each of them listens. */
-  places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
+  places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly ListenAddress[] }[];
 }
 
 /** Creates the listeners for mail that accounts submit: with STARTTLS on some ports, with implicit TLS on others. */
-export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): Submission {
+export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): SubmissionListener {
   const side = createSubmissionSide(settings, deps);
   const kinds = [
     { implicitTls: false, listen: settings.listen },

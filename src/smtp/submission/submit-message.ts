@@ -169,40 +169,28 @@ function toSubmission(
 }
 
 /** The memory of messages in DATA, across all sessions. */
-interface DataMemory {
-  isFull(): boolean;
-  /** Reserves bytes; false if fewer are left. */
-  take(bytes: number): boolean;
-  give(bytes: number): void;
-}
+type DataMemory = ReturnType<typeof createDataMemory>;
 
-export function createDataMemory(maxBytes: number): DataMemory {
+export function createDataMemory(maxBytes: number) {
   let taken = 0;
   return frozen({
-    isFull: () => taken >= maxBytes,
-    take(bytes) {
+    isFull: (): boolean => taken >= maxBytes,
+    /** Reserves bytes; false if fewer are left. */
+    take(bytes: number): boolean {
       if (taken + bytes > maxBytes) return false;
       taken += bytes;
       return true;
     },
-    give(bytes) {
+    give(bytes: number) {
       taken -= bytes;
     },
   });
 }
 
-/** A growing buffer: a message that arrives in a million chunks takes no more memory than one in a single chunk. */
-interface MessageBuffer {
-  /** False if there is no room for the bytes. */
-  add(bytes: Buffer): boolean;
-  bytes(): Buffer;
-  /** Releases the memory; may be called again. */
-  release(): void;
-}
-
 const FIRST_BYTES = 16_384;
 
-function createMessageBuffer(memory: DataMemory): MessageBuffer {
+/** A growing buffer: a message that arrives in a million chunks takes no more memory than one in a single chunk. */
+function createMessageBuffer(memory: DataMemory) {
   let block: Buffer = Buffer.alloc(0);
   let length = 0;
 
@@ -216,13 +204,15 @@ function createMessageBuffer(memory: DataMemory): MessageBuffer {
   }
 
   return frozen({
-    add(bytes) {
+    /** False if there is no room for the bytes. */
+    add(bytes: Buffer): boolean {
       if (length + bytes.length > block.length && !grow(length + bytes.length)) return false;
       bytes.copy(block, length);
       length += bytes.length;
       return true;
     },
-    bytes: () => block.subarray(0, length),
+    bytes: (): Buffer => block.subarray(0, length),
+    /** Releases the memory; may be called again. */
     release() {
       memory.give(block.length);
       block = Buffer.alloc(0);

@@ -10,10 +10,17 @@ import type { Note, Notes } from '../../journal/types.ts';
 import type { Address } from '../../mail/address.ts';
 import type { Body } from '../../queue/delivery.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
-import { type Admission, type CountedPlace, createLagProbe, type Doing, type Entry, type Place } from '../admission.ts';
+import {
+  type Admission,
+  type AdmissionResult,
+  type CountedPlace,
+  createLagProbe,
+  type Doing,
+  type SessionPlace,
+} from '../admission.ts';
 import type { Desk, LocalDesk, RoutedHere } from '../desk.ts';
 import { nameOfRefusal, REFUSALS, type RefusalName, type Reply } from '../replies.ts';
-import type { Meters } from '../session-log.ts';
+import type { SessionMeters } from '../session-log.ts';
 
 // Both ends of the requests from session threads to the main thread. The main thread counts and decides everything, so
 // limits and metrics do not depend on the number of threads. Threads collect bodies and hand them over.
@@ -63,13 +70,13 @@ interface Answers {
   release(): void;
 }
 
-export function createAnswers(
+export function createDeskAnswers(
   {
     desk,
     meters,
     log,
     notes,
-  }: { readonly desk: LocalDesk; readonly meters: Meters; readonly log: Log; readonly notes: Notes },
+  }: { readonly desk: LocalDesk; readonly meters: SessionMeters; readonly log: Log; readonly notes: Notes },
   notices: SharedArrayBuffer,
   /** Tells the thread that another client has got the place of this session. */
   taken: (n: number) => void,
@@ -157,7 +164,7 @@ interface AskingParts {
 /** The thread's end: a desk, meters and a log that call the main thread. */
 export function createAskingDesk(parts: AskingParts): {
   readonly desk: Desk;
-  readonly meters: Meters;
+  readonly meters: SessionMeters;
   readonly log: Log;
   readonly notes: Notes;
   /** Another client has got the place of this session. */
@@ -218,7 +225,7 @@ function createAskingAdmission(
   const places = new Map<number, Mine>();
   let last = 0;
 
-  function placeOf(n: number, mine: Mine): Place {
+  function placeOf(n: number, mine: Mine): SessionPlace {
     return frozen({
       async nameClient(name) {
         const reason = await ask('nameClient', n, name);
@@ -243,7 +250,7 @@ function createAskingAdmission(
     open: lag.start,
     close: lag.stop,
     crowded,
-    async enter(client, behindProxy): Promise<Entry> {
+    async enter(client, behindProxy): Promise<AdmissionResult> {
       const n = ++last;
       const mine: Mine = { taken: false, doing: 'waiting', end: () => {} };
       places.set(n, mine);

@@ -2,22 +2,22 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import { askOver } from '../../base/port.ts';
-import { type Call, callByName, type Protocol, serveThread } from '../../base/worker.ts';
+import { callByName, type Protocol, serveThread, type ThreadCall } from '../../base/worker.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
 import { createInboundSide } from '../inbound.ts';
 import {
-  createSessions,
+  createSessionListener,
+  type ListenAddress,
   type ListenEntry,
   type Listener,
   type ListenerSettings,
-  type Place,
   type TlsSettings,
 } from '../listener.ts';
 import { createAskingDesk } from './asking.ts';
 
 /** The calls of the main thread to a session thread; see `Listener`. */
 export interface ThreadCalls {
-  start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<Place[]>;
+  start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<ListenAddress[]>;
   stop(graceMs: number | undefined): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
   /** Another client has got the place of a session. */
@@ -35,7 +35,7 @@ export interface SmtpThread<Own> extends Protocol {
     /** Number of the thread; each thread has its own files. */
     readonly number: number;
   };
-  readonly call: Call;
+  readonly call: ThreadCall;
   readonly kind: 'done' | 'failed';
   readonly ready: undefined;
   readonly news: never;
@@ -73,7 +73,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
         taken = asking.taken;
         const { clock, ids } = parts;
         const side = createInboundSide(settings, asking);
-        listener = createSessions(
+        listener = createSessionListener(
           side,
           { ...settings, listen, tls },
           { ...asking, admission: asking.desk.admission, clock, ids },
@@ -90,7 +90,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
       ping() {},
     };
 
-    async function obey(call: Call): Promise<void> {
+    async function obey(call: ThreadCall): Promise<void> {
       const [n] = call;
       try {
         line.reply([[n, 'done', await callByName(table, call)]]);

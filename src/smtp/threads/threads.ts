@@ -11,20 +11,20 @@ import type { LocalDesk } from '../desk.ts';
 import {
   FAREWELL_MS,
   GRACE_MS,
+  type ListenAddress,
   type ListenEntry,
   type Listener,
   type ListenerDeps,
   type ListenerSettings,
-  type Place,
   type TlsSettings,
 } from '../listener.ts';
-import type { Meters } from '../session-log.ts';
-import { createAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
+import type { SessionMeters } from '../session-log.ts';
+import { createDeskAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
 
 interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | 'notes' | 'metrics'> {
   readonly desk: LocalDesk;
-  readonly meters: Meters;
+  readonly meters: SessionMeters;
 }
 
 /** How often threads are checked and told whether the disk has room; each of their requests updates that too. */
@@ -51,7 +51,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
   const notices = new SharedArrayBuffer(NOTICES_BYTES);
   const died = metrics.counter('postern_smtp_threads_died_total');
   const shared = { ...deps, notices, died };
-  let places: readonly Place[] = [];
+  let places: readonly ListenAddress[] = [];
   let tls: TlsSettings | undefined;
   let stopping = false;
   let cancelLook = () => {};
@@ -114,7 +114,7 @@ async function mustBeFree(entry: ListenEntry): Promise<void> {
   await once(server, 'close');
 }
 
-function toShared(listen: readonly ListenEntry[], places: readonly Place[]): ListenEntry[] {
+function toShared(listen: readonly ListenEntry[], places: readonly ListenAddress[]): ListenEntry[] {
   return listen.map((entry, i) => {
     if ('fd' in entry) return { fd: entry.fd, shared: true };
     return { host: entry.host, port: places[i]?.port ?? entry.port, shared: true };
@@ -127,22 +127,12 @@ interface SlotParts extends ThreadsDeps {
 }
 
 /** A slot for one thread and its replacements. */
-interface Slot {
-  /** Returns where it listens. */
-  start(): Promise<readonly Place[]>;
-  stop(graceMs: number): Promise<void>;
-  reload(tls: TlsSettings | undefined): Promise<void>;
-  /** Called once a second: ends a thread that hangs. */
-  look(): void;
-  listening(): boolean;
-}
-
 function createSlot(
   number: number,
   settings: ListenerSettings,
   parts: SlotParts,
   now: () => { readonly listen: readonly ListenEntry[]; readonly tls: TlsSettings | undefined },
-): Slot {
+) {
   const { clock, log, died } = parts;
   let running: Running | undefined;
   let listening = false;
@@ -151,7 +141,8 @@ function createSlot(
   /** Checks since the unanswered ping; 0 if there is none. */
   let silent = 0;
 
-  async function start(): Promise<readonly Place[]> {
+  /** Returns where it listens. */
+  async function start(): Promise<readonly ListenAddress[]> {
     const since = clock.monotonic();
     const one = startOne({ settings, number }, parts, ({ reason, error }) => {
       const sessions = one.sessions();
@@ -213,7 +204,7 @@ function createSlot(
 
   return frozen({
     start,
-    async stop(graceMs) {
+    async stop(graceMs: number) {
       stopped = true;
       cancelAgain();
       if (!running) return;
@@ -226,9 +217,10 @@ function createSlot(
       if (!ended) await one.thread.terminate();
       letGo(one);
     },
-    async reload(tls) {
+    async reload(tls: TlsSettings | undefined) {
       if (listening) await running?.call('reload', [tls]);
     },
+    /** Called once a second: ends a thread that hangs. */
     look() {
       if (!running || !listening) return;
       if (silent > 0) {
@@ -241,14 +233,14 @@ function createSlot(
       };
       running.call('ping', []).then(heard, heard);
     },
-    listening: () => listening,
+    listening: (): boolean => listening,
   });
 }
 
 /** A running thread. */
 interface Running {
   readonly thread: Thread<SmtpThread<unknown>>;
-  open(listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<readonly Place[]>;
+  open(listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<readonly ListenAddress[]>;
   /** Rejects with the error that the call threw; resolves with undefined if the thread died. */
   call<K extends keyof ThreadCalls>(
     name: K,
@@ -266,7 +258,7 @@ function startOne(
   ended: (end: ThreadEnd) => void,
 ): Running {
   const { port1, port2 } = new MessageChannel();
-  const answers = createAnswers({ ...desk, log }, notices, (n) => void call('taken', [n]).catch(() => undefined));
+  const answers = createDeskAnswers({ ...desk, log }, notices, (n) => void call('taken', [n]).catch(() => undefined));
   const line = answerOver(port1, answers.table, (fault) => log.error('smtp.fault', { fault }));
   const thread = startThread<SmtpThread<unknown>>(
     {

@@ -2,7 +2,7 @@ import { randomFillSync } from 'node:crypto';
 import { appendFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { type Protocol, type Reply, serveThread } from '../../base/worker.ts';
+import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
 /**
@@ -40,7 +40,7 @@ type Write = readonly [n: number, name: 'write', args: readonly [statement: Stat
 type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
 /** Cancels call `lost`, for which nobody waits any more, unless it has begun. */
 type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
-type StoreReply = Reply<StoreProtocol['kind']>;
+type StoreReply = ThreadReply<StoreProtocol['kind']>;
 
 /** The durability settings that SQLite reports. */
 interface Durability {

@@ -14,23 +14,23 @@ import {
   type Database,
   DuplicateRow,
   type Filter,
-  type Page,
+  filterTerms,
+  type PageOptions,
   type Presence,
   pings,
   type Row,
   StoreAway,
   StoreFull,
   toSlice,
-  toTerms,
   within,
 } from './port.ts';
 import { addSql, changeSql, insertSql, removeSql, type Statement, selectSql, type TablePlan, toPlan } from './sql.ts';
 import {
   checkId,
-  type Fields,
   fresh,
   markDate,
   type Shape,
+  type StoredFields,
   shapeOf,
   toAmounts,
   toFields,
@@ -120,9 +120,9 @@ function createCollection<R extends Row>(
   const write = (statement: Statement, grows: boolean) => (grows ? grow(statement) : link.write(statement, false));
   const rows = (answer: Rows) => answer.map(([id, text]) => toRow<R>(shape, id, readFields(text)));
   const first = (answer: Rows) => rows(answer)[0];
-  const many = async (filter: Filter<R>, page: Page<R> = {}) => {
+  const many = async (filter: Filter<R>, page: PageOptions<R> = {}) => {
     const slice = toSlice(shape, page);
-    return rows(await link.read(selectSql(shape, toTerms(shape, filter), slice)));
+    return rows(await link.read(selectSql(shape, filterTerms(shape, filter), slice)));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
   return frozen({
@@ -140,7 +140,7 @@ function createCollection<R extends Row>(
     },
     async change(filter, patch) {
       const fields = toPatch(shape, patch, markDate);
-      const terms = toTerms(shape, filter);
+      const terms = filterTerms(shape, filter);
       if (Object.keys(fields).length === 0) return one(filter);
       const statement = changeSql(shape, terms, fields);
       return first(await write(statement, !shape.upkeep && sizeOf(statement) > SMALL_PATCH));
@@ -157,7 +157,7 @@ function createCollection<R extends Row>(
       return made;
     },
     async remove(filter) {
-      return first(await write(removeSql(shape, toTerms(shape, filter)), false));
+      return first(await write(removeSql(shape, filterTerms(shape, filter)), false));
     },
   });
 }
@@ -168,8 +168,8 @@ function sizeOf({ params }: Statement): number {
 }
 
 /** The JSON of a row, written by sql.ts. */
-function readFields(text: string): Fields {
-  const fields: Fields = JSON.parse(text);
+function readFields(text: string): StoredFields {
+  const fields: StoredFields = JSON.parse(text);
   return fields;
 }
 
@@ -177,20 +177,7 @@ function readFields(text: string): Fields {
 type Rows = readonly (readonly [string, string])[];
 
 /** The main thread's side of the thread that owns the file. */
-interface Link {
-  /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
-  open(): Promise<void>;
-  /** Creates a table, now and whenever the thread is restarted. */
-  plan(plan: TablePlan): Promise<void>;
-  /** Throws `StoreAway` if the thread died or was too slow. */
-  read(statement: Statement): Promise<Rows>;
-  /**
-   * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
-   * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
-   */
-  write(statement: Statement, yields: boolean): Promise<Rows>;
-  close(): Promise<void>;
-}
+type Link = ReturnType<typeof createLink>;
 
 const SCRIPT = new URL('./embedded-thread.ts', import.meta.url);
 /** Rows as text, which leave as soon as they are read. */
@@ -199,7 +186,7 @@ const YOUNG_MB = 12;
 function createLink(
   { clock, log, presence }: { readonly clock: Clock; readonly log: Log; readonly presence: Presence },
   { file, timeoutMs }: Pick<EmbeddedSettings, 'file' | 'timeoutMs'>,
-): Link {
+) {
   const plans: TablePlan[] = [];
   let current: Thread<StoreProtocol> | undefined;
   let closed = false;
@@ -242,18 +229,25 @@ function createLink(
   };
 
   return frozen({
+    /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
     async open() {
       const durability = await running().ready.catch((error: unknown) => {
         throw away(error instanceof Error ? error.message : String(error));
       });
       presence.here({ ...durability });
     },
-    async plan(plan) {
+    /** Creates a table, now and whenever the thread is restarted. */
+    async plan(plan: TablePlan) {
       await ask('plan', plan);
       plans.push(plan);
     },
-    read: (statement) => ask('read', statement),
-    write: (statement, yields) => ask('write', statement, yields),
+    /** Throws `StoreAway` if the thread died or was too slow. */
+    read: (statement: Statement): Promise<Rows> => ask('read', statement),
+    /**
+     * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
+     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
+     */
+    write: (statement: Statement, yields: boolean): Promise<Rows> => ask('write', statement, yields),
     async close() {
       closed = true;
       await current?.end();

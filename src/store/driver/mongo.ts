@@ -9,14 +9,14 @@ import {
   type Database,
   DuplicateRow,
   type Filter,
-  type Page,
+  filterTerms,
+  type PageOptions,
   pings,
   type Row,
   type Slice,
   StoreAway,
   type Term,
   toSlice,
-  toTerms,
   within,
 } from './port.ts';
 import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
@@ -160,8 +160,8 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
       return work();
     });
   const read = (doc: Doc | null) => (doc ? fromDoc<R>(shape, doc) : undefined);
-  const where = (filter: Filter<R>) => toMongoFilter(toTerms(shape, filter));
-  const many = async (filter: Filter<R>, page: Page<R> = {}) => {
+  const where = (filter: Filter<R>) => toMongoFilter(filterTerms(shape, filter));
+  const many = async (filter: Filter<R>, page: PageOptions<R> = {}) => {
     const slice = toSlice(shape, page);
     const query = where(filter);
     if (slice.limit === 0) return []; // in MongoDB 0 means no limit

@@ -34,10 +34,16 @@ type Condition =
  */
 export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 
+/** A filter of fields that every such row has: TypeScript cannot see that they belong to a generic row. */
+export function filterOf<B extends Row, R extends B>(filter: Filter<B>): Filter<R> {
+  // biome-ignore lint/plugin: see above
+  return filter as Filter<R>;
+}
+
 /** `null` clears a field; a field that is missing or undefined is unchanged. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
-export interface Page<R> {
+export interface PageOptions<R> {
   /**
    * Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same
    * direction. Only indexed fields and `id`.
@@ -48,7 +54,7 @@ export interface Page<R> {
 
 export interface Collection<R extends Row> {
   one(filter: Filter<R>): Promise<R | undefined>;
-  many(filter: Filter<R>, page?: Page<R>): Promise<R[]>;
+  many(filter: Filter<R>, page?: PageOptions<R>): Promise<R[]>;
   /** `duplicate` if a row has the same id or the same values in a unique index; nothing is written then. */
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
@@ -142,7 +148,7 @@ const NOTHING: readonly Operand[] = [];
  * Parses a filter. Anything outside the port's language is refused with a TypeError, also at run time: an object from
  * JSON input must never become an operator, and an undefined field must never match every row.
  */
-export function toTerms(shape: Shape, filter: object): Term[] {
+export function filterTerms(shape: Shape, filter: object): Term[] {
   const entries: [string, unknown][] = Object.entries(filter);
   return entries.map(([field, condition]) => {
     if (field !== 'id') checkField(shape.name, field);
@@ -246,12 +252,9 @@ export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () 
 }
 
 /** Tracks whether the database answers, and logs each change once. */
-export interface Presence {
-  here(details?: Fields): void;
-  away(reason: string): void;
-}
+export type Presence = ReturnType<typeof createPresence>;
 
-export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence {
+export function createPresence(log: Log, driver: 'embedded' | 'mongo') {
   let state: 'unknown' | 'here' | 'away' = 'unknown';
   return frozen({
     here(details: Fields = {}) {
@@ -259,7 +262,7 @@ export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence
       log.info(state === 'away' ? 'store.back' : 'store.connected', { driver, ...details });
       state = 'here';
     },
-    away(reason) {
+    away(reason: string) {
       if (state === 'away') return;
       state = 'away';
       log.warn('store.away', { driver, reason });

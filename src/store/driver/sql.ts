@@ -1,5 +1,5 @@
 import type { Bound, Operand, Slice, Term } from './port.ts';
-import type { Fields, Shape } from './values.ts';
+import type { Shape, StoredFields } from './values.ts';
 
 /** SQLite parameter types in use. */
 type Param = string | number | bigint | Uint8Array | null;
@@ -152,13 +152,13 @@ export function selectSql(shape: Shape, terms: readonly Term[], slice: Slice): S
   return { sql, params };
 }
 
-export function insertSql(shape: Shape, id: string, fields: Fields): Statement {
+export function insertSql(shape: Shape, id: string, fields: StoredFields): Statement {
   return { sql: `INSERT INTO "${shape.name}" ("id", "row") VALUES (?, ?)`, params: [id, JSON.stringify(fields)] };
 }
 
 const picked = (shape: Shape, where: string) => `"id" = (SELECT "id" FROM "${shape.name}" WHERE ${where} LIMIT 1)`;
 
-export function changeSql(shape: Shape, terms: readonly Term[], patch: Fields): Statement {
+export function changeSql(shape: Shape, terms: readonly Term[], patch: StoredFields): Statement {
   const where = whereSql(shape, terms);
   const sets = Object.keys(patch)
     .map((field) => `'$.${field}', json(?)`)
@@ -170,7 +170,12 @@ export function changeSql(shape: Shape, terms: readonly Term[], patch: Fields): 
 }
 
 /** `made` is the row to insert if there is none. A field that is not a number fails the statement, as in MongoDB. */
-export function addSql(shape: Shape, id: string, amounts: Readonly<Record<string, number>>, made: Fields): Statement {
+export function addSql(
+  shape: Shape,
+  id: string,
+  amounts: Readonly<Record<string, number>>,
+  made: StoredFields,
+): Statement {
   const table = `"${shape.name}"`;
   const sums = Object.keys(amounts).map((field) => {
     const old = `json_type(${table}."row", '$.${field}')`;

@@ -20,7 +20,7 @@ export interface Shape {
 }
 
 /** The checked top-level fields of a row, without its id: safe names, and values that both drivers store alike. */
-export type Fields = Record<string, unknown>;
+export type StoredFields = Record<string, unknown>;
 
 /** How a driver writes a Date inside a value: MongoDB as it is, JSON with a marker. */
 type NestedDate = (date: Date) => unknown;
@@ -56,7 +56,7 @@ export function checkField(collection: string, field: string): void {
 }
 
 /** Checks a row before it is written. */
-export function toFields(shape: Shape, row: object, nestedDate: NestedDate): Fields {
+export function toFields(shape: Shape, row: object, nestedDate: NestedDate): StoredFields {
   const { id: _, ...rest }: Record<string, unknown> = { ...row };
   const fields = toPatch(shape, rest, nestedDate);
   for (const field of shape.unique) fields[field] ??= null;
@@ -64,8 +64,8 @@ export function toFields(shape: Shape, row: object, nestedDate: NestedDate): Fie
 }
 
 /** Checks the fields of a patch; undefined ones are omitted. An id never changes. */
-export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): Fields {
-  const fields: Fields = {};
+export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): StoredFields {
+  const fields: StoredFields = {};
   const entries: [string, unknown][] = Object.entries(source);
   for (const [field, value] of entries) {
     if (value === undefined) continue;
@@ -149,12 +149,12 @@ function revive(value: unknown): unknown {
 }
 
 /** Converts a driver's fields to the application's row. */
-export function toRow<R extends Row>(shape: Shape, id: string, fields: Fields): R {
+export function toRow<R extends Row>(shape: Shape, id: string, fields: StoredFields): R {
   const row: Record<string, unknown> = { id };
   for (const [field, value] of Object.entries(fields)) {
     row[field] = typeof value === 'string' && shape.dates.has(field) ? new Date(value) : revive(value);
   }
-  // The compiler checked these fields when they were written; only this place trusts that.
+  // biome-ignore lint/plugin: the compiler checked these fields when they were written; only this place trusts that
   return row as unknown as R;
 }
 
@@ -164,7 +164,7 @@ export function fresh(
   source: object,
   amounts: Readonly<Record<string, number>>,
   nestedDate: NestedDate,
-): Fields {
+): StoredFields {
   const fields = toFields(shape, source, nestedDate);
   for (const [field, amount] of Object.entries(amounts)) {
     const before = fields[field] ?? 0;

@@ -83,16 +83,6 @@ type KeyAnswer =
   | { readonly kind: 'wrong' | 'too-many' };
 
 /** Finds the account of a key, for the API and for SMTP logins. */
-interface KeyCheck {
-  /**
-   * Looks the key up first, so that only wrong keys are throttled: clients sharing an address (an office, a proxy, a
-   * cloud's NAT) are not affected, and a key of 128 random bits cannot be guessed at any rate. Throws `StoreAway`.
-   */
-  check(key: unknown, address: string): Promise<KeyAnswer>;
-  /** The account of a key by the id of its row; undefined if it was revoked. Throws `StoreAway`. */
-  accountOf(id: string): Promise<AccountRow | undefined>;
-}
-
 export function createKeyCheck(
   settings: KeyCheckSettings,
   deps: {
@@ -100,11 +90,12 @@ export function createKeyCheck(
     readonly keyUses: { note(id: string): void };
     readonly clock: Clock;
   },
-): KeyCheck {
+) {
   const { store, keyUses, clock } = deps;
   const good = createExpiringMemory<AccountRow>({ most: MAX_REMEMBERED }, clock);
   const failures = createFailures(settings.maxBadKeysPerMinute, clock);
 
+  /** The account of a key by the id of its row; undefined if it was revoked. Throws `StoreAway`. */
   async function accountOf(id: string): Promise<AccountRow | undefined> {
     const account = await find(id);
     if (account) keyUses.note(id);
@@ -125,7 +116,11 @@ export function createKeyCheck(
 
   return frozen({
     accountOf,
-    async check(key, address): Promise<KeyAnswer> {
+    /**
+     * Looks the key up first, so that only wrong keys are throttled: clients sharing an address (an office, a proxy, a
+     * cloud's NAT) are not affected, and a key of 128 random bits cannot be guessed at any rate. Throws `StoreAway`.
+     */
+    async check(key: unknown, address: string): Promise<KeyAnswer> {
       const plausible = typeof key === 'string' && key !== '' && key.length <= LONGEST_KEY;
       const id = plausible ? keyHash(key) : '';
       const account = plausible ? await accountOf(id) : undefined;

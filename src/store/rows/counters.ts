@@ -1,49 +1,21 @@
 import { hash } from 'node:crypto';
+import type { Counts } from '../../mail/stats.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
-
-/** Counters of sent mail, in the order in which the API lists them. */
-export const COUNTS = [
-  'sent',
-  'hardBounces',
-  'softBounces',
-  'rejects',
-  'complaints',
-  'unsubs',
-  'opens',
-  'uniqueOpens',
-  'clicks',
-  'uniqueClicks',
-] as const;
-
-export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
-
-export const NO_COUNTS: Counts = {
-  sent: 0,
-  hardBounces: 0,
-  softBounces: 0,
-  rejects: 0,
-  complaints: 0,
-  unsubs: 0,
-  opens: 0,
-  uniqueOpens: 0,
-  clicks: 0,
-  uniqueClicks: 0,
-};
 
 /** What has counters: the account as a whole, and subjects of its mail. */
 export type CounterSubject = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** The time that a row covers. `total` covers everything, so that lists need one row per subject. */
 const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
-export type Span = (typeof SPANS)[number];
+export type CounterSpan = (typeof SPANS)[number];
 
 /**
  * The spans counted for each kind. Hours serve time series and windows, totals lists, months reputation; a subaccount's
  * quota and volume need minutes, weeks and months. Further rows would never be read. Minutes count only sent mail, and
  * are kept for a day.
  */
-export const SPANS_OF: Readonly<Record<CounterSubject, readonly Span[]>> = {
+export const SPANS_OF: Readonly<Record<CounterSubject, readonly CounterSpan[]>> = {
   account: ['minute', 'hour', 'month', 'total'],
   sender: ['hour', 'total'],
   tag: ['hour', 'month', 'total'],
@@ -57,7 +29,7 @@ export const SPANS_OF: Readonly<Record<CounterSubject, readonly Span[]>> = {
  */
 export interface CounterRow extends OwnedRow, Counts, EventMarks {
   readonly kind: CounterSubject;
-  readonly span: Span;
+  readonly span: CounterSpan;
   /** The address, tag, slug or id counted; the account's own id for kind `account`. */
   readonly key: string;
   /** The start of the minute, hour, week (Monday) or month in UTC; for `total`, 1970. */
@@ -89,7 +61,7 @@ const WEEK_MS = 7 * 24 * HOUR_MS;
 const FIRST_MONDAY = -3 * 24 * HOUR_MS;
 
 /** The start of the span that contains `at`. Weeks begin on Monday, months on the 1st, all at 00:00 UTC. */
-export function startOf(span: Span, at: Date): Date {
+export function startOf(span: CounterSpan, at: Date): Date {
   const ms = at.getTime();
   switch (span) {
     case 'minute':
@@ -117,7 +89,7 @@ export function reputationMonths(now: Date): readonly [Date, Date] {
 }
 
 /** The id of a row; ids of one account, kind, span and start sort as their keys do. */
-export function counterId(account: string, kind: CounterSubject, span: Span, start: Date, key: string): string {
+export function counterId(account: string, kind: CounterSubject, span: CounterSpan, start: Date, key: string): string {
   return `${account} ${kind} ${span} ${start.toISOString().slice(0, span === 'minute' ? 16 : 13)} ${key}`;
 }
 

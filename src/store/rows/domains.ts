@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Scan } from '../../mail/scan.ts';
 import type { Collection, Row } from '../driver/port.ts';
@@ -160,11 +159,6 @@ export const verifications = collection<VerificationRow>()({
   indexes: [['expiresAt']],
   dates: ['createdAt', 'expiresAt', 'usedAt'],
 });
-
-/** A token has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
-export function tokenHash(token: string): string {
-  return createHash('sha256').update(token).digest('hex');
-}
 
 /** A domain that an account wants to use in its tracked links. `id` is `trackingDomainId`. */
 export interface TrackingDomainRow extends OwnedRow {

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { collection, type OwnedRow } from './collection.ts';
 import type { SentState } from './messages.ts';
 
@@ -72,9 +71,4 @@ export function exportId(account: string, name: string): string {
 /** The name by which the account knows the job. */
 export function exportName(row: Pick<ExportRow, 'id' | 'account'>): string {
   return row.id.slice(row.account.length + 1);
-}
-
-/** A token has 128 random bits, so one fast hash is enough. */
-export function tokenHash(token: string): string {
-  return createHash('sha256').update(token).digest('hex');
 }

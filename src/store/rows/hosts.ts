@@ -27,16 +27,14 @@ export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, '
 }
 
 /** The secret, for parts that run while the store may be unavailable. */
-export interface TokenSecret {
-  /** Read once, then cached. Throws `StoreAway` if it was never read and cannot be. */
-  read(): Promise<string>;
-}
+export type TokenSecret = ReturnType<typeof createTokenSecret>;
 
-export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): TokenSecret {
+export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>) {
   let known: string | undefined;
   let reading: Promise<string> | undefined;
   return frozen({
-    async read() {
+    /** Read once, then cached. Throws `StoreAway` if it was never read and cannot be. */
+    async read(): Promise<string> {
       known ??= await (reading ??= openSecret(store, ids).finally(() => {
         reading = undefined;
       }));

@@ -1,8 +1,6 @@
+import type { RejectReason } from '../../mail/suppression.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
-
-export const REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
-export type Reason = (typeof REASONS)[number];
 
 /** A suppressed address. `id` is `rejectId`: one entry per address and subaccount. */
 export interface RejectRow extends OwnedRow, Carrier {
@@ -10,7 +8,7 @@ export interface RejectRow extends OwnedRow, Carrier {
   readonly email: string;
   /** '' for the whole account, so that it can be indexed. */
   readonly subaccount: string;
-  readonly reason: Reason;
+  readonly reason: RejectReason;
   readonly detail: string | null;
   readonly createdAt: Date;
   readonly lastEventAt: Date;

@@ -67,7 +67,7 @@ export const messageTags = collection<MessageTagRow>()({
  * By what else than its `_id` answers name a message (mail/sent-names.ts): few messages have any. `id` is
  * `<message> <name>`.
  */
-export interface MessageNameRow extends OwnedRow {
+interface MessageNameRow extends OwnedRow {
   readonly name: string;
   readonly message: string;
   /** The recipient of the message: several may have got it under one name. */

@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
-import type { Ids } from '../../base/ids.ts';
+import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
 import { collection } from './collection.ts';
@@ -84,11 +83,6 @@ type Rows = Pick<Store, 'people' | 'enterLinks' | 'consoleSessions'>;
 interface Parts {
   readonly clock: Clock;
   readonly ids: Ids;
-}
-
-/** A token has 256 random bits, so one fast hash is enough to make the stored form useless to a thief. */
-export function tokenHash(token: string): string {
-  return createHash('sha256').update(token).digest('hex');
 }
 
 /** Tokens of links and sessions have this form. */

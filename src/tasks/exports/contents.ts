@@ -6,7 +6,7 @@ import type { MessageTagRow, SentMessageRow } from '../../store/rows/messages.ts
 import type { Store } from '../../store/store.ts';
 
 /** The contents of an archive: the name of its file, its header, and the other lines in pages, which may be empty. */
-export interface Contents {
+export interface ArchiveContents {
   readonly file: string;
   readonly header: Line;
   readonly pages: AsyncIterable<readonly Line[]>;
@@ -35,7 +35,7 @@ export function contentsOf(
   store: ContentsStore,
   now: Date,
   metadataFields: readonly string[],
-): Contents {
+): ArchiveContents {
   switch (job.type) {
     case 'reject': {
       const rows = pagesById(job.account, (id, order) => store.rejects.many({ id }, order));

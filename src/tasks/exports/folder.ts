@@ -17,19 +17,10 @@ import type { Store } from '../../store/store.ts';
 const OURS = /^[\w-]+\.zip(?:\.tmp)?$/;
 
 /** The folder of the archives on this host. A file without `.tmp` is complete and on the disk. */
-interface ArchiveFolder {
-  /** Calls `write` with a temporary path and renames the archive when it is complete. */
-  put(name: string, write: (path: string) => Promise<void>): Promise<void>;
-  /** Names of archives, complete or not. */
-  names(): Promise<string[]>;
-  remove(name: string): Promise<void>;
-  /** Bytes of an archive; 0 if it is not on this host. */
-  sizeOf(name: string): Promise<number>;
-}
-
-export function createArchiveFolder(dir: string): ArchiveFolder {
+export function createArchiveFolder(dir: string) {
   return frozen({
-    async put(name, write) {
+    /** Calls `write` with a temporary path and renames the archive when it is complete. */
+    async put(name: string, write: (path: string) => Promise<void>) {
       await mkdir(dir, { recursive: true, mode: 0o700 });
       const path = join(dir, name);
       try {
@@ -41,18 +32,20 @@ export function createArchiveFolder(dir: string): ArchiveFolder {
       }
       await syncFolder(dir);
     },
-    async names() {
+    /** Names of archives, complete or not. */
+    async names(): Promise<string[]> {
       const names = await readdir(dir).catch((error: unknown) => {
         if (isMissing(error)) return [];
         throw error;
       });
       return [...new Set(names.filter((name) => OURS.test(name)).map((name) => name.replace(/\.tmp$/, '')))];
     },
-    async remove(name) {
+    async remove(name: string) {
       await rm(join(dir, name), { force: true });
       await rm(join(dir, `${name}.tmp`), { force: true });
     },
-    async sizeOf(name) {
+    /** Bytes of an archive; 0 if it is not on this host. */
+    async sizeOf(name: string): Promise<number> {
       if (!OURS.test(name)) return 0;
       return (await stat(join(dir, name)).catch(() => undefined))?.size ?? 0;
     },

@@ -1,13 +1,13 @@
 import { AGREE_MS, type Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import type { NewNotice, Notices } from '../../sending/types.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
-import { type ExportRow, exportName, tokenHash } from '../../store/rows/exports.ts';
+import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
-import { type Contents, contentsOf, type Formulas, toCsv } from './contents.ts';
+import { type ArchiveContents, contentsOf, type Formulas, toCsv } from './contents.ts';
 import { createArchiveFolder, writeArchive } from './folder.ts';
 
 export interface ExportSettings extends ClaimSettings {
@@ -145,7 +145,11 @@ interface Guards {
 }
 
 /** The lines as CSV, one page at a time. Checks between pages whether to continue. */
-async function* textOf({ header, pages }: Contents, tally: { rows: number }, guards: Guards): AsyncGenerator<string> {
+async function* textOf(
+  { header, pages }: ArchiveContents,
+  tally: { rows: number },
+  guards: Guards,
+): AsyncGenerator<string> {
   const { job, claims, log, ending, hasRoom, formulas } = guards;
   yield toCsv([header], formulas);
   let logged = 0;
@@ -180,26 +184,11 @@ interface ClaimSettings {
 }
 
 /** Changes the states of export jobs: each step is one atomic change that only the holder of the claim can make. */
-interface Claims {
-  /**
-   * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
-   */
-  next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
-  /** Renews the claim if that is due. False if it was lost. */
-  renew(job: ExportRow): Promise<boolean>;
-  /** Undefined if the claim was lost; then nothing was changed. The same holds for the others. */
-  complete(job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>): Promise<ExportRow | undefined>;
-  fail(job: ExportRow, error: string): Promise<ExportRow | undefined>;
-  /** Returns it to waiting, as if it had not been started. */
-  giveBack(job: ExportRow): Promise<ExportRow | undefined>;
-}
+type Claims = ReturnType<typeof createClaims>;
 
 const UNCLAIMED = { holder: null, until: null };
 
-function createClaims(
-  settings: ClaimSettings,
-  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
-): Claims {
+function createClaims(settings: ClaimSettings, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids }) {
   const { holder, hostname } = settings;
   const {
     store: { exportJobs },
@@ -271,15 +260,24 @@ function createClaims(
   }
 
   return frozen({
-    next: async (served) => (await orphan()) ?? (await waiting(served)),
-    async renew(job) {
+    /**
+     * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
+     */
+    next: async (served: ReadonlyMap<string, number>): Promise<ExportRow | undefined> =>
+      (await orphan()) ?? (await waiting(served)),
+    /** Renews the claim if that is due. False if it was lost. */
+    async renew(job: ExportRow): Promise<boolean> {
       if (clock.monotonic() - (renewedAt.get(job.id) ?? 0) < RENEW_MS) return true;
       renewedAt.set(job.id, clock.monotonic());
       return (await exportJobs.change({ id: job.id, state: 'working', holder }, { until: term() })) !== undefined;
     },
-    complete: (job, result) => settle(job, { state: 'complete', ...end(null, job), ...result }),
-    fail: (job, error) => settle(job, { state: 'error', ...end(error, job) }),
-    giveBack: (job) =>
+    /** Undefined if the claim was lost; then nothing was changed. The same holds for the others. */
+    complete: (job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>): Promise<ExportRow | undefined> =>
+      settle(job, { state: 'complete', ...end(null, job), ...result }),
+    fail: (job: ExportRow, error: string): Promise<ExportRow | undefined> =>
+      settle(job, { state: 'error', ...end(error, job) }),
+    /** Returns it to waiting, as if it had not been started. */
+    giveBack: (job: ExportRow): Promise<ExportRow | undefined> =>
       settle(job, { state: 'waiting', ...UNCLAIMED, host: null, file: null, attempts: job.attempts - 1 }),
   });
 }

@@ -132,8 +132,8 @@ function toOptions({ method, path, headers, body }: Request, file: FileBody | un
   return { method, path, headers, body: body?.bytes ?? null };
 }
 
-/** undici accepts any async iterable, but its types do not say so. */
 function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
+  // biome-ignore lint/plugin: undici accepts any async iterable, but its types do not say so
   return chunks as unknown as Readable;
 }
 

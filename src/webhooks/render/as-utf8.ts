@@ -3,10 +3,10 @@ import { type OwnFields, withoutForged } from '../../mail/authentication-results
 import { labelOfText } from '../../mail/charset.ts';
 import {
   applyChanges,
-  type Change,
   encodeBase64,
   encodeQuotedPrintable,
   findFields,
+  type Replacement,
   setField,
   toContentType,
 } from '../../mail/compose/fields.ts';
@@ -88,7 +88,7 @@ function encodePart(
   part: Part,
   header: Buffer,
   body: Buffer,
-): { readonly changes: Change[]; readonly body: Iterable<Uint8Array> } | undefined {
+): { readonly changes: Replacement[]; readonly body: Iterable<Uint8Array> } | undefined {
   const type = mediaTypeOf(part);
   if (/^(?:multipart|message)\//.test(type)) return undefined;
   // An invalid type is text, as mail readers treat it (RFC 2045 section 5.2).
@@ -98,7 +98,7 @@ function encodePart(
   const label = isText ? labelOfText(asciiParameter(part.type, 'charset'), () => [content], hints) : undefined;
   const quoted = isText && fitsQuotedPrintable(content);
   const { fields } = findFields(header, 0);
-  const changes: Change[] = [];
+  const changes: Replacement[] = [];
   const set = (name: string, value: string) => changes.push(setField(fields, 0, name, value));
   if (part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined) set('MIME-Version', '1.0');
   if (label !== undefined)

@@ -1,7 +1,7 @@
-import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { authorOf } from '../../mail/author.ts';
 import { type Automated, automatedFor } from '../../mail/automated.ts';
-import { type Facts, factsOfMessage } from '../../mail/facts/facts.ts';
+import { factsOfMessage, type MessageFacts } from '../../mail/facts/facts.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
@@ -22,7 +22,7 @@ export interface ShownMessage {
   readonly hasHtml: boolean;
   readonly automated: Automated;
   /** Null if it could not be parsed. */
-  readonly facts: Facts | null;
+  readonly facts: MessageFacts | null;
   /** Why it could not be parsed; then only its header is shown, and its parts where they were found. */
   readonly parseError: string | null;
 }
@@ -38,7 +38,7 @@ export interface ContentInput {
 const MOST_TEXT = 5 * 1024 * 1024;
 
 /** Creates the task of the render thread that shows what is in a message. Throws if the disk fails. */
-export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ContentInput, ShownMessage> {
+export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ContentInput, ShownMessage> {
   return async ({ mail: { message, body, delivery }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));
     const { fields, ...shown } = await withRaw(body, (raw) =>

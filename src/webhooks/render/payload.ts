@@ -3,7 +3,7 @@ import { isForged, type OwnFields, withoutForged } from '../../mail/authenticati
 import type { Author } from '../../mail/author.ts';
 import type { Automated } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import type { Facts } from '../../mail/facts/facts.ts';
+import type { MessageFacts } from '../../mail/facts/facts.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
@@ -48,7 +48,7 @@ export interface InboundEvent {
   /** The parsed message, or why it was not parsed. */
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
   /** Undefined: the route does not ask for them; null: the message was not parsed. */
-  readonly facts?: Facts | null | undefined;
+  readonly facts?: MessageFacts | null | undefined;
 }
 
 /** The inbound events of one POST as JSON text, in pieces. */

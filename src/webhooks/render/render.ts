@@ -3,13 +3,13 @@ import type { Clock } from '../../base/clock.ts';
 import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
-import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { factsOf } from '../../inbound/formats.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import { authorOf, authorOfMessage } from '../../mail/author.ts';
 import { automatedFor } from '../../mail/automated.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import { type Facts, factsOfMessage } from '../../mail/facts/facts.ts';
+import { factsOfMessage, type MessageFacts } from '../../mail/facts/facts.ts';
 import { toFileName } from '../../mail/filename.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
@@ -69,7 +69,7 @@ export function createRenderTask({
   withRaw,
   hostname,
   mxHosts,
-}: Deps): Task<RenderInput, Post> {
+}: Deps): ThreadTask<RenderInput, Post> {
   const encoder = createFormEncoder();
 
   /**
@@ -113,7 +113,7 @@ export function createRenderTask({
     message: Message,
     { content, author }: Pick<InboundEvent, 'content' | 'author'>,
     guarded: Guarded,
-  ): Promise<Facts | null | undefined> {
+  ): Promise<MessageFacts | null | undefined> {
     if (!style.facts || factsOf(style.format).whole) return undefined;
     if ('parseError' in content) return null;
     try {

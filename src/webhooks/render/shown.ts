@@ -1,4 +1,4 @@
-import type { Guarded, Task } from '../../base/worker-tasks.ts';
+import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { toCidKey } from '../../mail/cid.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type FilePart, type ParsedMessage, parseMessage, scanMessage, type Text } from '../../mail/message.ts';
@@ -30,7 +30,7 @@ const MOST_HTML = 5 * 1024 * 1024;
 const MOST_PAGE = 10 * 1024 * 1024;
 
 /** Creates the task of the render thread that makes a message safe to look at. Throws if the disk fails. */
-export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): Task<ShownInput, Shown> {
+export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ShownInput, Shown> {
   return async ({ mail: { body }, wanted }, guarded) => {
     const value = await withRaw(body, (raw) => show(withHeader(raw), wanted, guarded));
     return { value, transfer: value.kind === 'file' ? [value.bytes.buffer] : [] };

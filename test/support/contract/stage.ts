@@ -1,5 +1,5 @@
 import { createIds } from '../../../src/base/ids.ts';
-import type { Answer, Budget, MxRecord, RecordType } from '../../../src/dns/types.ts';
+import type { DnsAnswer, DnsBudget, MxRecord, RecordType } from '../../../src/dns/types.ts';
 import { createRecorder } from '../../../src/events/record.ts';
 import { createKey } from '../../../src/store/rows/accounts.ts';
 import { PLAIN_IP } from '../../../src/store/rows/ips.ts';
@@ -48,13 +48,17 @@ const addresses: string[] = [];
  */
 export function startStages(driver?: TestDriver, options: Parameters<typeof startApi>[0] = {}): Promise<ApiWorld> {
   const zone = mailEverywhere(zoneResolver({}));
-  const pointing = (name: string, type: string): Promise<Answer<string>> | undefined =>
+  const pointing = (name: string, type: string): Promise<DnsAnswer<string>> | undefined =>
     type === 'A' && name.endsWith('.pointed.example.com')
       ? Promise.resolve({ kind: 'records', records: addresses, ttl: 300 })
       : undefined;
-  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
-  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
-  function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+  function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
+  function resolve(
+    name: string,
+    type: RecordType,
+    budget?: DnsBudget,
+  ): Promise<DnsAnswer<MxRecord> | DnsAnswer<string>> {
     return type === 'MX'
       ? zone.resolve(name, type, budget)
       : (pointing(name, type) ?? zone.resolve(name, type, budget));

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { counterId, NO_COUNTS } from '../../../src/store/rows/counters.ts';
+import { NO_COUNTS } from '../../../src/mail/stats.ts';
+import { counterId } from '../../../src/store/rows/counters.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../../support/api.ts';
 import { putCounts } from '../../support/counts.ts';
 import { drivers } from '../../support/database.ts';

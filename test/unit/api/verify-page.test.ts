@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { tokenHash } from '../../../src/base/ids.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
-import { tokenHash } from '../../../src/store/rows/domains.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, startApi } from '../../support/api.ts';
 
 const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';

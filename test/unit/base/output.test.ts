@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createOutput } from '../../../src/base/log.ts';
+import { createLogOutput } from '../../../src/base/log.ts';
 
 /** A line that is written at once. */
 const line = (n: number) => `{"event":"daemon.note","level":"info","n":${n}}\n`;
@@ -8,7 +8,7 @@ const line = (n: number) => `{"event":"daemon.note","level":"info","n":${n}}\n`;
 function outputThat(...does: readonly (number | string)[]) {
   const next = [...does];
   const taken: string[] = [];
-  const write = createOutput((bytes) => {
+  const write = createLogOutput((bytes) => {
     const what = next.shift() ?? bytes.byteLength;
     if (typeof what === 'string') throw Object.assign(new Error(what), { code: what });
     taken.push(Buffer.from(bytes.subarray(0, what)).toString());

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { createPlaces, createTurns } from '../../../src/base/turns.ts';
+import { createKeyedMutex, createSemaphore } from '../../../src/base/turns.ts';
 
 describe('turns', () => {
   it('come one after the other in their order, failures among them, and other names beside them', async () => {
-    const inTurn = createTurns('run');
+    const inTurn = createKeyedMutex('run');
     const seen: string[] = [];
     let open = () => {};
     const first = inTurn(
@@ -32,7 +32,7 @@ describe('turns', () => {
   });
 
   it('end with the one that failed, where that is asked for, and begin anew afterwards', async () => {
-    const inTurn = createTurns('fail');
+    const inTurn = createKeyedMutex('fail');
     const seen: string[] = [];
     const failing = inTurn('a', () => Promise.reject(new Error('away')));
     const waiting = inTurn('a', async () => {
@@ -49,7 +49,7 @@ describe('turns', () => {
 
 describe('places', () => {
   it('run so much at a time, the rest in the order of the calls, and are free again after a failure', async () => {
-    const places = createPlaces(2);
+    const places = createSemaphore(2);
     const began: string[] = [];
     const ends = new Map<string, (failure?: Error) => void>();
     const start = (name: string) =>

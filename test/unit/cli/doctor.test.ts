@@ -10,14 +10,14 @@ import type { Resolver } from '../../../src/dns/types.ts';
 import { examine } from '../../../src/examination/examine.ts';
 import { type Check, placesOf, type World } from '../../../src/examination/finding.ts';
 import { certificate, listening, outgoing } from '../../../src/examination/listening.ts';
-import { clockCheck, disk, nameServers, secrets } from '../../../src/examination/machine.ts';
+import { clockCheck, disk, fileModes, nameServers } from '../../../src/examination/machine.ts';
 import {
   hostName,
   hostsFile,
-  inboundDomains,
+  inboundDomainsCheck,
   postmaster,
   reservedDomains,
-  senderDomains,
+  senderDomainsCheck,
   sending,
 } from '../../../src/examination/names.ts';
 import { ownMail } from '../../../src/examination/own-mail.ts';
@@ -692,7 +692,7 @@ describe('postern doctor', () => {
           'other.example': { MX: [{ exchange: 'mx.old.example', priority: 1 }] },
           'silent.example': { fails: 'servfail' },
         };
-        const found = await look(inboundDomains, {
+        const found = await look(inboundDomainsCheck, {
           store,
           zone: records,
           env: { POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' },
@@ -741,7 +741,7 @@ describe('postern doctor', () => {
         const zone = Object.fromEntries(
           fine.map((name) => [name, { MX: [{ exchange: 'mx.example.com', priority: 1 }] }]),
         );
-        const found = await look(inboundDomains, { store, zone });
+        const found = await look(inboundDomainsCheck, { store, zone });
         expect(found).to.have.length(501);
         expect(found.at(-1)).to.deep.include({
           verdict: 'skipped',
@@ -759,7 +759,7 @@ describe('postern doctor', () => {
           'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] },
           'postern._domainkey.shop.example': { TXT: [TEST_TXT.replace('p=', 'p=x')] },
         };
-        const found = await look(senderDomains, { store, zone });
+        const found = await look(senderDomainsCheck, { store, zone });
         expect(found.map(({ check, verdict }) => `${check} ${verdict}`).sort()).to.deep.equal([
           'DKIM new.example skipped',
           'DKIM shop.example warning',
@@ -777,7 +777,7 @@ describe('postern doctor', () => {
           'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] },
           'postern._domainkey.shop.example': { TXT: [TEST_TXT] },
         };
-        const signing = async (env = {}) => (await look(senderDomains, { store, zone, env })).at(-1);
+        const signing = async (env = {}) => (await look(senderDomainsCheck, { store, zone, env })).at(-1);
         expect(await signing()).to.deep.equal({
           check: 'signing shop.example',
           verdict: 'warning',
@@ -921,14 +921,14 @@ describe('postern doctor', () => {
       chmodSync(key, 0o644);
       chmodSync(file, 0o644);
       const env = { POSTERN_SMTP__TLS__CERT: key, POSTERN_SMTP__TLS__KEY: key };
-      expect(verdicts(await look(secrets, { env, file }))).to.deep.equal({
+      expect(verdicts(await look(fileModes, { env, file }))).to.deep.equal({
         [`mode of ${dir}`]: 'ok',
         [`mode of ${key}`]: 'warning',
       });
       const secret = { ...env, POSTERN_STORE__URL: 'mongodb://postern:secret@db.example/postern' };
-      expect(verdicts(await look(secrets, { env: secret, file }))).to.include({ [`mode of ${file}`]: 'warning' });
+      expect(verdicts(await look(fileModes, { env: secret, file }))).to.include({ [`mode of ${file}`]: 'warning' });
       chmodSync(key, 0o600);
-      expect(verdicts(await look(secrets, { env }))).to.include({ [`mode of ${key}`]: 'ok' });
+      expect(verdicts(await look(fileModes, { env }))).to.include({ [`mode of ${key}`]: 'ok' });
       expect(readdirSync(dir)).to.have.length(2);
     });
   });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { runCommandLine } from '../../../src/cli/command.ts';
 import { commands } from '../../../src/cli/commands.ts';
-import { subjectOf } from '../../../src/cli/listen/forward.ts';
+import { subjectOfPost } from '../../../src/cli/listen/forward.ts';
 import { postern } from '../../support/command.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { eventsOf, postsOf } from '../../support/events.ts';
@@ -160,7 +160,7 @@ describe('postern listen', function () {
   });
 
   it('finds the subject in every form that has one', async () => {
-    const of = (type: string, body: string) => subjectOf(type, Buffer.from(body).toString('base64'));
+    const of = (type: string, body: string) => subjectOfPost(type, Buffer.from(body).toString('base64'));
     const form = (fields: Record<string, string>) => new URLSearchParams(fields).toString();
     const FORM = 'application/x-www-form-urlencoded';
     expect(await of(FORM, form({ mandrill_events: JSON.stringify([{ msg: { subject: 'Hi' } }]) }))).to.equal('Hi');

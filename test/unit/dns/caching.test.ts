@@ -6,7 +6,7 @@ import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { ResolverDeps } from '../../../src/dns/resolver.ts';
 import { createResolver } from '../../../src/dns/resolver.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
-import { createBudget, createShare } from '../../../src/inbound/verdicts/lookups.ts';
+import { createDnsBudget, createShare } from '../../../src/inbound/verdicts/lookups.ts';
 import type { TestClock } from '../../support/clock.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -155,7 +155,7 @@ describe('the resolver over time', () => {
   describe('a budget', () => {
     it('is a count of questions, whether or not the answer was known', async () => {
       const resolver = resolverFor();
-      const budget = createBudget(2, 20_000, clock);
+      const budget = createDnsBudget(2, 20_000, clock);
       await resolver.resolve('host.example', 'A', budget);
       await resolver.resolve('host.example', 'A', budget);
       expect(await resolver.resolve('long.example', 'A', budget)).to.deep.equal({ kind: 'failure', reason: 'budget' });
@@ -164,7 +164,7 @@ describe('the resolver over time', () => {
 
     it('is a time, over which nobody waits', async () => {
       zone.behave('drop');
-      const budget = createBudget(10, 500, clock);
+      const budget = createDnsBudget(10, 500, clock);
       const answer = resolverFor().resolve('host.example', 'A', budget);
       await until('the question', () => zone.questions.length > 0);
       await clock.advance(500);
@@ -176,7 +176,7 @@ describe('the resolver over time', () => {
       // Late enough for a busy machine to ask for it and to let the budget pass.
       zone.behave({ lateMs: 500 });
       const resolver = resolverFor();
-      const poor = resolver.resolve('host.example', 'A', createBudget(1, 100, clock));
+      const poor = resolver.resolve('host.example', 'A', createDnsBudget(1, 100, clock));
       await until('the question', () => zone.questions.length > 0);
       const rich = resolver.resolve('host.example', 'A');
       await clock.advance(100);
@@ -185,7 +185,7 @@ describe('the resolver over time', () => {
     });
 
     it('can be shared out, so that one part cannot spend what another needs', async () => {
-      const whole = createBudget(5, 1000, clock);
+      const whole = createDnsBudget(5, 1000, clock);
       const part = createShare(whole, 2, 400, clock);
       expect([part.take(), part.take(), part.take()]).to.deep.equal([true, true, false]);
       expect([whole.take(), whole.take(), whole.take(), whole.take()]).to.deep.equal([true, true, true, false]);

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { holds, type MailFacts } from '../../../src/inbound/conditions.ts';
-import { ACTION_NAMES, type Choice, decide } from '../../../src/inbound/decision.ts';
+import { ACTION_NAMES, decide, type RouteChoice } from '../../../src/inbound/decision.ts';
 import { matchesAny } from '../../../src/inbound/patterns.ts';
 import type { When } from '../../../src/store/rows/domains.ts';
 import { growth } from '../../support/growth.ts';
@@ -98,7 +98,7 @@ describe('the conditions of a route', () => {
 });
 
 describe('the decision between routes', () => {
-  const choice = (routeId: string, more: Partial<Choice> = {}): Choice => ({
+  const choice = (routeId: string, more: Partial<RouteChoice> = {}): RouteChoice => ({
     match: { kind: 'inbound', account: 'a', routeId, pattern: '*', url: `https://${routeId}.test/` },
     when: null,
     action: 'post',
@@ -119,7 +119,7 @@ describe('the decision between routes', () => {
   it('lets no header that is too large past a route that would stop the message, and loses none of it', () => {
     const when = { from: ['ceo@*'] };
     const last = choice('last', { tags: ['rest'] });
-    const taken = (action: Choice['action']) =>
+    const taken = (action: RouteChoice['action']) =>
       decide([choice('1', { action, when, tags: ['t'] }), last], { content: CUT });
     expect(taken('reject')).to.deep.equal({ kind: 'rejected', match: choice('1').match });
     for (const action of ['hold', 'discard'] as const)

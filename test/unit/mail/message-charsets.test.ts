@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { authorOfMessage, soleAuthorOf } from '../../../src/mail/author.ts';
 import { parseMessage, scanMessage, type Text } from '../../../src/mail/message.ts';
-import { summaryFields, summaryOf } from '../../../src/mail/summary.ts';
+import { mailSummaryOf, summaryFields } from '../../../src/mail/summary.ts';
 
 const latin1 = (...lines: string[]) => Buffer.from(lines.map((line) => `${line}\r\n`).join(''), 'latin1');
 /** The bytes of a text in UTF-8, as a string of bytes. */
@@ -88,7 +88,7 @@ describe('a raw header', () => {
         ...(more.some((line) => line === '') ? [] : ['', 'x']),
       );
       const { subject, from } = parse(bytes);
-      const summary = summaryOf(summaryFields(bytes));
+      const summary = mailSummaryOf(summaryFields(bytes));
       expect([
         subject,
         from?.name,

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import {
+  addressDataSize,
   openReplyToken,
   parseReplyAddress,
   roomFor,
   type SealedFor,
   sealReplyAddress,
-  sizeOf,
   toFullMinute,
 } from '../../../src/mail/reply-address.ts';
 import { medians } from '../../support/medians.ts';
@@ -25,7 +25,7 @@ function open(local: string, place: Partial<SealedFor> = {}, keys: readonly stri
 describe('a reply address', () => {
   it('gives back what was sealed in, in any case', () => {
     for (const data of ['1', 'ticket 4711', 'Grüße', '😀', 'a'.repeat(24), '0b54ad77-fa1c-4ba2-9b1c-1d2d9b2b0a5f'])
-      for (const expiresAt of sizeOf(data) > 20 ? [null] : [null, toFullMinute(IN_2026)]) {
+      for (const expiresAt of addressDataSize(data) > 20 ? [null] : [null, toFullMinute(IN_2026)]) {
         const local = seal(data, expiresAt);
         expect(open(local), local).to.deep.equal({ data, expiresAt });
         expect(open(local.toUpperCase()), local).to.deep.equal({ data, expiresAt });

@@ -3,14 +3,14 @@ import { START_BYTES } from '../../../src/mail/field-search.ts';
 import { headerBlock, readFields } from '../../../src/mail/header-section.ts';
 import { parseMessage, scanMessage, subjectOf } from '../../../src/mail/message.ts';
 import { breachOfBlock } from '../../../src/mail/outgoing.ts';
-import { summaryFields, summaryOf, toSummary } from '../../../src/mail/summary.ts';
+import { mailSummaryOf, summaryFields, toSummary } from '../../../src/mail/summary.ts';
 import { threadOfRoot } from '../../../src/mail/thread.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { processorMs } from '../../support/growth.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 
 const bytes = (text: string) => Buffer.from(text, 'latin1');
-const found = (text: string) => summaryOf(summaryFields(bytes(text)));
+const found = (text: string) => mailSummaryOf(summaryFields(bytes(text)));
 
 /** A header of at least so many octets, of one piece again and again. */
 const header = (start: string, piece: string, size = 2 * START_BYTES) =>
@@ -47,7 +47,7 @@ describe('the summary of a message', () => {
       const scanned = scanMessage(message);
       if (!scanned.root) throw new Error(`${name} is not parsed`);
       const parsed = toSummary(await parseMessage(message, scanned.root));
-      expect(summaryOf(summaryFields(message)), name).to.deep.equal(parsed);
+      expect(mailSummaryOf(summaryFields(message)), name).to.deep.equal(parsed);
     }
   });
 
@@ -95,7 +95,7 @@ describe('the summary of a message', () => {
     const { root } = scanMessage(message);
     const parsed = root && parseMessage(message, root);
     expect([parsed?.to.length, parsed?.subject, parsed?.text]).to.deep.equal([1100, 'all staff', 'Hello all.\n']);
-    expect(summaryOf(summaryFields(message))).to.include({ from: 'Ana <ana@corp.test>', subject: 'all staff' });
+    expect(mailSummaryOf(summaryFields(message))).to.include({ from: 'Ana <ana@corp.test>', subject: 'all staff' });
     expect(breachOfBlock(headerBlock(message)), 'it may also be sent').to.equal(undefined);
     expect(subjectOf(readFields(message)), 'for the conditions of a route').to.equal('all staff');
   });
@@ -121,7 +121,7 @@ describe('the summary of a message', () => {
       expect(fields.length, name).to.be.below(9000);
       took[name] = times(() => summaryFields(message)) / pass;
       expect(took[name], `${name}: found`).to.be.below(20);
-      expect(times(() => summaryOf(fields)) / pass, `${name}: decoded`).to.be.below(60);
+      expect(times(() => mailSummaryOf(fields)) / pass, `${name}: decoded`).to.be.below(60);
     }
     const [name, most] = Object.entries(took).toSorted(([, a], [, b]) => b - a)[0] ?? [];
     console.log(`      slowest to find: ${name}, ${most?.toFixed(1)} times an ordinary header`);

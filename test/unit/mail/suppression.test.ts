@@ -1,25 +1,25 @@
 import { expect } from 'chai';
 import { listedAddress, listedPrefix } from '../../../src/mail/address.ts';
 import {
-  type Cause,
   isExpired,
   type Listing,
   newListing,
   renewed,
+  type SuppressionCause,
   suppressing,
 } from '../../../src/mail/suppression.ts';
 
 const AT = new Date('2026-01-05T12:00:00Z');
 const DAY_MS = 86_400_000;
 const later = (days: number) => new Date(AT.getTime() + days * DAY_MS);
-const cause = (reason: Cause['reason'], fields: Partial<Cause> = {}): Cause => ({
+const cause = (reason: SuppressionCause['reason'], fields: Partial<SuppressionCause> = {}): SuppressionCause => ({
   reason,
   detail: null,
   sender: null,
   at: AT,
   ...fields,
 });
-const again = (listing: Listing, next: Cause): Listing => {
+const again = (listing: Listing, next: SuppressionCause): Listing => {
   const after = renewed(listing, next);
   if (!after) throw new Error('the entry was kept');
   return after;
@@ -27,7 +27,7 @@ const again = (listing: Listing, next: Cause): Listing => {
 
 describe('an entry of the rejection list', () => {
   it('expires by its reason: 1 day, 7 days, 1 year, never', () => {
-    const days = (reason: Cause['reason']) => {
+    const days = (reason: SuppressionCause['reason']) => {
       const end = newListing(cause(reason)).expiresAt;
       return end && (end.getTime() - AT.getTime()) / DAY_MS;
     };

@@ -10,7 +10,7 @@ import { namesOf } from '../../../src/base/tables.ts';
 import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
-import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
+import { createOutboundRoad, type OutboundParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
 import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
@@ -376,7 +376,7 @@ const VERDICTS: Verdicts = {
 const TOOK = { kind: 'answered', code: 250, diag: 'ok', host: '', address: '', source: '', tls: true } as const;
 
 /** Mail that may go out at once, and is taken by every server. */
-function outboundParts(carried: (recipient: string) => void): MailParts & Pick<OutboundRoadDeps, 'composer'> {
+function outboundParts(carried: (recipient: string) => void): OutboundParts & Pick<OutboundRoadDeps, 'composer'> {
   return {
     composer: {
       compose: async () => ({ kind: 'composed', composed: { bytes: Buffer.from('x'), links: [], mailFrom: '' } }),

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { expect } from 'chai';
 import {
   bounceAddress,
-  findMessage,
+  findReturnAddress,
   readReturnMailbox,
   toToken,
   unsubAddress,
@@ -148,13 +148,13 @@ describe('mail that comes back', () => {
   it('finds the message of a complaint by our tokens in what is left of it', () => {
     for (const name of ['arf-yahoo', 'arf-redacted', 'arf-opt-out', 'jmrp', 'arf-to-the-return-path']) {
       const said = judge('complaints', mail(name), about(null));
-      expect('original' in said && findMessage(SECRET, said.original), name).to.deep.equal({
+      expect('original' in said && findReturnAddress(SECRET, said.original), name).to.deep.equal({
         account: 7,
         message: MESSAGE,
       });
     }
     const other = judge('complaints', mail('arf-of-somebody-else'), about(null));
-    expect('original' in other && findMessage(SECRET, other.original)).to.equal(undefined);
+    expect('original' in other && findReturnAddress(SECRET, other.original)).to.equal(undefined);
   });
 
   it('has a fixture for every case and a case for every fixture', () => {
@@ -219,7 +219,7 @@ describe('mail that comes back and is cut or hostile', () => {
         ),
         about(null),
       );
-      findMessage(SECRET, piece.repeat(200_000 / piece.length));
+      findReturnAddress(SECRET, piece.repeat(200_000 / piece.length));
     }
   }).timeout(20_000);
 });
@@ -253,8 +253,8 @@ describe('addresses of the return domain', () => {
         `<mailto:${address.toUpperCase()}?subject=x>`,
         `it was ${address}.`,
       ])
-        expect(findMessage(SECRET, text), text).to.deep.equal({ account: 7, message: MESSAGE });
-      expect(findMessage(SECRET, address.replace(own, 'else.test'))).to.equal(undefined);
+        expect(findReturnAddress(SECRET, text), text).to.deep.equal({ account: 7, message: MESSAGE });
+      expect(findReturnAddress(SECRET, address.replace(own, 'else.test'))).to.equal(undefined);
     }
     for (const mailbox of ['fbl', 'abuse']) expect(readReturnMailbox(SECRET, mailbox, own)).to.equal(undefined);
   });

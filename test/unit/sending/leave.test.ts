@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { hourlyQuota, reputationOf } from '../../../src/mail/stats.ts';
+import { hourlyQuota, NO_COUNTS, reputationOf } from '../../../src/mail/stats.ts';
 import { createLeaving } from '../../../src/sending/leave.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
-import { counterId, NO_COUNTS } from '../../../src/store/rows/counters.ts';
+import { counterId } from '../../../src/store/rows/counters.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createSureTime } from '../../support/clock.ts';
 import { putCounts } from '../../support/counts.ts';

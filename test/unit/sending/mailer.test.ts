@@ -4,14 +4,14 @@ import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import { type CarrierSettings, createMailCarrier } from '../../../src/sending/carry/carrier.ts';
 import { createMailer } from '../../../src/sending/notices.ts';
-import type { Mail, MailCarrier } from '../../../src/sending/types.ts';
+import type { MailCarrier, NoticeMail } from '../../../src/sending/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { type MailSink, startMailSink } from '../../support/mail-sink.ts';
 import { until } from '../../support/until.ts';
 import { type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 
-const MAIL: Mail = {
+const MAIL: NoticeMail = {
   id: '01notice',
   to: 'postmaster@example.com',
   subject: 'Please confirm',

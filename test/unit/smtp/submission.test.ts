@@ -385,6 +385,44 @@ describe('mail that is handed over', () => {
       });
     });
 
+    it('keeps a picture that is attached among its attachments, though mail programs give it a Content-ID too', async () => {
+      const picture = (id: string, disposition: string) => [
+        '--b',
+        'Content-Type: image/png; name="p.png"',
+        `Content-Disposition: ${disposition}; filename="p.png"`,
+        ...(id === '' ? [] : [`Content-ID: <${id}>`]),
+        'Content-Transfer-Encoding: base64',
+        '',
+        'AAEC',
+      ];
+      const { text } = await submit(
+        started,
+        [
+          `X-MC-Template: our-news\r\n${FROM}MIME-Version: 1.0`,
+          'Content-Type: multipart/mixed; boundary=b',
+          '',
+          '--b',
+          'Content-Type: text/html',
+          '',
+          'hi <img src="cid:shown"> <img src="cid:both">',
+          ...picture('shown', 'inline'),
+          ...picture('both', 'attachment'),
+          ...picture('attached', 'attachment'),
+          ...picture('', 'inline'),
+          '--b--',
+        ].join('\r\n'),
+      );
+      const png = { type: 'image/png', content: 'AAEC' };
+      const attached = { name: 'p.png', ...png };
+      expect(JSON.parse(text)).to.deep.include({
+        images: [
+          { name: 'shown', ...png },
+          { name: 'both', ...png },
+        ],
+        attachments: [attached, attached],
+      });
+    });
+
     for (const name of ['nowhere', 'hidden', 'other', 'our news']) {
       it(`that the account cannot send is refused (${name})`, async () => {
         expect(await refusal(started, `X-MC-Template: ${name}\r\n${FROM}\r\nx`)).to.equal(

@@ -6,7 +6,7 @@ import type { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
-import { type Database, StoreAway, toSlice, toTerms } from '../../../src/store/driver/port.ts';
+import { type Database, filterTerms, StoreAway, toSlice } from '../../../src/store/driver/port.ts';
 
 import { changeSql, removeSql, selectSql } from '../../../src/store/driver/sql.ts';
 import { type Shape, shapeOf } from '../../../src/store/driver/values.ts';
@@ -191,7 +191,7 @@ interface Declared {
 function statementsOf({ shape, indexes }: Declared): string[] {
   const value = (field: string) => (shape.dates.has(field) ? new Date(0) : 'x');
   const select = (filter: object, sort?: string) =>
-    selectSql(shape, toTerms(shape, filter), toSlice(shape, { limit: 9, ...(sort ? { sort } : {}) })).sql;
+    selectSql(shape, filterTerms(shape, filter), toSlice(shape, { limit: 9, ...(sort ? { sort } : {}) })).sql;
   const conditions = (field: string) => [
     value(field),
     { in: [value(field)] },
@@ -203,7 +203,7 @@ function statementsOf({ shape, indexes }: Declared): string[] {
   return indexes.flatMap((fields) =>
     fields.flatMap((field, i) => {
       const equal = Object.fromEntries(fields.slice(0, i).map((name) => [name, value(name)]));
-      const terms = toTerms(shape, { ...equal, [field]: value(field) });
+      const terms = filterTerms(shape, { ...equal, [field]: value(field) });
       const sorted =
         i < fields.length - 1
           ? []

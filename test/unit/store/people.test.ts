@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createIds } from '../../../src/base/ids.ts';
+import { createIds, tokenHash } from '../../../src/base/ids.ts';
 import {
   addPerson,
   createEnterLink,
@@ -9,7 +9,6 @@ import {
   removePerson,
   spendEnterLink,
   TOKEN,
-  tokenHash,
 } from '../../../src/store/rows/people.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';

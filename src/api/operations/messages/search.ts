@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { toTerms } from '../../../base/query-terms.ts';
 import { optional, optionalTime } from '../../../base/schema.ts';
+import { addUp, type Counts, NO_COUNTS } from '../../../mail/stats.ts';
 import { keyHash } from '../../../store/rows/accounts.ts';
-import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts';
+import { startOf } from '../../../store/rows/counters.ts';
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
@@ -181,7 +182,7 @@ const searchTimeSeries = operation({
     const hours = new Map<number, Counts>();
     for await (const row of matching(filter, call)) {
       const hour = startOf('hour', row.createdAt).getTime();
-      hours.set(hour, add(hours.get(hour) ?? NO_COUNTS, countsOf(row)));
+      hours.set(hour, addUp([hours.get(hour) ?? NO_COUNTS, countsOf(row)]));
     }
     return [...hours]
       .toSorted(([a], [b]) => a - b)
@@ -203,21 +204,6 @@ function countsOf({ state, opens, clicks }: SentMessageRow): Counts {
     uniqueOpens: Number(opens > 0),
     clicks,
     uniqueClicks: Number(clicks > 0),
-  };
-}
-
-function add(a: Counts, b: Counts): Counts {
-  return {
-    sent: a.sent + b.sent,
-    hardBounces: a.hardBounces + b.hardBounces,
-    softBounces: a.softBounces + b.softBounces,
-    rejects: a.rejects + b.rejects,
-    complaints: a.complaints + b.complaints,
-    unsubs: a.unsubs + b.unsubs,
-    opens: a.opens + b.opens,
-    uniqueOpens: a.uniqueOpens + b.uniqueOpens,
-    clicks: a.clicks + b.clicks,
-    uniqueClicks: a.uniqueClicks + b.uniqueClicks,
   };
 }
 

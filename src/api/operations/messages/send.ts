@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { jsonBytes } from '../../../base/json-steps.ts';
-import { inSlices, type Steps } from '../../../base/turns.ts';
+import { inSlices, type SlicedWork } from '../../../base/turns.ts';
 import { shownBeside } from '../../../mail/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
-import { type MergeValue, toText } from '../../../mail/merge/values.ts';
+import { type MergeValue, textOfValue } from '../../../mail/merge/values.ts';
 import {
   type ClickTracking,
   type Draft,
@@ -319,7 +319,7 @@ type Variables = readonly { readonly name: string; readonly content?: MergeValue
 function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
   return vars.map(({ name, content = '' }) => ({
     name,
-    content: language === 'handlebars' ? content : toText(content),
+    content: language === 'handlebars' ? content : textOfValue(content),
   }));
 }
 
@@ -379,7 +379,7 @@ const SLICE = 65_536;
  * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes
  * of space take seconds.
  */
-function* readingBase64(text: string): Steps<string | undefined> {
+function* readingBase64(text: string): SlicedWork<string | undefined> {
   const parts: string[] = [];
   let padding = '';
   for (let at = 0; at < text.length; at += SLICE) {

@@ -1,14 +1,7 @@
 import { createHash, hash as hashOnce } from 'node:crypto';
 import { frozen } from '../../../base/frozen.ts';
-import type { Field, HeaderSection } from '../../../mail/header-section.ts';
-import type { Form, Signature } from './verify.ts';
-
-/** Hashes a body that arrives in pieces. */
-interface BodyHash {
-  update(piece: Uint8Array): void;
-  /** Ends the computation. */
-  digest(): HashedBody;
-}
+import type { FieldRange, HeaderSection } from '../../../mail/header-section.ts';
+import type { Canonicalization, Signature } from './verify.ts';
 
 /** A canonicalized body. */
 export interface HashedBody {
@@ -28,7 +21,7 @@ const ROOM = 16 * 1024;
  * Hashes the first `most` octets of a body that is in memory. Most bodies are already in canonical form, except for
  * empty lines at the end, and are hashed in place.
  */
-export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedBody {
+export function hashBody(form: Canonicalization, body: Uint8Array, most = Infinity): HashedBody {
   const length = lengthAsItIs(form, body);
   if (length !== undefined) {
     return { hash: hashOnce('sha256', body.subarray(0, Math.min(length, most)), 'buffer'), length };
@@ -39,7 +32,7 @@ export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedB
 }
 
 /** How many octets of a body are hashed if it is already in canonical form; undefined if it is not. */
-function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
+function lengthAsItIs(form: Canonicalization, body: Uint8Array): number | undefined {
   let end = body.length;
   while (end >= 2 && body[end - 1] === LF && body[end - 2] === CR) end -= 2;
   if (end === body.length) return undefined;
@@ -58,7 +51,7 @@ function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
 }
 
 /** Creates a single-pass hash for bodies of any size. A bare LF ends a line; a bare CR is ordinary text. */
-export function createBodyHash(form: Form, most = Infinity): BodyHash {
+export function createBodyHash(form: Canonicalization, most = Infinity) {
   const relaxed = form === 'relaxed';
   const { put, putAll, digest } = createWriter(most);
   // Line ends and white space are held back until the next character is known.
@@ -91,7 +84,7 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
     }
   }
   return frozen({
-    update(piece): void {
+    update(piece: Uint8Array): void {
       for (let at = 0; at < piece.length; ) {
         const end = cr ? at : endOfText(relaxed, piece, at);
         if (end === at) {
@@ -103,6 +96,7 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
         at = end;
       }
     },
+    /** Ends the computation. */
     digest(): HashedBody {
       if (cr) release();
       // Empty lines at the end are ignored. A body ends with CRLF, and so does an empty one in the simple form (RFC
@@ -166,25 +160,21 @@ function createWriter(most: number) {
   };
 }
 
-/** The header octets that signatures cover, for one message. */
-interface SignedHeader {
-  /** The header octets covered by the signature in `field` (RFC 6376 section 3.7). */
-  octets(field: Field, signature: Pick<Signature, 'headerForm' | 'names'>): Buffer;
-}
-
 const UNEVEN = /\t| {2}/;
 const BARE_LINE_FEED = /(?<!\r)\n/g;
 
-export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): SignedHeader {
-  const byName = new Map<string, Field[]>();
+/** The header octets that signatures cover, for one message. */
+export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>) {
+  const byName = new Map<string, FieldRange[]>();
   for (const field of fields) {
     const before = byName.get(field.name);
     if (before) before.push(field);
     else byName.set(field.name, [field]);
   }
   return frozen({
-    octets(field, { headerForm, names }): Buffer {
-      const left = new Map<string, Iterator<Field>>();
+    /** The header octets covered by the signature in `field` (RFC 6376 section 3.7). */
+    octets(field: FieldRange, { headerForm, names }: Pick<Signature, 'headerForm' | 'names'>): Buffer {
+      const left = new Map<string, Iterator<FieldRange>>();
       const own = toForm(text, field, headerForm);
       let all = '';
       for (const name of names) {
@@ -200,7 +190,7 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
   });
 }
 
-function othersThan(field: Field, fields: readonly Field[]): Iterator<Field> {
+function othersThan(field: FieldRange, fields: readonly FieldRange[]): Iterator<FieldRange> {
   return fields
     .toReversed()
     .filter((other) => other !== field)
@@ -208,7 +198,7 @@ function othersThan(field: Field, fields: readonly Field[]): Iterator<Field> {
 }
 
 /** A field in canonical form, without its final CRLF (sections 3.4.1 and 3.4.2). */
-function toForm(text: string, { name, start, end }: Field, form: Form): string {
+function toForm(text: string, { name, start, end }: FieldRange, form: Canonicalization): string {
   const written = text.slice(start, end).replace(BARE_LINE_FEED, '\r\n');
   const line = written.endsWith('\r\n') ? written.slice(0, -2) : written;
   if (form === 'simple') return line;

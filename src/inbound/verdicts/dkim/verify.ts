@@ -3,7 +3,7 @@ import { hash, verify } from 'node:crypto';
 import { type Bytes, chunksOf } from '../../../base/bytes.ts';
 import { frozen } from '../../../base/frozen.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
-import type { Field, HeaderSection } from '../../../mail/header-section.ts';
+import type { FieldRange, HeaderSection } from '../../../mail/header-section.ts';
 import { BUDGET_CODE, isFailureCode } from '../lookups.ts';
 import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
@@ -18,7 +18,7 @@ interface SignatureResult {
 /** Checks the signatures of one message independently: an invalid one, or one that makes us throw, affects no other. */
 export interface SignatureChecker {
   /** `field` is the header field that contains the signature. */
-  check(field: Field, signature: Signature | Unusable): Promise<SignatureResult>;
+  check(field: FieldRange, signature: Signature | Unusable): Promise<SignatureResult>;
 }
 
 interface Deps {
@@ -125,8 +125,8 @@ function isSignature({ keyType, signature }: Signature, octets: Buffer, key: Pub
 /** A parsed DKIM-Signature (RFC 6376 section 3.5) or ARC-Message-Signature (RFC 8617 section 4.1.2). */
 export interface Signature {
   readonly keyType: 'rsa' | 'ed25519';
-  readonly headerForm: Form;
-  readonly bodyForm: Form;
+  readonly headerForm: Canonicalization;
+  readonly bodyForm: Canonicalization;
   /** d=, in lower case and as A-labels. */
   readonly domain: string;
   readonly selector: string;
@@ -150,13 +150,13 @@ export interface Unusable {
 }
 
 /** The canonicalization algorithms (RFC 6376 section 3.4). */
-export type Form = 'simple' | 'relaxed';
+export type Canonicalization = 'simple' | 'relaxed';
 
 type SignatureHead = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<SignatureKind, 'of'>;
 
 interface SignatureKind {
   readonly of: 'dkim' | 'arc';
-  readonly forms?: readonly [Form, Form];
+  readonly forms?: readonly [Canonicalization, Canonicalization];
 }
 
 // RFC 6376 section 3.2, FWS included, and UTF-8 (RFC 8616 section 5).
@@ -167,7 +167,7 @@ const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([
   ['rsa-sha256', 'rsa'],
   ['ed25519-sha256', 'ed25519'],
 ]);
-const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
+const FORMS: ReadonlyMap<string, readonly [Canonicalization, Canonicalization]> = new Map([
   ['simple', ['simple', 'simple']],
   ['relaxed', ['relaxed', 'simple']],
   ['simple/simple', ['simple', 'simple']],

@@ -6,7 +6,7 @@ import { type Expression, HELPERS, type Helper, type Operator } from './program.
 // which is not safe with untrusted templates.
 
 /** The content of a tag: a path or a name, and its arguments. */
-export interface Call {
+export interface TagCall {
   /** As written; the closing tag of a block repeats it. */
   readonly name: string;
   readonly target: Expression;
@@ -20,7 +20,7 @@ const PLACE_FORM = new RegExp(`^${PLACE}(\\d+)$`);
 const DEEPEST = 16;
 
 /** Parses the inside of a tag. Throws `FaultyTemplate`. */
-export function parseCall(inside: string): Call {
+export function parseCall(inside: string): TagCall {
   const backticks: string[] = [];
   const known = inside.replace(BACKTICK, (_, source: string) => ` @${PLACE}${backticks.push(source) - 1} `);
   const node = parseOne(known, inside);

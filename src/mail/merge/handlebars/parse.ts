@@ -1,8 +1,8 @@
-import type { Steps } from '../../../base/turns.ts';
+import type { SlicedWork } from '../../../base/turns.ts';
 import { FaultyTemplate } from '../../faults.ts';
-import { type Call, helperOf, parseCall, toCall } from './call.ts';
-import type { Body, Branch, Expression, Loop, Node } from './program.ts';
-import type { Budget } from './run.ts';
+import { helperOf, parseCall, type TagCall, toCall } from './call.ts';
+import type { Branch, Expression, Loop, TemplateBody, TemplateNode } from './program.ts';
+import type { StepBudget } from './run.ts';
 
 /** Maximum nesting of blocks. */
 const DEEPEST = 64;
@@ -16,7 +16,7 @@ const SLICE_STEPS = 1000;
  * Parses a template in steps of about a millisecond. Throws `FaultyTemplate` with the line number. A parsed template
  * can be run with any variables: it can then only become too long or exceed the budget.
  */
-export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
+export function* readingTemplate(source: string, budget: StepBudget): SlicedWork<TemplateBody> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
   let last: Tag | undefined;
   try {
@@ -31,8 +31,12 @@ export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
 }
 
 /** Calls `note` with each tag before parsing it. */
-function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Tag) => void): Steps<Body> {
-  const root: Node[] = [];
+function* readingPieces(
+  pieces: readonly Piece[],
+  budget: StepBudget,
+  note: (tag: Tag) => void,
+): SlicedWork<TemplateBody> {
+  const root: TemplateNode[] = [];
   const open: Block[] = [];
   const read = createReading(budget);
   let body = root;
@@ -55,11 +59,11 @@ function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Ta
   return root;
 }
 
-type Read = (inside: string) => Call;
+type Read = (inside: string) => TagCall;
 
 /** Caches parsed tags, so that repeated ones are parsed once. */
-function createReading(budget: Budget): Read {
-  const known = new Map<string, Call>();
+function createReading(budget: StepBudget): Read {
+  const known = new Map<string, TagCall>();
   return (inside) => {
     const found = known.get(inside);
     if (found) return found;
@@ -71,7 +75,7 @@ function createReading(budget: Budget): Read {
 }
 
 /** Processes a tag; returns the body that following nodes belong to. */
-function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
+function take(tag: Tag, body: TemplateNode[], open: Block[], read: Read): TemplateNode[] {
   switch (tag.kind) {
     case 'comment':
       return body;
@@ -101,7 +105,14 @@ function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
 
 const NAMES = /\sas\s+\|([^|]*)\|\s*$/;
 
-function begin(inside: string, inverse: boolean, chained: boolean, body: Node[], open: Block[], read: Read): Node[] {
+function begin(
+  inside: string,
+  inverse: boolean,
+  chained: boolean,
+  body: TemplateNode[],
+  open: Block[],
+  read: Read,
+): TemplateNode[] {
   if (open.length >= DEEPEST) throw new FaultyTemplate(`blocks are nested more than ${DEEPEST} deep`);
   const names = (NAMES.exec(inside)?.[1] ?? '').split(/\s+/).filter((name) => name !== '');
   const block = createBlock(read(inside.replace(NAMES, '')), { names, inverse, chained, outside: body });
@@ -110,7 +121,7 @@ function begin(inside: string, inverse: boolean, chained: boolean, body: Node[],
 }
 
 /** Ends a block, together with the blocks that its else tags began. */
-function end(name: string, open: Block[]): Node[] {
+function end(name: string, open: Block[]): TemplateNode[] {
   let block = open.pop();
   while (block?.chained) {
     block.outside.push(block.finish());
@@ -130,25 +141,25 @@ interface Block {
   /** Whether an else tag of another block began it. */
   readonly chained: boolean;
   /** The surrounding body. */
-  readonly outside: Node[];
+  readonly outside: TemplateNode[];
   /** The first branch. */
-  readonly body: Node[];
+  readonly body: TemplateNode[];
   /** Begins the else branch. */
-  toElse(): Node[];
+  toElse(): TemplateNode[];
   /** Begins another branch of the same block; undefined if the block cannot have it. */
-  toBranch(call: Call): Node[] | undefined;
-  finish(): Node;
+  toBranch(call: TagCall): TemplateNode[] | undefined;
+  finish(): TemplateNode;
 }
 
 interface Opened {
   readonly names: readonly string[];
   readonly inverse: boolean;
   readonly chained: boolean;
-  readonly outside: Node[];
+  readonly outside: TemplateNode[];
 }
 
 /** Opens a block. Throws `FaultyTemplate` if there is no such block helper. */
-function createBlock(call: Call, opened: Opened): Block {
+function createBlock(call: TagCall, opened: Opened): Block {
   const { name } = call;
   if (name === 'if' || name === 'unless') return createChoice(call, opened);
   if (name === 'each' || name === 'with') return createLoop(name, only(call), opened, name);
@@ -156,16 +167,16 @@ function createBlock(call: Call, opened: Opened): Block {
   return createLoop('section', call.target, opened, name);
 }
 
-function only({ name, params: [value, ...others] }: Call): Expression {
+function only({ name, params: [value, ...others] }: TagCall): Expression {
   if (!value || others.length > 0) throw new FaultyTemplate(`{{#${name}}} takes one value`);
   return value;
 }
 
-function createChoice(call: Call, { chained, outside, inverse }: Opened): Block {
-  const branches: (Branch & { readonly body: Node[] })[] = [];
-  const otherwise: Node[] = [];
+function createChoice(call: TagCall, { chained, outside, inverse }: Opened): Block {
+  const branches: (Branch & { readonly body: TemplateNode[] })[] = [];
+  const otherwise: TemplateNode[] = [];
   let last = false;
-  const add = (one: Call, negated: boolean) => {
+  const add = (one: TagCall, negated: boolean) => {
     const branch = { condition: only(one), negated, body: [] };
     branches.push(branch);
     return branch.body;
@@ -198,8 +209,8 @@ function createLoop(
   { names, inverse, chained, outside }: Opened,
   name: string,
 ): Block {
-  const first: Node[] = [];
-  const second: Node[] = [];
+  const first: TemplateNode[] = [];
+  const second: TemplateNode[] = [];
   let last = false;
   return {
     name,
@@ -238,7 +249,7 @@ const LONGEST_TAG = 2048;
 const MOST_TAGS = 50_000;
 
 /** Splits a template into pieces, in one pass. Throws `FaultyTemplate` for unclosed tags and unsupported syntax. */
-function* splittingTags(source: string): Steps<Piece[]> {
+function* splittingTags(source: string): SlicedWork<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
@@ -362,7 +373,7 @@ const PIECES_PER_SLICE = 1000;
 /**
  * Removes white space that only formats the source: lines with nothing but a block tag, and white space next to `~`.
  */
-function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
+function* trimmingPieces(pieces: readonly Piece[]): SlicedWork<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
   for (const [at, piece] of pieces.entries()) {
     if (at % PIECES_PER_SLICE === 0) yield;

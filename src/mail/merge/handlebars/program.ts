@@ -1,15 +1,15 @@
 import { filtered, formatDate } from '../merge.ts';
-import { type Maybe, type MergeValue, member, toText } from '../values.ts';
+import { type Maybe, type MergeValue, member, textOfValue } from '../values.ts';
 
 /** A value in a tag, or how to compute it. */
 export type Expression =
   | { readonly kind: 'value'; readonly value: MergeValue }
-  | Path
+  | PathExpression
   | { readonly kind: 'call'; readonly helper: Helper; readonly params: readonly Expression[] }
   | { readonly kind: 'not'; readonly of: Expression }
   | { readonly kind: 'operation'; readonly operator: Operator; readonly left: Expression; readonly right: Expression };
 
-export interface Path {
+export interface PathExpression {
   readonly kind: 'path';
   /** Number of leading `../`. */
   readonly up: number;
@@ -24,10 +24,10 @@ export interface Path {
 
 export type Operator = 'and' | 'or' | '==' | '!=' | '<' | '<=' | '>' | '>=';
 
-export type Body = readonly Node[];
+export type TemplateBody = readonly TemplateNode[];
 
 /** A parsed template: valid with any variables. */
-export type Node =
+export type TemplateNode =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'print'; readonly of: Expression; readonly escaped: boolean }
   | Choice
@@ -37,13 +37,13 @@ export type Node =
 interface Choice {
   readonly kind: 'choice';
   readonly branches: readonly Branch[];
-  readonly otherwise: Body;
+  readonly otherwise: TemplateBody;
 }
 
 export interface Branch {
   readonly condition: Expression;
   readonly negated: boolean;
-  readonly body: Body;
+  readonly body: TemplateBody;
 }
 
 /**
@@ -55,8 +55,8 @@ export interface Loop {
   readonly of: Expression;
   /** Block parameters: the names of the value and of its key or index. */
   readonly names: readonly string[];
-  readonly body: Body;
-  readonly otherwise: Body;
+  readonly body: TemplateBody;
+  readonly otherwise: TemplateBody;
 }
 
 /** What helpers can use besides their arguments. */
@@ -81,7 +81,7 @@ const USUAL_DATE = 'd/m/Y';
 const ofText = (change: (text: string) => string): Helper => ({
   fewest: 0,
   most: 1,
-  run: ([value]) => change(toText(value)),
+  run: ([value]) => change(textOfValue(value)),
 });
 
 /** All supported helpers. */
@@ -96,11 +96,11 @@ export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
     {
       fewest: 0,
       most: 1,
-      run: ([format], { now }) => formatDate(now, format === undefined ? USUAL_DATE : toText(format)),
+      run: ([format], { now }) => formatDate(now, format === undefined ? USUAL_DATE : textOfValue(format)),
     },
   ],
-  ['unsub', { fewest: 0, most: 1, run: ([url], { onUnsub }) => onUnsub?.(toText(url)) }],
-  ['lookup', { fewest: 2, most: 2, run: ([value, name]) => member(value, toText(name)) }],
+  ['unsub', { fewest: 0, most: 1, run: ([url], { onUnsub }) => onUnsub?.(textOfValue(url)) }],
+  ['lookup', { fewest: 2, most: 2, run: ([value, name]) => member(value, textOfValue(name)) }],
 ]);
 
 /** Removes everything between < and >. In one pass; an unclosed < stays as text. */

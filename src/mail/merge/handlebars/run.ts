@@ -1,19 +1,28 @@
 import { frozen } from '../../../base/frozen.ts';
 import { escapeHtml } from '../../../base/html.ts';
-import type { Steps } from '../../../base/turns.ts';
+import type { SlicedWork } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../faults.ts';
 import {
   isList,
+  isOrdered,
   isStruct,
   isTrue,
   type Maybe,
   type MergeValue,
   member,
   type Struct,
+  textOfValue,
   toNumber,
-  toText,
 } from '../values.ts';
-import type { Body, Expression, Loop, Node, Operator, Path, Surroundings } from './program.ts';
+import type {
+  Expression,
+  Loop,
+  Operator,
+  PathExpression,
+  Surroundings,
+  TemplateBody,
+  TemplateNode,
+} from './program.ts';
 
 interface RunOptions extends Surroundings {
   readonly variables: Variables;
@@ -21,7 +30,7 @@ interface RunOptions extends Surroundings {
   readonly escapes: boolean;
   /** In characters. */
   readonly maxLength: number;
-  readonly budget: Budget;
+  readonly budget: StepBudget;
 }
 
 /** Budget steps between two yields. */
@@ -29,7 +38,7 @@ const SLICE = 5000;
 
 /** The position in a body that is being run. */
 interface Cursor {
-  readonly body: Body;
+  readonly body: TemplateBody;
   readonly frame: Frame;
   at: number;
   /** Returns what to run after the body: the next iteration of a loop. */
@@ -40,7 +49,7 @@ interface Cursor {
  * Runs a template in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` if it exceeds the budget.
  * Nested blocks are kept in a list instead of recursion, so that it can yield inside any of them.
  */
-export function* runningTemplate(body: Body, options: RunOptions): Steps<string> {
+export function* runningTemplate(body: TemplateBody, options: RunOptions): SlicedWork<string> {
   const { budget, variables } = options;
   const output = createOutput(options);
   const open: Cursor[] = [{ body, frame: toFrame(variables), at: 0, next: undefined }];
@@ -64,13 +73,7 @@ export function* runningTemplate(body: Body, options: RunOptions): Steps<string>
   return output.finish();
 }
 
-interface Output {
-  /** Outputs a node, or returns the body to run for it. */
-  take(node: Node, frame: Frame): Cursor | undefined;
-  finish(): string;
-}
-
-function createOutput(options: RunOptions): Output {
+function createOutput(options: RunOptions) {
   const { maxLength, escapes, budget } = options;
   const evaluate = createEvaluate(options);
   const parts: string[] = [];
@@ -82,12 +85,13 @@ function createOutput(options: RunOptions): Output {
     return undefined;
   };
   return {
-    take(node, frame) {
+    /** Outputs a node, or returns the body to run for it. */
+    take(node: TemplateNode, frame: Frame): Cursor | undefined {
       switch (node.kind) {
         case 'text':
           return put(node.text);
         case 'print': {
-          const text = toText(evaluate(node.of, frame));
+          const text = textOfValue(evaluate(node.of, frame));
           return put(escapes && node.escaped ? escapeHtml(text) : text);
         }
         case 'choice': {
@@ -98,15 +102,15 @@ function createOutput(options: RunOptions): Output {
           return loop(node, evaluate(node.of, frame), frame, budget);
       }
     },
-    finish: () => parts.join(''),
+    finish: (): string => parts.join(''),
   };
 }
 
-function toCursor(body: Body, frame: Frame, next?: Cursor['next']): Cursor {
+function toCursor(body: TemplateBody, frame: Frame, next?: Cursor['next']): Cursor {
   return { body, frame, at: 0, next };
 }
 
-function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget: Budget): Cursor | undefined {
+function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget: StepBudget): Cursor | undefined {
   const { kind, names, body, otherwise } = node;
   if (!isTrue(value)) return toCursor(otherwise, frame);
   if (kind === 'section' && value === true) return toCursor(body, frame);
@@ -177,23 +181,13 @@ function createEvaluate({
  * value equals an empty one and is neither smaller nor larger than any other.
  */
 function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
-  const [a, b] = [toText(left), toText(right)];
+  const [a, b] = [textOfValue(left), textOfValue(right)];
   const [m, n] = [toNumber(a), toNumber(b)];
   const numbers = m !== undefined && n !== undefined;
   if (operator === '==') return numbers ? m === n : a === b;
   if (operator === '!=') return numbers ? m !== n : a !== b;
   if (a === '' || b === '') return false;
-  const order = numbers ? Math.sign(m - n) : a < b ? -1 : a > b ? 1 : 0;
-  switch (operator) {
-    case '>':
-      return order > 0;
-    case '<':
-      return order < 0;
-    case '>=':
-      return order >= 0;
-    default:
-      return order <= 0;
-  }
+  return isOrdered(a, operator, b);
 }
 
 /** The current iteration of a loop. */
@@ -230,7 +224,7 @@ function enter(around: Frame, value: Maybe, place: Place | undefined, [name, pla
 }
 
 /** Resolves a path. */
-function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
+function find({ up, data, scoped, parts }: PathExpression, frame: Frame, variables: Variables): Maybe {
   const [name = '', ...rest] = parts;
   if (data)
     return name === 'root'
@@ -285,20 +279,17 @@ const MOST_STEPS = 1_000_000;
  * The remaining work. All texts of a message share one budget, so that many small ones cannot cost more than one large
  * one.
  */
-export interface Budget {
-  /** Throws `FaultyTemplate` if less is left. */
-  spend(steps: number): void;
-  /** Steps spent so far. */
-  spent(): number;
-}
+export type StepBudget = ReturnType<typeof createStepBudget>;
 
-export function createBudget(steps = MOST_STEPS): Budget {
+export function createStepBudget(steps = MOST_STEPS) {
   let spent = 0;
   return frozen({
-    spend(asked) {
+    /** Throws `FaultyTemplate` if less is left. */
+    spend(asked: number) {
       spent += asked;
       if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
     },
-    spent: () => spent,
+    /** Steps spent so far. */
+    spent: (): number => spent,
   });
 }
