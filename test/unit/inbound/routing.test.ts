@@ -77,7 +77,13 @@ describe('the table of routes', () => {
       let looks = 0;
       const counting: Store = {
         ...store,
-        revisions: { ...store.revisions, one: (filter) => ((looks += 1), store.revisions.one(filter)) },
+        revisions: {
+          ...store.revisions,
+          async one(filter) {
+            looks++;
+            return store.revisions.one(filter);
+          },
+        },
       };
       const routing = await second(counting);
       looks = 0;
