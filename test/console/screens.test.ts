@@ -179,6 +179,8 @@ if (program !== undefined)
       await page.press('Pause');
       await page.shows('Paused. Mail is still accepted, and waits.');
       await page.press('Resume');
+      // What was due during the pause is tried at once: it must not be delivered before there is something to press.
+      await page.shows('Retry now');
       page.hook.answer({ status: 200 });
       await page.press('Retry now');
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);

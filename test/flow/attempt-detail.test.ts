@@ -120,7 +120,11 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     const post = postsOf(hook.requests).find(({ headers }) => headers['webhook-id'] === id);
     const signatures = ['x-mandrill-signature', 'webhook-signature'].map((name) => String(post?.headers[name]));
     const [{ attempts }] = await running.api('/inbound/deliveries', { id });
-    const kept = await queueBytes(running.dir);
+    // The mail is there a moment before the queue has what was said.
+    const kept = await until('the dialog with the relay', async () => {
+      const bytes = await queueBytes(running.dir);
+      return bytes.includes('> AUTH PLAIN') && bytes;
+    });
     const shown = [JSON.stringify(attempts), await show(id, '-v')];
     // A text may be split over two pages of the file: what is looked for there stands in more than one row.
     expect(kept, 'it logged in').to.contain('> AUTH PLAIN (credentials)').and.to.contain('webhook-signature');

@@ -324,6 +324,7 @@ describe('mail of a route with the URL pull:', function () {
     const posted = postsOf(hook.requests).map(({ headers }: any) => headers['webhook-id']);
     expect(messages.map((one: any) => one.headers['webhook-id']).sort()).to.deep.equal(posted.sort());
     expect(messages[0].url).to.equal(hook.url);
+    await until('both to be settled', async () => (await states()).every((state: string) => state === 'delivered'));
     expect((await running.api('/inbound/deliveries')).map((one: any) => one.attempts.length)).to.deep.equal([1, 1]);
   });
 });

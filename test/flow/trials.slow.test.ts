@@ -121,8 +121,8 @@ describe('trials of webhooks, through the whole daemon', function () {
   });
 
   it('have a time of their own, longer than that of posts', async () => {
-    const { promise: never, resolve: release } = Promise.withResolvers<void>();
-    const slowly = () => never.then(() => ({ status: 200, body: 'slow' }));
+    const { promise: late, resolve: release } = Promise.withResolvers<void>();
+    const slowly = () => late.then(() => ({ status: 200, body: 'slow' }));
     other.answer(slowly);
     const trial = tryAt(other.url);
     await until('the trial', () => other.requests.length === 1);

@@ -132,22 +132,15 @@ function lend(shared: Shared): Database {
     const known = shared.opened.get(spec as unknown as CollectionSpec<Row>);
     const collection = (known as unknown as Collection<R>) ?? (await shared.database.collection(spec));
     shared.opened.set(spec as unknown as CollectionSpec<Row>, collection as unknown as Collection<Row>);
-    const noting =
-      <Args extends unknown[], Done>(write: (...args: Args) => Promise<Done>) =>
-      (...args: Args) => {
+    const { one, many, ...writes } = collection;
+    const noted = Object.entries(writes).map(([name, write]) => [
+      name,
+      (...args: unknown[]) => {
         shared.written.add(spec.name);
-        return write(...args);
-      };
-    const { insert, change, add, remove } = collection;
-    return whileOpen(
-      watch.over({
-        ...collection,
-        insert: noting(insert),
-        change: noting(change),
-        add: noting(add),
-        remove: noting(remove),
-      }),
-    );
+        return (write as (...args: unknown[]) => unknown)(...args);
+      },
+    ]);
+    return whileOpen(watch.over({ one, many, ...Object.fromEntries(noted) } as Collection<R>));
   };
   return {
     ...whileOpen(watch.over({ collection: open, ping: shared.database.ping })),
