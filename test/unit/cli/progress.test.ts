@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { postern } from '../../support/command.ts';
@@ -23,5 +25,29 @@ describe('a change of many deliveries on the command line', () => {
     expect(replayed).to.include({ code: 0, out: 'Requeued 1200 deliveries.\n' });
     expect(replayed.err).to.match(/^replay: \d+ of 1200\n/);
     expect((await postern(['queue', 'retry', '--recipient', 'box-0-0@in.test'], env)).err, 'one step').to.equal('');
+  });
+
+  it('is kept as far as it came when the command is killed, and the same command goes on with what is left', async function () {
+    this.timeout(60_000);
+    const dir = await tempDir();
+    const { spool, clock } = await freshSpool(join(dir, 'spool'));
+    const recipients = Array.from({ length: 500 }, (_, i) => `box-${i}@in.test`);
+    await Promise.all(Array.from({ length: 40 }, () => put(spool, clock, { recipients })));
+    const main = new URL('../../../src/main.ts', import.meta.url).pathname;
+    const command = spawn(process.execPath, [main, 'queue', 'drop', '--all'], {
+      env: { ...process.env, POSTERN_DATA_DIR: dir },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const ended = once(command, 'exit');
+    await once(command.stderr, 'data'); // it says that it has changed some
+    command.kill('SIGKILL');
+    await ended;
+    const { waiting, dropped } = await spool.count({});
+    expect(dropped).to.be.within(500, 19_500);
+    expect(dropped % 500, 'whole steps').to.equal(0);
+    expect(waiting + dropped).to.equal(20_000);
+    const again = await postern(['queue', 'drop', '--all', '--json'], { POSTERN_DATA_DIR: dir });
+    expect(again.json()).to.deep.equal([{ count: waiting, dry_run: false }]);
+    expect(await spool.count({})).to.include({ waiting: 0, dropped: 20_000 });
   });
 });
