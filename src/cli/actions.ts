@@ -3,7 +3,7 @@ import { noteBeside } from '../journal/beside.ts';
 import type { Selection, Spool } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
 
-// What commands note in the history of the accounts whose mail they change.
+// Records commands in the history of the accounts whose mail they change.
 
 /** How many of the selected deliveries each account has. */
 export async function countByAccount(
@@ -18,7 +18,7 @@ export async function countByAccount(
   return counts;
 }
 
-/** Puts into the history of each account what was done to its mail. */
+/** Records an action in the history of each account that it affects. */
 export function noteActions(
   io: Io,
   file: string,
@@ -30,7 +30,7 @@ export function noteActions(
   try {
     noteBeside(file, actions);
   } catch (error) {
-    io.err(`It is not noted in the history: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.err(`Not recorded in the history: ${error instanceof Error ? error.message : String(error)}\n`);
   }
 }
 

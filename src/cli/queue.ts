@@ -45,8 +45,12 @@ const selecting = {
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only this recipient' },
   account: { type: 'string', value: 'ID', help: 'only this account' },
-  from: { type: 'string', value: 'TIME', help: 'accepted at or after, "2026-01-05 12:00:00" in UTC or ISO 8601' },
-  to: { type: 'string', value: 'TIME', help: 'accepted before' },
+  from: {
+    type: 'string',
+    value: 'TIME',
+    help: 'accepted at or after this time: "2026-01-05 12:00:00" (UTC) or ISO 8601',
+  },
+  to: { type: 'string', value: 'TIME', help: 'accepted before this time' },
 } as const;
 
 function toKinds(texts: readonly string[]): readonly DeliveryKind[] | undefined {
@@ -121,7 +125,7 @@ function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
   };
 }
 
-/** What somebody may still want to change comes first. */
+/** States that can still be changed come first. */
 const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
 
 function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery) => Beside): string {
@@ -144,7 +148,7 @@ function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery
   );
 }
 
-/** The last answer, or why there was none: what never was sent has an endpoint that is down. */
+/** The last answer; for a delivery without an attempt, why it waits. */
 function lastOf({ lastStatus, lastError, attempts }: QueuedDelivery, { waits }: Beside): number | string | null {
   return lastStatus ?? lastError ?? (attempts === 0 && waits?.kind !== 'due' ? (waits?.kind ?? null) : null);
 }
@@ -261,7 +265,7 @@ function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempt
   call.print([{ ...shown, attempts_made: story }], () => `${facts.join('\n')}\n\n${table}${details.join('')}`);
 }
 
-/** A detail as indented lines: what we sent behind `>`, what the other side sent behind `<`. */
+/** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */
 function toLines(detail: NonNullable<ReturnType<typeof readDetail>>): string {
   const lines =
     'hops' in detail ? [...detail.hops.flatMap(hopLines), ...left(detail.leftOut, 'connection')] : httpLines(detail);
@@ -379,9 +383,9 @@ const inStates =
 
 export const queueRetry = changing({
   name: 'queue retry',
-  summary: 'Makes waiting deliveries due now.',
-  done: 'Made due:',
-  wouldDo: 'Would make due:',
+  summary: 'Retries waiting deliveries now.',
+  done: 'Retrying',
+  wouldDo: 'Would retry',
   narrow: inStates('waiting'),
   change: (spool, selection, now, progress) => spool.retry(selection, now, progress),
 });
@@ -399,7 +403,7 @@ export const queueDrop = changing({
 export const queueFlush: Command = {
   ...queueRetry,
   name: 'queue flush',
-  summary: 'Makes all waiting deliveries due now.',
+  summary: 'Retries all waiting deliveries now.',
   args: '',
   options: { 'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' } },
   run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
@@ -408,14 +412,14 @@ export const queueFlush: Command = {
 const requeue = changing({
   name: 'replay',
   summary:
-    'Delivers dead letters again; with --delivered or --held, or by id, also messages that were delivered or are held. Ids stay the same.',
+    'Delivers dead letters again, under the same ids. Delivered and held messages are included with --delivered, --held, or by id.',
   options: {
     delivered: { type: 'boolean', help: 'also delivered messages' },
-    held: { type: 'boolean', help: 'also messages that their route holds' },
+    held: { type: 'boolean', help: 'also held messages' },
     to: {
       type: 'string',
       value: 'TIME|URL',
-      help: 'accepted before; a URL with one id: posts the event there once, and changes nothing',
+      help: 'accepted before this time; or, with one id, a URL: post it there once and change nothing',
     },
   },
   notes:

@@ -53,7 +53,7 @@ export const listening: Check = {
   },
 };
 
-/** Strangers who ask the DNS for our name come to this daemon, at each of its addresses. */
+/** Each published address of our name reaches this daemon. */
 export const arriving: Check = {
   name: 'inbound port 25',
   async *run(world) {
@@ -81,8 +81,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
         )
       : warning(
           check,
-          `${found.message} from here; it is no address of this host`,
-          `If a router or a load balancer leads here, this cannot be seen from inside: connect from elsewhere. If not, correct the address of ${hostname} in the DNS.`,
+          `${found.message} from here; this is not an address of this host`,
+          `If a router or load balancer forwards it to this host, test it from another network. If not, correct the address of ${hostname} in the DNS.`,
         );
   const { greeting, starttls, certificate: shown } = found;
   if (!greeting.startsWith('220')) return fault(check, `refuses sessions: ${greeting}`, 'Check the log of the daemon.');
@@ -90,15 +90,15 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
     return fault(
       check,
       `another server answers: ${greeting}`,
-      `Mail for your domains goes there: correct the address of ${hostname} in the DNS, or what is forwarded to this host.`,
+      `Mail for your domains goes to that server: correct the address of ${hostname} in the DNS, or the forwarding to this host.`,
     );
-  const unseen = 'seen from this host; a firewall in front of it is not';
+  const unseen = 'tested from this host; a firewall in front of it is not';
   if (smtp.tls.cert === '') return ok(check, `answers as ${hostname} (${unseen})`);
   if (!starttls || !shown)
     return fault(
       check,
       'offers no STARTTLS, though smtp.tls is set',
-      'Restart the daemon, or find what stands between it and this address: mail comes in the clear.',
+      'Restart the daemon, or find what is between it and this address: mail arrives unencrypted.',
     );
   const wrong = wrongCertificate(shown, settings, clock.now());
   return wrong === undefined
@@ -140,7 +140,7 @@ export const outgoing: Check = {
       return yield skipped(
         check,
         reach === undefined
-          ? 'found no mail server of others to connect to; --reach DOMAIN names one'
+          ? 'no mail server found to connect to; name one with --reach DOMAIN'
           : `no mail server found for ${reach}`,
       );
     yield fault(
@@ -153,10 +153,10 @@ export const outgoing: Check = {
 
 /** Addresses that are tried before port 25 counts as closed: a server may be down, and a host without IPv6. */
 const MOST_TRIED = 3;
-/** A domain whose mail servers always answer, for a host that knows nobody yet. */
+/** A domain whose mail servers always answer, for a new host without known domains. */
 const WELL_KNOWN = 'gmail.com';
 
-/** Domains of others to whose mail servers this host may connect: those it has to do with come first. */
+/** Foreign domains whose mail servers this host may connect to, known ones first. */
 async function others({ settings, store }: World): Promise<readonly string[]> {
   const { postmaster } = settings.smtp;
   const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
@@ -173,7 +173,7 @@ async function* relayed({ host, port, secure }: Relay): AsyncGenerator<Finding> 
     : ok(check, line);
 }
 
-/** The first mail server of a domain, with an address of each kind; none of ours, which would prove nothing. */
+/** The first mail server of a domain, with an address of each kind; not one of ours, which would prove nothing. */
 async function mailHost(
   domain: string,
   { resolver, settings }: World,
@@ -238,7 +238,7 @@ export const certificate: Check = {
   },
 };
 
-/** The certificate as the daemon loads it, or the reason why it cannot. */
+/** The certificate as the daemon loads it, or why it cannot be loaded. */
 function readPair(tls: Settings['smtp']['tls']): X509Certificate | string {
   try {
     return new X509Certificate(readTls(tls)?.cert ?? '');

@@ -5,9 +5,9 @@ import type { Match } from './types.ts';
 /** What a route does with the mail that it takes. */
 export const ACTIONS = {
   post: { about: 'post it to `url` and to the URLs of `also`', takes: true, loses: false },
-  tag: { about: 'add `tags` to it, and go on to the next route that matches', takes: false, loses: false },
+  tag: { about: 'add `tags` to it, and continue with the next matching route', takes: false, loses: false },
   hold: { about: 'keep it until it is released with /inbound/replay', takes: true, loses: false },
-  discard: { about: 'accept it, and post it nowhere', takes: true, loses: true },
+  discard: { about: 'accept it without posting it', takes: true, loses: true },
   reject: { about: 'refuse it with 550 5.7.1', takes: true, loses: true },
 } as const satisfies Readonly<
   Record<string, { readonly about: string; readonly takes: boolean; readonly loses: boolean }>

@@ -62,7 +62,7 @@ describe('the name servers of a domain', () => {
     const after = (await ask()).txt.servers;
     expect(after.map(({ state, says, reason }: any) => [state, says, reason])).to.deep.equal([
       ['ok', ['other', added.txt_value], null],
-      ['failed', [], 'It refuses the question.'],
+      ['failed', [], 'It refuses the query.'],
     ]);
     second.behave('normal');
   });
@@ -115,7 +115,7 @@ describe('the name servers of a domain', () => {
       (await daemon.api('/inbound/domain-servers', { domain: 'nowhere.test' })).records.map(({ error }: any) => error);
     expect(await errorOf()).to.deep.equal(Array(2).fill('The DNS has no zone for this name.'));
     resolver.behave('servfail');
-    expect(await errorOf()).to.deep.equal(Array(2).fill('The DNS did not say which name servers to ask.'));
+    expect(await errorOf()).to.deep.equal(Array(2).fill('The name servers of this name could not be looked up.'));
     resolver.behave('normal');
   });
 });

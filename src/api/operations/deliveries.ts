@@ -15,27 +15,26 @@ const headerFields = (description: string) =>
 const attemptDetail = z
   .object({
     address: z.string().nullable().meta({
-      description: 'IP address and port of the server; without a connection, all that were tried, separated by commas',
+      description:
+        'IP address and port of the server; if no connection was made, all addresses tried, separated by commas',
     }),
     tls: z.string().nullable().meta({ description: 'TLS version; null without TLS' }),
-    reused: z.boolean().meta({ description: 'whether the connection was open from an earlier POST' }),
-    dns_ms: millisecondsOrNull('milliseconds of the DNS look-up'),
+    reused: z.boolean().meta({ description: 'true if the connection of an earlier POST was reused' }),
+    dns_ms: millisecondsOrNull('milliseconds of the DNS lookup'),
     connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
     tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
     first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
     request_headers: headerFields(
-      'headers of the POST as sent, signatures cut to 8 characters; empty if none were sent, or if the first attempt delivered',
+      'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the first attempt succeeded',
     ),
-    response_headers: headerFields('headers of the answer, values of cookies left out; empty where request_headers is'),
-    headers_left_out: z
-      .int()
-      .meta({ description: `headers for which there was no room: ${DETAIL_BYTES} bytes in all` }),
+    response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
+    headers_left_out: z.int().meta({ description: `number of headers left out to stay below ${DETAIL_BYTES} bytes` }),
   })
   .meta({ title: 'attempt detail' });
 
 export const attemptRecord = z
   .object({
-    time: time('when the POST began'),
+    time: time('when the POST started'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
     status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
     error: z.string().nullable().meta({ description: 'why there was no answer; null if there was one' }),
@@ -46,7 +45,7 @@ export const attemptRecord = z
       .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
     detail: attemptDetail
       .nullable()
-      .meta({ description: 'how it got there and what was said; null if it is not kept: the last eight attempts are' }),
+      .meta({ description: 'connection and headers of the POST, kept for the last eight attempts; else null' }),
   })
   .meta({ title: 'attempt record' });
 
@@ -56,8 +55,8 @@ const scanRecord = z
     virus: z.enum(['clean', 'infected', 'unknown']),
     name: z.string().nullable().meta({ description: 'name of the virus' }),
     score: z.number().nullable().meta({ description: 'spam score; null if no scanner gave one' }),
-    by: z.array(z.string()).meta({ description: 'the scanners that looked at it' }),
-    reason: z.string().nullable().meta({ description: 'why a scanner did not; null if all did' }),
+    by: z.array(z.string()).meta({ description: 'the scanners that checked it' }),
+    reason: z.string().nullable().meta({ description: 'why a scanner did not check it; null if all did' }),
   })
   .meta({ title: 'scan record' });
 
@@ -73,16 +72,16 @@ export const deliveryRecord = z
     email: str('the recipient'),
     state: z.enum(DELIVERY_STATES).meta({
       description:
-        'dead: given up, can be replayed; held: kept by its route or by the brake on loops, a replay releases it; dropped: ended by a person or discarded by its route, can be replayed as long as it is kept',
+        'dead: retries have ended, can be replayed; held: kept by its route or by loop protection, a replay releases it; dropped: dropped by a person or discarded by its route, can be replayed while it is kept',
     }),
     created_at: time('when the message was accepted'),
-    next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),
-    ended_at: timeOrNull('when it was delivered, given up, dropped or held'),
+    next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
+    ended_at: timeOrNull('when it became delivered, dead, dropped or held'),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
     attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
-    hint: z.string().nullable().meta({ description: 'what to do about the answers so far, where we know; else null' }),
-    scan: scanRecord.nullable().meta({ description: 'what scanners said of the message; null if it was not scanned' }),
+    hint: z.string().nullable().meta({ description: 'suggested fix for the answers so far, or null' }),
+    scan: scanRecord.nullable().meta({ description: 'result of the scanners; null if the message was not scanned' }),
   })
   .meta({ title: 'delivery record' });
 
@@ -108,7 +107,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
 }
 
 const TOO_LARGE =
-  'The receiver answers 413: it takes no post of this size. Raise its limit, or have the route post attachments as links (attachments: auto or link).';
+  'The receiver answers 413: the post is too large for it. Raise its limit, or let the route post attachments as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({
   spam,
@@ -217,11 +216,11 @@ const list = operation({
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
-    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
+    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for delivery.keep_dead_days. Each host lists only mail that it accepted.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
-    domain: optional(knownDomain).meta({ description: 'deliveries of the routes that the domain has now' }),
+    domain: optional(knownDomain).meta({ description: 'deliveries of the current routes of this domain' }),
     state: optional(z.enum(DELIVERY_STATES)),
     from,
     to,

@@ -38,7 +38,7 @@ async function withMail<T>(
   }
 }
 
-/** Of one account one message at a time is shown: the threads that show messages render mail as well. */
+/** Shows one message of an account at a time, because the threads that show messages also render mail. */
 function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMail) => Promise<T>): Promise<T> {
   return call.inTurn('content', () => withMail(id, call, use));
 }
@@ -46,30 +46,37 @@ function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMa
 const contentRecord = z
   .object({
     headers: z.array(z.object({ name: z.string(), value: z.string() })).meta({
-      description: 'the header in order, with the fields that Postern added first; values are unfolded and decoded',
+      description: 'the header fields in order, those added by Postern first; values are unfolded and decoded',
     }),
     parts: z
       .array(
         z.object({
           n: z.int().meta({ description: 'its number in this list, from 1' }),
-          path: str('its number in IMAP: 2.1 is the first part of the second'),
+          path: str('its number as in IMAP: 2.1 is the first part of the second part'),
           type: str('media type'),
           name: z
             .string()
             .nullable()
-            .meta({ description: 'file name, decoded and without characters that are not safe to show; null: none' }),
+            .meta({
+              description: 'file name, decoded, without characters that are unsafe to display; null if it has none',
+            }),
           size: z.int().meta({ description: 'bytes, decoded' }),
-          disposition: z.string().nullable().meta({ description: 'inline, attachment or what else was written' }),
+          disposition: z
+            .string()
+            .nullable()
+            .meta({ description: 'inline, attachment or another value; null if it has none' }),
         }),
       )
-      .meta({ description: 'its texts and files in order' }),
-    text: z.string().nullable().meta({ description: 'the text; null: it has none' }),
-    truncated: z.boolean().meta({ description: 'whether the text is longer than 5 MiB and was cut there' }),
-    has_html: z.boolean().meta({ description: 'whether it has HTML' }),
+      .meta({ description: 'texts and files, in order' }),
+    text: z.string().nullable().meta({ description: 'the text; null if it has none' }),
+    truncated: z.boolean().meta({ description: 'true if the text was cut at 5 MiB' }),
+    has_html: z.boolean().meta({ description: 'true if it has HTML' }),
     facts: factsRecord
       .nullable()
-      .meta({ description: 'what a person sees of it, as a route with `facts` posts it; null: it cannot be parsed' }),
-    raw_bytes: z.int().meta({ description: 'size of the message as it arrived' }),
+      .meta({
+        description: 'what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed',
+      }),
+    raw_bytes: z.int().meta({ description: 'size of the received message' }),
     automated: z
       .object({
         is: z.boolean(),
@@ -77,14 +84,14 @@ const contentRecord = z
           .string()
           .nullable()
           .meta({
-            description: `the first of these that it is: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null: none`,
+            description: `the first of these that applies: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
           }),
       })
-      .meta({ description: 'whether a program wrote or distributed it, as `automated` of the payload' }),
+      .meta({ description: 'whether a program wrote or distributed it, as `automated` in the payload' }),
     parse_error: z
       .string()
       .nullable()
-      .meta({ description: 'why the message cannot be parsed, and is posted raw; null: it can' }),
+      .meta({ description: 'why the message cannot be parsed and is posted raw; null if it can' }),
   })
   .meta({ title: 'message in the queue' });
 
@@ -116,7 +123,7 @@ const content = operation({
   extension: true,
   summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
   notes:
-    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, text and names are as the sender wrote them: show them as text, never as HTML.',
+    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, text and names come from the sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
@@ -158,7 +165,7 @@ const eventRecord = z
     event: str('`inbound`'),
     ts: z.int().meta({ description: 'when the message was accepted, in seconds since 1970' }),
     _id: str('id of the delivery'),
-    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message' }),
+    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message, as in docs/payload.md' }),
   })
   .meta({ title: 'inbound event' });
 
@@ -168,7 +175,7 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, an element of `mandrill_events`; for other JSON formats, the JSON; for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. For a message that was not attempted yet they are computed now, and kept nowhere.',
+    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
@@ -266,21 +273,21 @@ const TRIED = {
   },
 };
 
-/** Errors that would tell which names there are in networks that webhooks may not reach. */
+/** Errors that would reveal names in networks that webhooks may not reach. */
 const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
 
-/** How the error begins where the URL alone says what is wrong: its port. */
+/** The start of an error about the URL itself: its port. */
 const FORBIDDEN = 'forbidden address: ';
 
 const tryOut = operation({
   path: '/inbound/try',
   access: 'content',
   extension: true,
-  summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
+  summary: 'Posts a delivery to another URL, once, and shows the answer.',
   notes:
-    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. Its `_id` and webhook-id are those of the delivery with `-trial-` and more behind them, another each time, so that a receiver that remembers ids neither drops the trial nor, after it, the delivery. ' +
-    'It is not retried, nothing of it is kept, and neither the delivery nor its endpoint take notice. ' +
-    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that the answer is RequestLimitExceeded.',
+    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 seconds. Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each time, so a receiver that ignores known ids handles both the trial and the delivery. ' +
+    'It is not retried or stored, and does not affect the delivery or its endpoint. ' +
+    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that, the answer is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
@@ -289,7 +296,7 @@ const tryOut = operation({
     .omit({ batch: true })
     .extend({
       signing_key_url: str(
-        'the URL whose key signed: `url` if the account has a key for it, else that of the delivery',
+        'the URL whose key signed the POST: `url` if the account has a key for it, otherwise the URL of the delivery',
       ),
     })
     .meta({ title: 'trial' }),
@@ -322,19 +329,19 @@ const tryRoute = operation({
   path: '/inbound/try-route',
   access: 'settings',
   extension: true,
-  summary: 'Posts a sample event to the URL of a route, once, and shows the answer.',
+  summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
   notes:
-    'It is the event that /inbound/test-route shows, signed as mail for the route is, with the header `X-Postern-Trial: 1` and an `_id` and webhook-id of its own. Limits are those of /inbound/try, and nothing of it is kept either.',
+    'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header `X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is stored.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     address: optional(emailAddress).meta({
       description:
-        'the recipient of the sample, which the pattern of the route must match, or a reply address that leads to the route; one is made up if omitted. A reply address that is forged or has expired is a ValidationError, because mail to it is refused',
+        'the recipient of the sample, which must match the pattern of the route, or a reply address for the route; generated if omitted. A forged or expired reply address is a ValidationError, because mail to it is refused',
     }),
   },
   returns: attemptRecord
     .omit({ batch: true })
-    .extend({ email: str('the recipient of the sample'), url: str('the URL that it was posted to') })
+    .extend({ email: str('the recipient of the sample'), url: str('the URL of the POST') })
     .meta({ title: 'sample' }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: {
@@ -380,7 +387,7 @@ function mustBeTaken(
 }
 
 /**
- * What the payload has of an address that leads to the route, or that matches it behind another; undefined for others.
+ * The part of the payload that depends on the address, if the route takes mail to it or would without a route before it.
  */
 function matchOf(
   { id, domain, pattern }: InboundRouteRow,
@@ -393,5 +400,5 @@ function matchOf(
   return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
 }
 
-/** What is in inbound mail, and trials with it; not part of Mandrill's API. */
+/** The content of inbound mail, and trials with it; not part of Mandrill's API. */
 export const inboundContent = [content, payload, tryOut, tryRoute];

@@ -49,7 +49,7 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
-    'Returns one struct for each recipient whose mail a route of the account takes, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
+    'Returns one struct for each recipient that matches a route of the account, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is unchanged. Line endings become CRLF.',
   large: true,
   params: {
     raw_message: z
@@ -69,7 +69,7 @@ const sendRaw = operation({
     z.object({
       email: z.string().meta({ description: 'the recipient' }),
       pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
-      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+      url: z.string().meta({ description: 'the webhook URL of the route' }),
     }),
   ),
   errors: ['ServiceUnavailable'],

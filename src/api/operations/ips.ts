@@ -215,7 +215,7 @@ const withdraw = operation({
   access: 'settings',
   summary: 'Cancels the pending request for a dedicated IP.',
   notes:
-    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made immediately.',
+    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. A new request can be made immediately.',
   extension: true,
   params: {},
   returns: z.object({

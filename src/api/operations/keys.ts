@@ -6,17 +6,17 @@ import { type Call, operation } from '../operation.ts';
 import { str, time, timeOrNull } from './fields.ts';
 
 const fields = {
-  id: str('unique identifier; not a part of the key'),
+  id: str('unique identifier; not part of the key'),
   starts_with: str('the first four characters of the key'),
-  label: str('the label that it was given'),
-  created_at: time('when it was made'),
-  last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null: not yet'),
+  label: str('the label'),
+  created_at: time('when it was created'),
+  last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null if never'),
 };
 
 const keyRecord = z.object(fields).meta({ title: 'API key record' });
 
 const newKeyRecord = z
-  .object({ ...fields, key: str('the key; it is shown this once, because only its hash is stored') })
+  .object({ ...fields, key: str('the key; copy it now: it is not shown again, because only its hash is stored') })
   .meta({ title: 'new API key' });
 
 async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typeof keyRecord>> {
@@ -30,10 +30,10 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
   };
 }
 
-/** A key, as a note of who did what names it. */
+/** A key in the words of the list of actions. */
 const shownOf = ({ hint, label }: KeyRow) => (label === '' ? `${hint}…` : `${hint}… (${label})`);
 
-/** Keys that an account may have at one time; the command line may make more. */
+/** Keys that an account may have at one time; the command line can create more. */
 const MOST_KEYS = 100;
 const LONGEST_LABEL = 100;
 
@@ -58,7 +58,7 @@ const list = operation({
   extension: true,
   summary: 'Lists the API keys of the account, oldest first.',
   notes:
-    'Revoked keys are not listed. Another host of the same service may have used a key up to a minute later than `last_used_at` says.',
+    'Revoked keys are not listed. If another host of the service used a key, `last_used_at` may be up to a minute late.',
   params: {},
   returns: z.array(keyRecord),
   errors: [],
@@ -72,15 +72,15 @@ const add = operation({
   path: '/keys/add',
   access: 'secrets',
   extension: true,
-  summary: 'Makes another API key for the account, and shows it once.',
-  notes: `Every key of an account may do everything that the account may do. An account may have ${MOST_KEYS} keys.`,
+  summary: 'Creates an API key for the account and shows it once.',
+  notes: `Every key has all permissions of its account. An account may have ${MOST_KEYS} keys.`,
   params: {
     label: optional(
       text(LONGEST_LABEL).refine(
         (value) => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(value),
         'Please enter a label without control characters',
       ),
-    ).meta({ description: 'what the key is for, to tell keys apart' }),
+    ).meta({ description: 'the purpose of the key' }),
   },
   returns: newKeyRecord,
   errors: [],
@@ -113,7 +113,7 @@ const revoke = operation({
   extension: true,
   summary: 'Revokes an API key.',
   notes:
-    'Every host refuses it within seconds. A key cannot revoke itself, so that the account is not left without one; `postern key revoke` can revoke any.',
+    'Every host refuses it within seconds. A key cannot revoke itself, so an account always keeps one; `postern key revoke` can revoke any key.',
   params: { id: text(255).meta({ description: 'id of the key' }) },
   returns: keyRecord,
   errors: ['Unknown_Key', 'Invalid_OwnKey'],

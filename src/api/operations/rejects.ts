@@ -123,7 +123,7 @@ const rejectEntry = z
     subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
     message_id: z.string().nullable().meta({
       description:
-        'id of the message whose event last created or renewed it; null if it was added by hand or is not known any more (not part of the Mandrill API)',
+        'id of the message whose event last created or renewed it; null if it was added by hand, or no longer known (not part of the Mandrill API)',
     }),
   })
   .meta({ title: 'reject entry' });

@@ -9,7 +9,7 @@ import { deliveryId, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
-// Which deliveries a call that changes many of them means: the same words for a replay and for a drop.
+// Selects deliveries for calls that change many of them: replay, drop and retry have the same parameters.
 
 /** URLs that may be left out. */
 const MAX_EXCEPT = 100;
@@ -21,26 +21,26 @@ export const selecting = <const S extends readonly DeliveryState[]>(states: S) =
   from,
   to,
   route: routeId,
-  state: optional(z.enum(states)).meta({ description: 'only deliveries in this state' }),
+  state: optional(z.enum(states)).meta({ description: 'only in this state' }),
   query: optional(text(MAX_QUERY)).meta({
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
   url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
   except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
-    description: `with a query or a status: no deliveries to these URLs, at most ${MAX_EXCEPT}`,
+    description: `with a query or a status: exclude deliveries to these URLs, at most ${MAX_EXCEPT}`,
   }),
   status: optional(text(10)).meta({
-    description: 'only deliveries whose last answer was this: a status such as 500, a class such as 5xx, or none',
+    description: 'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
   }),
   dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
 });
 
 type Given = z.output<z.ZodObject<ReturnType<typeof selecting<readonly DeliveryState[]>>>>;
 
-/** Whether deliveries are named, so that the caller knows how many there are. */
+/** Whether deliveries are selected by id, so that the caller knows their number. */
 export const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
 
-/** What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise. */
+/** The selection in these states: deliveries by id in any of them, otherwise dead ones unless it names another state. */
 export function toWish(given: Given, states: readonly DeliveryState[], call: Call<never>): Wish {
   const { id, ids, from, to, route, state, url, query, status } = given;
   const named = id === undefined ? ids : [...(ids ?? []), id];
@@ -67,7 +67,7 @@ export function toWish(given: Given, states: readonly DeliveryState[], call: Cal
   };
 }
 
-/** What the history is asked for: the query, and the other parameters with it. */
+/** The filter for the history: the query, and the other parameters with it. */
 function toFilter(
   { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
   call: Call<never>,

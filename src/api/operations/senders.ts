@@ -84,7 +84,7 @@ const info = operation({
   returns: z
     .object({
       address: z.string().meta({ description: 'the sending address' }),
-      created_at: time('when it was first seen'),
+      created_at: time('when it was first used'),
       ...totalFields,
       stats: windowsRecord,
     })
@@ -155,22 +155,22 @@ const dnsTest = (what: string) =>
   z
     .object({
       valid: z.boolean().meta({ description: `whether the ${what} record is valid` }),
-      valid_after: timeOrNull('set if the record has become valid: when its TTL has passed and the record is used'),
-      error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
+      valid_after: timeOrNull('for a record that became valid: when its TTL has passed and it is used'),
+      error: z.string().nullable().meta({ description: 'the problem, or null' }),
     })
     .meta({ description: `the ${what} record` });
 
 const senderDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
-    created_at: time('when it was first seen'),
-    last_tested_at: timeOrNull('when its DNS last answered a test; null before the first'),
+    created_at: time('when it was added'),
+    last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
     spf: dnsTest('SPF'),
     dkim: dnsTest('DKIM'),
     verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
     valid_signing: z.boolean().meta({
       description:
-        'whether the domain signs mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first (/senders/verify-domain)',
+        'whether the domain signs mail. If it is false with two valid records, a `valid_after` has not passed, or the domain must be verified first (/senders/verify-domain)',
     }),
   })
   .meta({ title: 'sender domain record' });
@@ -244,7 +244,7 @@ const checkDomain = operation({
   access: 'settings',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid; those of a verified domain also when mail is sent, so that it is signed as soon as they are right.',
+    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). If the DNS of the domain does not answer, the last result is kept. Domains are tested again every day, and every hour while they are not valid. A verified domain is also tested when mail is sent, so mail is signed as soon as the records are valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -267,10 +267,10 @@ const verifyDomain = operation({
   access: 'settings',
   summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
-    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners follow links too. Once a domain is verified in one account, mail of other accounts is signed for it only if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
+    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners also follow links. Once a domain is verified in one account, mail of other accounts is signed for it only if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
-    status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
+    status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or none was needed' }),
     domain: z.string().meta({ description: 'the domain' }),
     email: z.string().meta({ description: 'the address that the mail goes to' }),
   }),

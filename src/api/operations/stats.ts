@@ -120,7 +120,7 @@ export function toTagHourlyEntry(row: CounterRow) {
 export const senderRecord = z
   .object({
     address: z.string().meta({ description: 'the sending address' }),
-    created_at: time('when it was first seen'),
+    created_at: time('when it was first used'),
     ...statsFields,
   })
   .meta({ title: 'sender record' });

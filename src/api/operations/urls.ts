@@ -16,9 +16,9 @@ const MOST_CLICKED = 100;
 const SEARCHED = 10_000;
 
 const counted = {
-  sent: z.int().meta({ description: 'messages that contained the URL as a tracked link' }),
-  clicks: z.int().meta({ description: 'clicks on it in tracked mail' }),
-  unique_clicks: z.int().meta({ description: 'messages in which it was clicked' }),
+  sent: z.int().meta({ description: 'messages with the URL as a tracked link' }),
+  clicks: z.int().meta({ description: 'number of clicks' }),
+  unique_clicks: z.int().meta({ description: 'number of messages in which it was clicked' }),
 };
 const urlRecord = z
   .object({ url: z.string().meta({ description: 'the URL' }), ...counted })
@@ -34,7 +34,7 @@ const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks,
 const EXAMPLE_URL = 'https://www.example.com/offers';
 const EXAMPLE_COUNTS = { sent: 40, clicks: 3, unique_clicks: 2 };
 const NOTES =
-  'Only links of mail with click tracking count, as they were followed: without their query if the message requested that ' +
+  'Counts only links in mail with click tracking, without their query if the message requested that ' +
   '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is deleted.';
 
 const list = operation({
@@ -57,7 +57,7 @@ const search = operation({
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
   notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
-  params: { q: text(1000).meta({ description: 'what the URL must contain' }) },
+  params: { q: text(1000).meta({ description: 'text that the URL must contain' }) },
   returns: z.array(urlRecord),
   errors: [],
   example: { params: { q: 'example.com/OFF' }, answer: [{ url: EXAMPLE_URL, ...EXAMPLE_COUNTS }] },
@@ -93,18 +93,18 @@ const trackingDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
     created_at: time('when it was added'),
-    last_tested_at: timeOrNull('when its DNS last answered a test; null before the first'),
+    last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
     cname: z
       .object({
         valid: z.boolean().meta({ description: 'whether the domain points here' }),
-        valid_after: timeOrNull('set if the record has become valid: when its TTL has passed'),
-        error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
+        valid_after: timeOrNull('for a record that became valid: when its TTL has passed'),
+        error: z.string().nullable().meta({ description: 'the problem, or null' }),
       })
       .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
     valid_tracking: z.boolean().meta({
       description:
-        'whether tracked links may begin with the domain; false while the record is valid: a `valid_after` has not passed, ' +
-        'or the domain, or one above it, is not a verified sender domain of the account',
+        'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not passed, ' +
+        'or neither the domain nor one above it is a verified sender domain of the account',
     }),
   })
   .meta({ title: 'tracking domain record' });
@@ -200,7 +200,7 @@ const checkTrackingDomain = operation({
   access: 'settings',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
-    'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
+    'If the DNS of the domain does not answer, the last result is kept. Domains are tested again every day, ' +
     'and every hour while they are not valid.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
@@ -220,7 +220,7 @@ const deleteTrackingDomain = operation({
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({
-      description: 'removes it even if tracked links may begin with it (not part of the Mandrill API)',
+      description: 'removes it even if tracked links may use it (not part of the Mandrill API)',
     }),
   },
   returns: trackingDomainRecord,
@@ -235,7 +235,7 @@ const deleteTrackingDomain = operation({
   },
 });
 
-/** Links of messages with their statistics, and the domains that tracked links begin with. */
+/** Links of messages with their statistics, and the domains of tracked links. */
 export const urls = [
   list,
   search,

@@ -20,7 +20,7 @@ const atMost = optional(z.int().min(0));
 interface Change {
   readonly path: `/host/${string}`;
   readonly summary: string;
-  /** As the list of actions says it. */
+  /** The name of the action in the list of actions. */
   readonly noted: string;
   /** Deliveries in these states can be changed. */
   readonly states: readonly DeliveryState[];

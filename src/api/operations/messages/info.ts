@@ -27,7 +27,7 @@ const fields = {
   opens: z.int(),
   opens_detail: z
     .array(z.object(visit))
-    .meta({ description: 'the latest opens; only /messages/info knows who opened' }),
+    .meta({ description: 'the latest opens; address and user agent only in /messages/info' }),
   clicks: z.int(),
   clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
@@ -46,9 +46,10 @@ const connectionRecord = z.object({
   tls: maybe.meta({ description: 'TLS version; null without TLS' }),
   reused: z.boolean().meta({ description: 'whether the connection was open from an earlier message' }),
   duration_ms: z.number(),
-  error: maybe.meta({ description: 'why it ended, if not by a reply to the message' }),
+  error: maybe.meta({ description: 'why it ended without a reply to the message, or null' }),
   dialog: z.array(z.string()).meta({
-    description: 'the SMTP dialog: `> ` and what was sent, `< ` and what the server replied; the message as its size',
+    description:
+      'the SMTP dialog: lines with `> ` were sent, lines with `< ` are replies; the message is shown by its size',
   }),
 });
 
@@ -56,32 +57,32 @@ const mailAttemptRecord = z.object({
   time: time('when it began'),
   duration_ms: z.number(),
   status: z.int().nullable().meta({ description: 'SMTP reply code; null without a reply' }),
-  error: maybe.meta({ description: 'why there was no reply; null if there was one' }),
+  error: maybe.meta({ description: 'why there was no reply, or null' }),
   answer: str('the reply'),
   connections: z.array(connectionRecord).meta({
-    description: `the connections of the attempt, in order; empty if none is kept: those of the last eight attempts are, in ${DETAIL_BYTES} bytes each`,
+    description: `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes each`,
   }),
-  connections_left_out: z.int().meta({ description: 'earlier connections for which there was no room' }),
+  connections_left_out: z.int().meta({ description: 'number of earlier connections left out' }),
 });
 
 const sentDelivery = z.object({
   state: z
     .enum(DELIVERY_STATES)
-    .meta({ description: 'dead: given up; dropped: ended by a person; held is for inbound mail only' }),
-  next_attempt_at: timeOrNull('when it is attempted next', 'null if it is not waiting'),
+    .meta({ description: 'dead: retries have ended; dropped: dropped by a person; held: inbound mail only' }),
+  next_attempt_at: timeOrNull('time of the next attempt', 'null unless it is waiting'),
   attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
 });
 
-/** The latest answers to a message, in its record. */
+/** The latest replies to a message, in its record. */
 const MAX_REPLIES = 50;
 
 const replyRecord = z.object({
   ts: z.int().meta({ description: 'when it was accepted, in seconds since 1970' }),
-  id: maybe.meta({ description: 'id of the message that came in: `msg.id` of its payload' }),
+  id: maybe.meta({ description: 'id of the received message: `msg.id` in its payload' }),
   from_email: maybe.meta({ description: 'its author' }),
-  email: maybe.meta({ description: 'the address that it was sent to' }),
+  email: maybe.meta({ description: 'its recipient' }),
   subject: maybe,
-  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` of its payload; null: it is not' }),
+  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` in its payload, or null' }),
 });
 
 const infoRecord = z
@@ -99,13 +100,13 @@ const infoRecord = z
         }),
       )
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
-    thread: str('id of its conversation, as `msg.thread` of the mail that answers it (not part of the Mandrill API)'),
+    thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
     replies: z.array(replyRecord).meta({
-      description: `the messages that answered it, oldest first: the latest ${MAX_REPLIES} that came to routes of the account (not part of the Mandrill API)`,
+      description: `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of the Mandrill API)`,
     }),
     delivery: sentDelivery.nullable().meta({
       description:
-        'its delivery; null if it is not on the queue of this host, or not any more (not part of the Mandrill API)',
+        'its delivery; null if it is not, or no longer, in the queue of this host (not part of the Mandrill API)',
     }),
   })
   .meta({ title: 'message detail' });
@@ -333,5 +334,5 @@ const info = operation({
   },
 });
 
-/** What became of one sent message. */
+/** The outcome of one sent message. */
 export const messagesInfo = [info];

@@ -202,11 +202,10 @@ export const sentRecord = z
     _id: z.string().meta({ description: 'the id of the message to this recipient' }),
     signed_by: z.string().nullable().meta({
       description:
-        'the domain that signs it (DKIM), as things are now; null if it leaves unsigned, or not at all (not part of the Mandrill API)',
+        'the domain that currently signs it (DKIM); null if it is sent unsigned, or not sent (not part of the Mandrill API)',
     }),
     warning: z.string().nullable().meta({
-      description:
-        'why the domain of its sender does not sign it, and what to do; null if it does (not part of the Mandrill API)',
+      description: "why the sender's domain does not sign it and what to do, or null (not part of the Mandrill API)",
     }),
   })
   .meta({ title: 'sent message' });

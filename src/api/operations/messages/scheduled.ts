@@ -11,7 +11,7 @@ const scheduledRecord = z
   .object({
     _id: z.string().meta({ description: 'the id of the message' }),
     created_at: time('when it was submitted'),
-    send_at: time('when it is to be sent'),
+    send_at: time('when it will be sent'),
     from_email: z.string(),
     to: z.string(),
     subject: z.string(),
@@ -83,7 +83,7 @@ const cancel = operation({
   access: 'settings',
   summary: 'Cancels a scheduled message and returns it.',
   notes:
-    'It is not sent, whichever host has it and even if that host is down. If it is already being sent, the answer is Unknown_Message with a text that says so.',
+    'It is not sent, even if it is queued on another host or that host is down. If it is already being sent, the answer is Unknown_Message with a text that says so.',
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
@@ -100,7 +100,7 @@ const reschedule = operation({
   access: 'settings',
   summary: 'Reschedules a message.',
   notes:
-    'With a time in the past it is sent immediately, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
+    'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],

@@ -9,7 +9,7 @@ interface Change {
   readonly path: `/messages/${string}`;
   readonly summary: string;
   readonly notes: string;
-  /** As the list of actions says it. */
+  /** The name of the action in the list of actions. */
   readonly noted: string;
   /** Changes a delivery; false if it does not wait on this host. */
   change(messages: AccountParts['messages'], delivery: string): Promise<boolean>;
@@ -22,7 +22,7 @@ function changing({ path, summary, notes, noted, change }: Change) {
     access: 'settings',
     extension: true,
     summary,
-    notes: `${notes} A message that does not wait on this host is Unknown_Message.`,
+    notes: `${notes} If the message is not waiting on this host, the answer is Unknown_Message.`,
     params: { id: messageId },
     returns: z.object({ _id: z.string() }),
     errors: ['Unknown_Message'],
@@ -48,7 +48,7 @@ async function findUnscheduled(id: string, call: Call<'Unknown_Message'>) {
 const retry = changing({
   path: '/messages/retry',
   summary: 'Attempts a waiting message now.',
-  notes: 'A pause and a quota still hold it. If its destination is down, this attempt is the probe.',
+  notes: 'Pauses and quotas still apply. If its destination is down, this attempt is the probe.',
   noted: 'retried',
   change: (messages, delivery) => messages.retry(delivery),
 });
@@ -56,7 +56,7 @@ const retry = changing({
 const stop = changing({
   path: '/messages/stop',
   summary: 'Stops further attempts at a waiting message.',
-  notes: 'An attempt that is being made is completed. The message gets no event, and its state stays as it was.',
+  notes: 'An attempt in progress is completed. The message gets no event, and its state does not change.',
   noted: 'dropped',
   change: (messages, delivery) => messages.stop(delivery),
 });
