@@ -451,7 +451,7 @@ if (program !== undefined)
         });
         await until('what it waits for', async () => {
           await page.open(`/message/${id}`);
-          return /Being made ready: SPF, DKIM and DMARC are checked\s+waits for the DNS: TXT \S*sender\.test/.test(
+          return /Being prepared: checking SPF, DKIM and DMARC\s+waiting for the DNS: TXT \S*sender\.test/.test(
             await page.text(),
           );
         });

@@ -465,7 +465,7 @@ describe('postern doctor', () => {
       daemon = await startDaemon({}, { dir });
       expect(await found(daemon.base)).to.include({
         verdict: 'warning',
-        seen: `http://${NAME}:${port(daemon.base)} leads here, but by an address that others cannot reach (127.0.0.1)`,
+        seen: `http://${NAME}:${port(daemon.base)} reaches this daemon, but by an address that others cannot reach (127.0.0.1)`,
       });
     });
   });
@@ -596,7 +596,7 @@ describe('postern doctor', () => {
 
     it('is fine when nothing waits', async () => {
       expect(await look(waiting, { queue: queueOf({}) })).to.deep.equal([
-        { check: 'queue', verdict: 'ok', seen: 'nothing waits' },
+        { check: 'queue', verdict: 'ok', seen: 'no waiting deliveries' },
       ]);
     });
 
@@ -638,7 +638,7 @@ describe('postern doctor', () => {
         [
           'queue',
           'ok',
-          '18 deliveries wait, the oldest for 5 h; 9 for endpoints that are down; 3 for endpoints that their accounts paused; 2 held by routes (postern queue list --state held)',
+          '18 deliveries wait, the oldest for 5 h; 9 for endpoints that are down; 3 for paused endpoints; 2 held by routes (postern queue list --state held)',
         ],
       ]);
     });
@@ -781,13 +781,13 @@ describe('postern doctor', () => {
         expect(await signing()).to.deep.equal({
           check: 'signing shop.example',
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it leaves unsigned',
+          seen: 'no account has verified it: mail From it is unsigned',
           advice:
-            'If it is yours, run postern sender add shop.example; else its owner verifies it with /senders/verify-domain.',
+            'If it is yours, run postern sender add shop.example; otherwise its owner must verify it with /senders/verify-domain.',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' })).to.include({
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it leaves signed by example.com only',
+          seen: 'no account has verified it: mail From it is signed only by example.com',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'shop.example' })).to.include({ verdict: 'ok' });
         await store.senderDomains.change({ id: row.id }, { verifiedAt: new Date(NOW) });
